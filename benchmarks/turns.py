@@ -269,7 +269,7 @@ async def run(loop: TimedLoop, partition_count: int) -> None:
         freeze_heap()
         frozen = FrozenMetadata()
         node.controller.add_image_listener(frozen.on_image)
-        node.controller.set_load_listener(frozen.note)
+        node.controller.set_load_listener(frozen.count_changes)
         await fill(node, partition_count)
         await change_much_at_once(node)
         await fence_and_return(node)

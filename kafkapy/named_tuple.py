@@ -39,8 +39,9 @@ if sys.version_info >= (3, 14):
         `from __future__ import annotations`, the annotations themselves.
         """
         annotate = get_annotate_from_class_namespace(own)
-        if "__annotations__" in own or annotate is None:
-            return own.get("__annotations__", {})
+        annotations: dict[str, Any] = own.get("__annotations__", {})
+        if annotate is None or "__annotations__" in own:
+            return annotations
         try:
             return annotate(Format.VALUE)
         except Exception as error:

@@ -123,11 +123,11 @@ class OrderBook:
 
     def step(self, message: DepthMessage) -> list[BookRow]:
         """Take the next message of the symbol, in the order of the topic."""
-        return self._take_snapshot(message) if isinstance(message, Snapshot) else [self._take_delta(message)]
+        return self._apply_snapshot(message) if isinstance(message, Snapshot) else [self._apply_delta(message)]
 
     # -- snapshots --------------------------------------------------------------------------------------------------
 
-    def _take_snapshot(self, snapshot: Snapshot) -> list[BookRow]:
+    def _apply_snapshot(self, snapshot: Snapshot) -> list[BookRow]:
         update_id = snapshot.last_update_id
         if self.last_update_id is not None and update_id <= self.last_update_id:
             reason = f"the book is at {self.last_update_id}"
@@ -138,7 +138,7 @@ class OrderBook:
         while waiting and self.last_update_id is not None:
             delta = waiting.popleft()
             if not self._is_known(delta, self.last_update_id):
-                rows.append(self._take_delta(delta, Status.RECOVERED))
+                rows.append(self._apply_delta(delta, Status.RECOVERED))
         self.kept += waiting
         return rows
 
@@ -148,7 +148,7 @@ class OrderBook:
 
     # -- deltas -----------------------------------------------------------------------------------------------------
 
-    def _take_delta(self, delta: Delta, status: Status = Status.APPLIED) -> BookRow:
+    def _apply_delta(self, delta: Delta, status: Status = Status.APPLIED) -> BookRow:
         at = self.last_update_id
         if at is None:
             reason = self._keep(delta)

@@ -36,6 +36,9 @@ settings.register_profile(
 )
 settings.load_profile("kafkapy")
 descriptors = Descriptors()
+os.environ["XDG_CONFIG_HOME"] = os.devnull  # those of whoever runs the tests are not used
+for variable in ("KAFKAPY_BOOTSTRAP_SERVERS", "KAFKAPY_COMMAND_CONFIG"):
+    os.environ.pop(variable, None)
 
 
 SHORT_SEEDS = {"seed": 10, "first_seed": 2}

@@ -1,5 +1,5 @@
-"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients (Maven Central), kcat, Chromium, zsh and
-fish (Debian), kafkajs (npm).
+"""Fetch what tests and comparisons run: jars of Kafka 4.4.0, 4.3.1 and of old clients (Maven Central), kcat, Chromium,
+zsh and fish (Debian), kafkajs (npm).
 
 `python -m tools.kafka` fills .tools/ (once; what is complete is left alone), and builds the Go clients where Go is.
 """
@@ -14,20 +14,34 @@ from tools.go_clients import SOURCES, build
 from tools.kafkajs import fetch_kafkajs
 from tools.maven import ToolsMissing, maven_copy
 
-KAFKA_VERSION = "4.3.1"
-JAVA_LIBS = Path(__file__).resolve().parent.parent / ".tools" / f"kafka-{KAFKA_VERSION}" / "libs"
+KAFKA_VERSION = "4.4.0"
+PREVIOUS_VERSION = "4.3.1"
+"""The release before it: swaps of directories, mixed clusters and migrations are tested with both."""
+TOOLS = Path(__file__).resolve().parent.parent / ".tools"
+
+
+def kafka_libs(version: str) -> Path:
+    """Return where the jars of a release of Apache Kafka are."""
+    return TOOLS / f"kafka-{version}" / "libs"
+
+
+JAVA_LIBS = kafka_libs(KAFKA_VERSION)
+PREVIOUS_LIBS = kafka_libs(PREVIOUS_VERSION)
 
 LOG4J_VERSION = "2.25.4"
 """That of Kafka's own log4j-core."""
 
-STREAMS_LIBS = JAVA_LIBS.parent.parent / f"kafka-streams-{KAFKA_VERSION}"
+STREAMS_LIBS = TOOLS / f"kafka-streams-{KAFKA_VERSION}"
 """Kafka Streams with all that it needs: a classpath of its own."""
 
-NEIGHBOUR_LIBS = JAVA_LIBS.parent.parent / f"kafka-neighbours-{KAFKA_VERSION}"
+NEIGHBOUR_VERSION = PREVIOUS_VERSION
+"""That of Connect, MirrorMaker and the examples: the newest of which Maven finds all jars."""
+NEIGHBOUR_STREAMS_LIBS = TOOLS / f"kafka-streams-{NEIGHBOUR_VERSION}"
+NEIGHBOUR_LIBS = TOOLS / f"kafka-neighbours-{NEIGHBOUR_VERSION}"
 """Connect's file connectors, MirrorMaker 2, the examples of Kafka Streams: without what they need of other jars."""
 
 JMX_EXPORTER_VERSION = "1.0.1"
-JMX_EXPORTER_LIBS = JAVA_LIBS.parent.parent / "jmx-exporter"
+JMX_EXPORTER_LIBS = TOOLS / "jmx-exporter"
 """Prometheus' JMX exporter, the agent by which Apache Kafka's metrics are scraped."""
 
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
@@ -35,7 +49,7 @@ OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 
 def old_client_libs(version: str) -> Path:
     """Return where the jars of an old Java client, with its verifiable producer and consumer, are."""
-    return JAVA_LIBS.parent.parent / f"kafka-clients-{version}"
+    return TOOLS / f"kafka-clients-{version}"
 
 
 SYSTEMD = Path("/run/systemd/system")
@@ -53,29 +67,30 @@ def fetch_old_clients() -> None:
             maven_copy([(group, "kafka-clients", version), (group, "kafka-tools", version)], target)
 
 
-def fetch_kafka(target: Path = JAVA_LIBS) -> None:
-    if (target / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+def fetch_kafka(version: str = KAFKA_VERSION) -> None:
+    target = kafka_libs(version)
+    if (target / f"kafka_2.13-{version}.jar").exists():
         return
-    print(f"fetching Apache Kafka {KAFKA_VERSION} from Maven Central", flush=True)
-    kafka = ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION)
-    maven_copy([kafka, ("org.apache.kafka", "kafka-tools", KAFKA_VERSION)], target)
+    print(f"fetching Apache Kafka {version} from Maven Central", flush=True)
+    maven_copy([("org.apache.kafka", each, version) for each in ("kafka_2.13", "kafka-tools")], target)
 
 
-def fetch_streams(target: Path = STREAMS_LIBS) -> None:
-    if not target.exists():
-        print(f"fetching Kafka Streams {KAFKA_VERSION} from Maven Central", flush=True)
-        maven_copy([("org.apache.kafka", "kafka-streams", KAFKA_VERSION)], target)
+def fetch_streams() -> None:
+    for version, target in ((KAFKA_VERSION, STREAMS_LIBS), (NEIGHBOUR_VERSION, NEIGHBOUR_STREAMS_LIBS)):
+        if not target.exists():
+            print(f"fetching Kafka Streams {version} from Maven Central", flush=True)
+            maven_copy([("org.apache.kafka", "kafka-streams", version)], target)
 
 
 def fetch_neighbours(target: Path = NEIGHBOUR_LIBS) -> None:
     if not target.exists():
         print(
-            f"fetching MirrorMaker, Connect's connectors and Streams' examples {KAFKA_VERSION} from Maven Central",
+            f"fetching MirrorMaker, Connect's connectors and Streams' examples {NEIGHBOUR_VERSION} from Maven Central",
             flush=True,
         )
         names = ("connect-file", "connect-mirror", "connect-mirror-client", "kafka-streams-examples")
         logging = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
-        wanted = [("org.apache.kafka", each, KAFKA_VERSION) for each in names]
+        wanted = [("org.apache.kafka", each, NEIGHBOUR_VERSION) for each in names]
         maven_copy([*wanted, logging], target, transitive=False)
 
 
@@ -88,7 +103,7 @@ def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:
 
 def fetch_logging_libs() -> Path:
     """Return where the jar is with which Kafka's classes write logs; what compares log lines puts it on the path."""
-    target = JAVA_LIBS.parent.parent / "log4j-slf4j-impl"
+    target = TOOLS / "log4j-slf4j-impl"
     if not target.exists():
         maven_copy([("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)], target, transitive=False)
     return target
@@ -165,6 +180,7 @@ def fetch_prometheus() -> None:
 def main() -> int:
     try:
         fetch_kafka()
+        fetch_kafka(PREVIOUS_VERSION)
         fetch_streams()
         fetch_neighbours()
         fetch_old_clients()

@@ -1,9 +1,9 @@
 """Record messages of every version, as JSON and as the bytes that Apache Kafka's own classes write.
 
-`python -m tools.record_messages [--version 4.3.1] [--only NAME,NAME] [--seed 1]` writes tests/golden/messages.jsonl.gz:
+`python -m tools.record_messages [--version 4.4.0] [--only NAME,NAME] [--seed 1]` writes tests/golden/messages.jsonl.gz:
 three random messages for each schema at each version. A message's bytes are made from the class's own schema, read by
 the class, and written again; its JSON is that of the class's JSON converter. With --only the messages of these names
-alone are replaced. What is served of later releases (LATER) comes from theirs. Equal seeds and jars make equal files.
+alone are replaced, by those of a later release, say. Equal seeds and jars make equal files.
 
     {"message": "HeartbeatResponse", "version": 1, "json": {"throttleTimeMs": 0, "errorCode": 1}, "hex": "000000000001"}
 
@@ -23,18 +23,12 @@ from pathlib import Path
 from typing import Final
 
 from kafkapy.protocol.api_table import MESSAGE_MODULES
-from tools.kafka import JAVA_LIBS, KAFKA_VERSION
+from tools.kafka import KAFKA_VERSION, PREVIOUS_VERSION, TOOLS, kafka_libs
 from tools.maven import maven_copy
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "tests" / "golden" / "messages.jsonl.gz"
 SPECS: Final = Path(__file__).resolve().parents[1] / "protocol_specs"
 SAMPLES: Final = 3
-LATER: Final = {
-    "4.4.0": (
-        "ApiVersionsRequest", "ApiVersionsResponse", "TxnOffsetCommitRequest", "TxnOffsetCommitResponse",
-    ),
-}  # fmt: skip
-"""The messages whose specs are those of a later release than the others'."""
 ARTIFACTS: Final = (
     "kafka-clients", "kafka-raft", "kafka-metadata", "kafka-storage", "kafka-server-common",
     "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-share-coordinator",
@@ -193,20 +187,14 @@ def main() -> None:
         kept = [row for row in read_golden() if row["message"] not in names]
         write_golden(kept + record(libs_of(options.version), names, options.seed))
         return
-    later = {name: version for version, names in LATER.items() for name in names}
-    version_of = {name: later.get(name, options.version) for name in live_messages()}
-    rows: list[dict[str, object]] = []
-    for version in sorted(set(version_of.values())):
-        names = sorted(name for name, its_version in version_of.items() if its_version == version)
-        rows += record(libs_of(version), names, options.seed)
-    write_golden(rows)
+    write_golden(record(libs_of(options.version), sorted(live_messages()), options.seed))
 
 
 def libs_of(version: str) -> Path:
     """Return the directory with the jars of a version of Apache Kafka; fetch them if they are not there."""
-    if version == KAFKA_VERSION:
-        return JAVA_LIBS
-    libs = JAVA_LIBS.parents[1] / f"kafka-messages-{version}"
+    if version in (KAFKA_VERSION, PREVIOUS_VERSION):
+        return kafka_libs(version)
+    libs = TOOLS / f"kafka-messages-{version}"
     if not libs.exists():
         maven_copy([("org.apache.kafka", artifact, version) for artifact in ARTIFACTS], libs)
     return libs

@@ -97,7 +97,7 @@ def compiled_wheel(python_version: str, executable: str, directory: Path) -> Pat
         source,
     ]
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run([python, *PIP_INSTALL, "-c", CONSTRAINTS, *dependencies()])  # mypyc reads their types
+    run([python, *PIP_INSTALL, "-c", CONSTRAINTS, *dependencies(), *dependencies("oauth")])  # mypyc reads their types
     run(build, environment={**variables, "KAFKAPY_COMPILE": "1"})
     (wheel,) = wheels.glob("*.whl")
     repaired = directory / "repaired"
@@ -118,10 +118,10 @@ def environment(executable: str, venv: Path, tools: Sequence[str] = ()) -> Path:
     return python
 
 
-def dependencies() -> list[str]:
-    """Return what the distribution requires, of pyproject.toml."""
+def dependencies(extra: str | None = None) -> list[str]:
+    """Return what the distribution, or one of its extras, requires, of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    required: list[str] = project["dependencies"]
+    required: list[str] = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
     return required
 
 

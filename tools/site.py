@@ -37,6 +37,7 @@ SECTIONS: Final = {
         "docs/howto/systemd.md",
         "docs/howto/image.md",
         "docs/howto/prometheus.md",
+        "docs/howto/command_line.md",
         "docs/howto/console.md",
         "docs/security.md",
         "docs/migration.md",

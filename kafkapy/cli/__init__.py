@@ -7,8 +7,11 @@ start.py log_options.py console_options.py console_child.py    `start`, its log,
 storage.py dump_log.py protocol.py         log directories, their files, and frames, without a broker
 main.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
 client.py reachable.py command_config.py   confluent-kafka as the client, checked first; TLS and login settings
+profile.py profiles.py defaults.py         clusters by name; which one a command means
 connection.py connected.py client_security.py    requests that librdkafka lacks, over a connection of our own
-topics.py configs.py explained_keys.py produce.py consume.py    topics, configs, records
+topics.py topic_facts.py topic_changes.py topic_copy.py chosen.py    topics, by name or pattern
+configs.py explained_keys.py produce.py sender.py consume.py    configs, records
+moments.py progress.py                     times as they are typed; how far something has come
 groups.py group_offsets.py committed_offsets.py group_explain.py    groups, their offsets, their last rebalances
 transactions.py transaction_admin.py       transactional ids, hanging transactions
 security.py security_admin.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas, tokens

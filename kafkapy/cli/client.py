@@ -8,6 +8,7 @@ import typer
 
 from kafkapy.cli import command_config
 from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.defaults import DEFAULT_SERVER as DEFAULT_SERVER
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.reachable import UnreachableError, check_reachable
 from kafkapy.errors import KafkapyError, quoted
@@ -30,7 +31,6 @@ ClientConfig = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-DEFAULT_SERVER = "127.0.0.1:9092"
 
 
 class MissingClientError(Exception):

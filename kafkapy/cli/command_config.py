@@ -4,8 +4,6 @@ The same file works for Java's tools and all kafkapy commands. Commands that use
 librdkafka's names; those with a connection of our own get its TLS context and its login state machine.
 """
 
-import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -16,6 +14,7 @@ from kafkapy.errors import ConfigError, KafkapyError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from kafkapy.cli.defaults import Setting
     from kafkapy.security.sasl import SaslClient
 
 OPTION: Final = "--command-config"
@@ -112,6 +111,8 @@ class CommandConfig:
             return None
         if self._is_by_bearer:
             return self._bearer()
+        import secrets
+
         from kafkapy.metadata.scram_types import MECHANISMS
         from kafkapy.security.plain import PlainClient
         from kafkapy.security.scram import ScramClient
@@ -208,6 +209,8 @@ def load_pem(context: "SSLContext", certificate: str, key: str, password: str) -
 
     OpenSSL reads them from a file only: this one belongs to the user alone, and is deleted at once.
     """
+    import tempfile
+
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(f"{certificate}\n{key}\n")
         file.flush()
@@ -224,18 +227,28 @@ def current() -> CommandConfig:
 
 
 @contextmanager
-def option_taken(arguments: Sequence[str]) -> Iterator[list[str]]:
+def option_taken(arguments: Sequence[str], default: "Setting | None" = None) -> Iterator[list[str]]:
     """Use the file that --command-config names until the block ends; yield the arguments without the option.
 
-    It is removed here because it applies to all commands and their parsers do not know it. Raises CommandConfigError.
+    It is removed here because it applies to all commands and their parsers do not know it. default: the file to use
+    without the option. Raises CommandConfigError.
     """
     left, path = _split(arguments)
     before = current()
-    _current[0] = NOTHING if path is None else CommandConfig.of_file(path)
+    _current[0] = _of_default(default) if path is None else CommandConfig.of_file(path)
     try:
         yield left
     finally:
         _current[0] = before
+
+
+def _of_default(default: "Setting | None") -> CommandConfig:
+    if default is None or not default.value:
+        return NOTHING
+    try:
+        return CommandConfig.of_file(default.value)
+    except CommandConfigError as error:
+        raise CommandConfigError(f"{error} ({default.source} names it)") from error
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], str | None]:

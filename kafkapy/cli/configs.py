@@ -4,7 +4,6 @@ Cluster-wide broker defaults cannot be changed here: librdkafka requires a resou
 (--entity-default).
 """
 
-import re
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
+from kafkapy.cli.moments import MS_OF_UNIT, PART
 from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.dataclass import dataclass
@@ -120,10 +120,6 @@ def alter(options: AlterOptions) -> None:
     print(f"Altered {', '.join(key for _, key, _ in changes)}.")
 
 
-DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|min|h|d)")
-MS_OF_UNIT = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 def _hint(changes: list[tuple[str, str, str | None]]) -> str:
     """Return what a refused change may have meant: another key, or a duration in milliseconds."""
     from kafkapy.cli.explained_keys import explained, similar
@@ -131,7 +127,7 @@ def _hint(changes: list[tuple[str, str, str | None]]) -> str:
     for _, key, value in changes:
         if all(each.definition.key != key for each in explained(key)):
             return similar(key)
-        duration = DURATION.fullmatch(value or "")
+        duration = PART.fullmatch(value or "")
         if duration is not None and key.endswith(".ms"):
             return f" {key} is in milliseconds: {key}={int(duration[1]) * MS_OF_UNIT[duration[2]]}"
     return ""

@@ -3,9 +3,9 @@
 import argparse
 from typing import Final
 
+from kafkapy.cli.defaults import CONFIG_VARIABLE, DEFAULT_SERVER, SERVERS_VARIABLE
 from kafkapy.cli.parser import OneLineParser
 
-DEFAULT_SERVER: Final = "127.0.0.1:9092"
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 TOKEN_VARIABLE: Final = "KAFKAPY_CONSOLE_TOKEN"
 
@@ -23,7 +23,7 @@ def new_parser() -> argparse.ArgumentParser:
         "--bootstrap-server",
         default=DEFAULT_SERVER,
         metavar="HOST:PORT,...",
-        help=f"brokers to connect to; one is enough (default {DEFAULT_SERVER})",
+        help=f"brokers to connect to; one is enough (default: {SERVERS_VARIABLE}, the profile's, {DEFAULT_SERVER})",
     )
     parser.add_argument(
         "--listen",
@@ -54,7 +54,9 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--schema-registry", metavar="URL|DIR", help="where schemas of records are")
     parser.add_argument(
-        "--command-config", metavar="FILE", help="a client.properties, as Java's tools take it"
+        "--command-config",
+        metavar="FILE",
+        help=f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)",
     )  # taken out before this parser sees it: kafkapy.cli.command_config
     parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
     parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")

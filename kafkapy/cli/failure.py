@@ -3,9 +3,7 @@
 import sys
 from typing import Final
 
-from kafkapy.config.definitions import broker_definitions
 from kafkapy.errors import ApiError, ConfigError
-from kafkapy.protocol.error_code import ErrorCode
 
 INTERRUPTED: Final = 130
 """The exit status after Ctrl-C: 128 + SIGINT, as in shells."""
@@ -25,6 +23,8 @@ def note(text: str) -> None:
 def reason_of(error: BaseException) -> str:
     """Return an error's text for the operator; for a configuration error with the allowed values."""
     if isinstance(error, ConfigError):
+        from kafkapy.config.definitions import broker_definitions
+
         definition = broker_definitions().get(error.key)
         allowed = definition.valid_values if definition is not None else ""
         return f"{error} (allowed: {allowed})" if allowed else _with_key(error)
@@ -32,6 +32,8 @@ def reason_of(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename is not None else ""
         return f"{where}{error.strerror or error}"
     if isinstance(error, ApiError):
+        from kafkapy.protocol.error_code import ErrorCode
+
         return error.message or ErrorCode(error.code).name
     return str(error)
 

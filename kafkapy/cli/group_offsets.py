@@ -1,12 +1,13 @@
 """A consumer group's offsets: committed offsets, partition ends, and the targets of a reset."""
 
 import re
+import time
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.moments import FORMS, moment_ms
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 
@@ -18,7 +19,6 @@ Partition: TypeAlias = tuple[str, int]
 OFFSET_INVALID = -1001
 """librdkafka's value for "no offset"."""
 PARTITION_NUMBER = re.compile(r"[0-9]{1,9}")
-DURATION = re.compile(r"-P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +37,10 @@ class ResetTarget:
             return cls("shift", int(text))
         if re.fullmatch(r"[0-9]{1,18}", text):
             return cls("offset", int(text))
-        duration = DURATION.fullmatch(text)
-        if duration is not None and any(duration.groups()):
-            days, hours, minutes, seconds = (int(part or 0) for part in duration.groups())
-            ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-            return cls("time", _milliseconds(datetime.now(UTC) - ago))
         try:
-            return cls("time", _milliseconds(datetime.fromisoformat(text)))
+            return cls("time", moment_ms(text, int(time.time() * 1000)))
         except ValueError:
-            raise ValueError(
-                f"{quoted(text)} is none of: earliest, latest, an offset, +N, -N, a time (2026-01-31T12:00:00Z), "
-                "a duration ago (-PT1H)"
-            ) from None
-
-
-def _milliseconds(time: datetime) -> int:
-    """Return ms since the epoch; a time without a zone is local."""
-    return int(time.timestamp() * 1000)
+            raise ValueError(f"{quoted(text)} is none of: earliest, latest, an offset, +N, -N, {FORMS}") from None
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:

@@ -127,7 +127,7 @@ def reset(
         str,
         typer.Option(
             "--to",
-            help="earliest, latest, an offset, +N or -N from where it is, or a time: 2026-01-31T12:00:00Z, -PT1H.",
+            help="earliest, latest, an offset, +N or -N from where it is, or a time: 2026-01-31T12:00:00Z, -1h.",
         ),
     ],
     execute: Annotated[

@@ -3,43 +3,59 @@
 They use confluent-kafka, as any client would; the distribution's extra `cli` installs it.
 """
 
+import os
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from kafkapy import compiled
-from kafkapy.cli import cluster, configs, consume, groups, produce, security, topics, transactions
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.command_config import CommandConfigError, option_taken
+from kafkapy.cli.defaults import CONFIG_VARIABLE, NO_DEFAULTS, SERVERS_VARIABLE, Defaults, Setting, defaults_of
 from kafkapy.cli.failure import INTERRUPTED, fail
+from kafkapy.cli.profiles import ProfileError
 from kafkapy.version import __version__
 
 OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """For commands that __main__ dispatches before typer: they are registered only for the overview."""
 
-app = typer.Typer(
-    name="kafkapy",
-    help="A Kafka-compatible broker in pure Python, and tools for it.",
-    epilog="Commands that connect to a broker take --command-config FILE: a client.properties, as Java's tools do.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
-app.add_typer(groups.app, name="groups")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(security.app, name="security")
+GROUPS = ("topics", "configs", "groups", "transactions", "cluster", "security", "profile")
+"""Commands with commands below them: each is the `app` of the module of its name, which is imported when it runs."""
+ALONE = ("produce", "consume")
+"""Commands that are the function of their name, in the module of their name."""
 CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security", "cluster")
 """Commands from which --command-config FILE is taken, in front of their parsers."""
 LOCAL = (("configs", "explain"), ("security", "init"))
 OF_ANY_CLUSTER = ("check", "status", "voters", "move", "elect", "throttle", "unregister")
 """Below `kafkapy cluster`: the others are for nodes of this machine."""
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
+HELP = ("-h", "--help")
+
+
+def new_app(names: Sequence[str]) -> typer.Typer:
+    """Return kafkapy's parser with these of its commands, and with those that have a parser of their own."""
+    app = typer.Typer(
+        name="kafkapy",
+        help="A Kafka-compatible broker in pure Python, and tools for it.",
+        epilog="Commands that connect to a broker take --command-config FILE: a client.properties, as Java's tools do. "
+        f"Without it, and without --bootstrap-server, they use {SERVERS_VARIABLE} and {CONFIG_VARIABLE}, then the "
+        "profile that `kafkapy profile use` has chosen.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": list(HELP)},
+    )
+    app.callback()(_root)
+    for name in names:
+        module = import_module(f"kafkapy.cli.{name}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    for name, text in STAND_INS.items():
+        _stand_in(app, name, text)
+    return app
 
 
 CLICK_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -52,8 +68,7 @@ def _print_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _(
+def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
@@ -64,15 +79,19 @@ def connects(path: Sequence[str]) -> bool:
     """Whether a command connects to a broker by --command-config."""
     if path[0] == "cluster":
         return path[1] in OF_ANY_CLUSTER
-    return path[0] in CONNECTING and tuple(path) not in LOCAL
+    return path[0] in CONNECTING and tuple(path[:2]) not in LOCAL
 
 
-def command() -> Any:
-    """Return the command kafkapy; those that connect have --command-config in their help."""
-    root = typer.main.get_command(app)
-    (option,) = typer.main.get_command(_with_command_config).params
+def command(names: Sequence[str] = (*GROUPS, *ALONE), defaults: Defaults = NO_DEFAULTS) -> Any:
+    """Return the command kafkapy with these of its commands; those that connect have --command-config in their help."""
+    root = typer.main.get_command(new_app(names))
+    option: Any = typer.main.get_command(_with_command_config).params[0]
     option.expose_value = False
+    if defaults.config.value:
+        option.show_default = _named(defaults.config)
     _add_option(root, (), option)
+    if defaults.names_servers:
+        _use_servers(root, defaults.servers)
     _refuse_repetitions(root)
     return root
 
@@ -94,6 +113,22 @@ def _add_option(command: Any, path: tuple[str, ...], option: Any) -> None:
         _add_option(below, (*path, name), option)
     if path and not hasattr(command, "commands") and connects(path):
         command.params.append(option)
+
+
+def _use_servers(command: Any, servers: Setting, path: tuple[str, ...] = ()) -> None:
+    """Let the commands that connect use these brokers without --bootstrap-server; their help says who names them."""
+    for name, below in getattr(command, "commands", {}).items():
+        _use_servers(below, servers, (*path, name))
+    if not path or hasattr(command, "commands") or not connects(path):
+        return
+    for param in command.params:
+        if "--bootstrap-server" in param.opts:
+            param.default = servers.value
+            param.show_default = _named(servers)
+
+
+def _named(setting: Setting) -> str:
+    return f"{setting.value} of {setting.source}"
 
 
 def _refuse_repetitions(command: Any) -> None:
@@ -124,21 +159,38 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status (2 for a usage error)."""
     try:
         if not arguments or arguments[0] not in CONNECTING:
-            status = _run(arguments)
+            status = _run(arguments, NO_DEFAULTS)
         else:
-            with option_taken(arguments) as given:
-                status = _run(given)
+            defaults = _defaults(list(arguments))
+            is_help = not set(HELP).isdisjoint(arguments)  # whatever the file is
+            with option_taken(arguments, None if is_help else defaults.config) as given:
+                status = _run(given, defaults)
     except CLICK_ERROR as error:
         return _explain(error)
     except typer.Abort:  # click's exception for Ctrl-C
         return INTERRUPTED
-    except (MissingClientError, CommandConfigError) as error:
+    except (MissingClientError, CommandConfigError, ProfileError) as error:
         return fail(str(error))
     return status
 
 
-def _run(arguments: Sequence[str]) -> int:
-    status = command()(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
+def _defaults(arguments: list[str]) -> Defaults:
+    """Return what the environment and the profile name, nothing for a command that does not connect.
+
+    Raises ProfileError.
+    """
+    if len(arguments) < 2 or not connects(arguments):
+        return NO_DEFAULTS
+    if arguments[:2] == ["cluster", "check"] and any(each.partition("=")[0] == "--config" for each in arguments):
+        return NO_DEFAULTS  # files alone are checked
+    return defaults_of(os.environ, arguments)
+
+
+def _run(arguments: Sequence[str], defaults: Defaults) -> int:
+    names = [name for name in (*GROUPS, *ALONE) if name in arguments[:1]]
+    status = command(names or (*GROUPS, *ALONE), defaults)(
+        args=list(arguments), prog_name="kafkapy", standalone_mode=False
+    )
     return status if isinstance(status, int) else 0
 
 
@@ -176,16 +228,18 @@ def _moved(error: Any) -> str:
     return ""
 
 
-def _stands_in(name: str, text: str) -> None:
+def _stand_in(app: typer.Typer, name: str, text: str) -> None:
     @app.command(name, help=text, context_settings=OWN_PARSER)
     def _(arguments: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> None:
         raise AssertionError(f"{name} has a parser of its own: __main__ dispatches it")
 
 
-_stands_in("start", "Run a broker in the foreground (kafkapy start --help).")
-_stands_in("console", "Serve pages about a cluster to a browser (kafkapy console --help).")
-_stands_in("storage", "Format and inspect log directories: format, info, random-uuid.")
-_stands_in("protocol", "Decode and encode frames as JSON lines: decode, encode.")
-_stands_in("dump-log", "Print segments, snapshots and indexes of a stopped directory.")
-_stands_in("completion", "Print the script that completes command lines in bash, zsh or fish.")
-_stands_in("man", "Print the manual page of a command, for man (kafkapy man --help).")
+STAND_INS = {
+    "start": "Run a broker in the foreground (kafkapy start --help).",
+    "console": "Serve pages about a cluster to a browser (kafkapy console --help).",
+    "storage": "Format and inspect log directories: format, info, random-uuid.",
+    "protocol": "Decode and encode frames as JSON lines: decode, encode.",
+    "dump-log": "Print segments, snapshots and indexes of a stopped directory.",
+    "completion": "Print the script that completes command lines in bash, zsh or fish.",
+    "man": "Print the manual page of a command, for man (kafkapy man --help).",
+}

@@ -23,3 +23,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     width = None if sys.stdout.isatty() else 10_000
     Console(width=width, soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def shown_bytes(count: int | None) -> str:
+    """Return a size for people: three digits and a unit of 1024; - if it is not known."""
+    if count is None:
+        return "-"
+    size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while size >= 1000 and len(units) > 1:
+        size /= 1024
+        del units[0]
+    return f"{count} B" if units[0] == "B" else f"{size:.3g} {units[0]}"
+
+
+def shown_count(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"

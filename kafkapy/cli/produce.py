@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +19,12 @@ from kafkapy.cli.client import (
 from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
 from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
+from kafkapy.cli.sender import Sender
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
 
 FLUSH_TIMEOUT_S = 30.0
-FLUSH_SLICE_S = 0.2
-"""A flush is not interruptible: Ctrl-C may be delayed by this time."""
 INTERRUPTED_FLUSH_S = 0.3
 PROMPT = "> "
 STDIN = Path("-")
@@ -92,7 +90,7 @@ def produce(options: ProduceOptions) -> None:
         )
         _check_files(options.files)
         check_reachable(properties)
-        sender = _Sender(confluent().Producer(properties), options.topic)
+        sender = Sender(confluent().Producer(properties), options.topic)
         try:
             _send_lines(sender, options)
         except KeyboardInterrupt as error:
@@ -105,7 +103,7 @@ def produce(options: ProduceOptions) -> None:
         print(sender.summary())
 
 
-def _send_lines(sender: "_Sender", options: ProduceOptions) -> None:
+def _send_lines(sender: Sender, options: ProduceOptions) -> None:
     """Send a record for each line, and wait until all are delivered. Exits at a line that is no record."""
     headers = [_header(text) for text in options.header or ()]
     number = 0
@@ -121,43 +119,6 @@ def _send_lines(sender: "_Sender", options: ProduceOptions) -> None:
         reason = f"line {number}: {error}" if isinstance(error, ValueError) else reason_of(error)
         raise typer.Exit(fail(f"{reason}. {sender.summary()}")) from error
     sender.finish(FLUSH_TIMEOUT_S + 1)
-
-
-class _Sender:
-    """A producer that records failures."""
-
-    def __init__(self, producer: Any, topic: str) -> None:
-        self._producer = producer
-        self._topic = topic
-        self.count = 0
-        self.failures: list[str] = []
-
-    def send(self, record: dict[str, Any]) -> None:
-        while True:
-            try:
-                self._producer.produce(self._topic, on_delivery=self._delivered, **record)
-                break
-            except BufferError:  # the queue is full: let it drain
-                self._producer.poll(0.1)
-        self._producer.poll(0)
-
-    def finish(self, timeout_s: float) -> None:
-        """Wait until all records are delivered or have failed; those still pending after timeout_s count as failed."""
-        deadline_s = time.monotonic() + timeout_s
-        remaining = len(self._producer)
-        while remaining and time.monotonic() < deadline_s:
-            remaining = self._producer.flush(FLUSH_SLICE_S)
-        self.failures += ["not delivered in time"] * remaining
-
-    def summary(self) -> str:
-        done = f"Produced {self.count} record{'' if self.count == 1 else 's'} to {self._topic}."
-        return f"{done} {len(self.failures)} were not delivered." if self.failures else done
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failures.append(error.str())
-        else:
-            self.count += 1
 
 
 def _lines(files: list[Path] | None) -> Iterator[bytes]:

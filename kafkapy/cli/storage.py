@@ -87,7 +87,7 @@ def _feature_levels(given: argparse.Namespace) -> dict[str, int]:
 
 
 def _release_level(name: str) -> int:
-    """Return the level of a release: "4.3-IV0", or the highest of "4.3". Raises FormatError."""
+    """Return the level of a release: "4.4-IV2", or the highest of "4.4". Raises FormatError."""
     matching = [level for release, level in RELEASES.items() if name in (release, release.partition("-")[0])]
     if not matching:
         raise FormatError(f"Unknown metadata.version {name}. Known ones are: {', '.join(RELEASES)}")
@@ -170,7 +170,7 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-g", "--ignore-formatted", action="store_true", help="skip directories that are formatted already"
     )
-    parser.add_argument("-r", "--release-version", help="metadata.version by release, such as 4.3-IV0 (default)")
+    parser.add_argument("-r", "--release-version", help="metadata.version by release, such as 4.4-IV2 (default) or 4.3")
     parser.add_argument("-f", "--feature", action="append", metavar="NAME=LEVEL", help="a feature's level")
     parser.add_argument(
         "-S",

@@ -1,9 +1,10 @@
-"""`kafkapy topics create|list|describe|alter|delete`."""
+"""`kafkapy topics create|list|describe|alter|delete`; topic_changes.py has trim and empty, topic_copy.py copy."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkapy.cli.chosen import chosen, confirm, is_pattern, matching
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
     AsJson,
@@ -17,14 +18,20 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
-from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.output import print_json, print_table, shown_bytes, shown_count
+from kafkapy.cli.topic_changes import Patterns, Yes, asked_topics, empty, trim
+from kafkapy.cli.topic_copy import copy
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from kafkapy.cli.topic_facts import TopicFacts
+
+app = typer.Typer(help="Create, list, describe, alter, trim, copy and delete topics.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False, help="Names of topics.")]
 MAX_PARTITIONS = 100_000
 MAX_REPLICAS = 10_000
 """librdkafka's limits."""
+PARTITION_COLUMNS = ("PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "RECORDS", "SIZE")
 
 
 def _count_or_default(value: int) -> int:
@@ -80,47 +87,75 @@ def create(
 
 @app.command("list")
 def list_topics(
+    pattern: Annotated[
+        str, typer.Argument(metavar="[PATTERN]", show_default=False, help="Only names that match, as 'orders-*'.")
+    ] = "",
     internal: Annotated[bool, typer.Option("--internal", help="List internal topics, too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """List topics."""
-    with failures(bootstrap_server):
-        topics = admin_client(bootstrap_server, client_config).list_topics(timeout=TIMEOUT_S).topics
-    names = [name for name in sorted(topics) if internal or not name.startswith("__")]
+    """List topics with partitions, replicas, records and size.
+
+    Records are offsets between start and end: compaction and transactions leave fewer. The size is that of one replica
+    of each partition, the leader's.
+    """
+    with asked_topics(bootstrap_server, client_config) as queries:
+        topics = queries.topics()
+        names = matching(pattern, topics) if pattern else sorted(topics)
+        found = [topics[name] for name in names if internal or pattern.startswith("__") or not name.startswith("__")]
+        queries.add_offsets(found)
+        queries.add_sizes(found)
     if as_json:
-        print_json([{"topic": name, "partitions": len(topics[name].partitions)} for name in names])
-    else:
-        print_table(("TOPIC", "PARTITIONS"), ((name, len(topics[name].partitions)) for name in names))
+        print_json([_row(topic) for topic in found])
+        return
+    rows = (
+        (
+            topic.name,
+            len(topic.partitions),
+            topic.replica_count,
+            shown_count(topic.records),
+            shown_bytes(topic.size_bytes),
+        )
+        for topic in found
+    )
+    print_table(("TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE"), rows)
 
 
 @app.command()
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Names of topics; without, all.")
+        list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Names of topics, or patterns; without, all.")
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show topics: their partitions with leader, replicas and in-sync replicas, and the configs that were set."""
-    with failures(bootstrap_server):
-        admin = admin_client(bootstrap_server, client_config)
-        topics = admin.list_topics(timeout=TIMEOUT_S).topics
-        wanted = names or sorted(name for name in topics if not name.startswith("__"))
-        missing = [name for name in wanted if name not in topics or topics[name].error is not None]
-        if missing:
-            raise typer.Exit(fail(f"no such topic: {', '.join(missing)}"))
-        described = [_described(topics[name], _configs_set(admin, name)) for name in wanted]
+    """Show the partitions of topics with leader, replicas, offsets and size, and the configs that were set."""
+    with asked_topics(bootstrap_server, client_config) as queries:
+        topics = queries.topics()
+        wanted = chosen(names or ["*"], topics, "topic") if names or topics else []
+        found = [topics[name] for name in wanted]
+        queries.add_offsets(found)
+        queries.add_sizes(found)
+        queries.add_configs(found)
     if as_json:
-        print_json(described)
+        print_json([_described(topic) for topic in found])
         return
-    for topic in described:
-        configs = ", ".join(f"{key}={value}" for key, value in topic["configs"].items())
-        rows = [(row["partition"], row["leader"], row["replicas"], row["isr"]) for row in topic["partitions"]]
-        title = f"{topic['topic']}  {configs}".rstrip()
-        print_table(("PARTITION", "LEADER", "REPLICAS", "ISR"), rows, title=title)
+    for topic in found:
+        configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
+        rows = (
+            (
+                each.number,
+                each.leader if each.leader >= 0 else "none",
+                each.replicas,
+                each.isr,
+                *("-" if number is None else number for number in (each.start, each.end, each.records)),
+                shown_bytes(each.size_bytes),
+            )
+            for each in topic.partitions
+        )
+        print_table(PARTITION_COLUMNS, rows, title=f"{topic.name}  {configs}".rstrip())
 
 
 @app.command()
@@ -142,16 +177,27 @@ def alter(
 
 @app.command()
 def delete(
-    names: Names,
+    names: Patterns,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail when the topic does not exist.")] = False,
+    is_confirmed: Yes = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """Delete topics and their records."""
+    """Delete topics and their records; of a pattern, those that match, after a question."""
     with failures(bootstrap_server):
         admin = admin_client(bootstrap_server, client_config)
+        if any(map(is_pattern, names)):
+            known = admin.list_topics(timeout=TIMEOUT_S).topics
+            names = chosen(names, known, "topic")
+            lines = (f"{name}  {len(known[name].partitions)} partitions" for name in names)
+            confirm(lines, f"Delete these {len(names)} topics?", is_confirmed=is_confirmed)
         results = list(outcomes(admin.delete_topics(names, request_timeout=TIMEOUT_S)))
     _report(results, "Deleted topic {}.", ignored="(UNKNOWN_TOPIC_OR_PART)" if if_exists else None)
+
+
+app.command()(trim)
+app.command()(empty)
+app.command()(copy)
 
 
 def _report(results: list[tuple[str, Any, str | None]], done: str, *, ignored: str | None = None) -> None:
@@ -166,23 +212,27 @@ def _report(results: list[tuple[str, Any, str | None]], done: str, *, ignored: s
         raise typer.Exit(status)
 
 
-def _configs_set(admin: Any, name: str) -> dict[str, str]:
-    """Return the configs that were set on the topic itself."""
-    kafka_admin = confluent().admin
-    resource = kafka_admin.ConfigResource(kafka_admin.ResourceType.TOPIC, name)
-    entries = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
-    own = kafka_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
+def _row(topic: "TopicFacts") -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "replicas": topic.replica_count,
+        "records": topic.records,
+        "size_bytes": topic.size_bytes,
+    }
 
 
-def _described(topic: Any, configs: dict[str, str]) -> dict[str, Any]:
+def _described(topic: "TopicFacts") -> dict[str, Any]:
     partitions = [
         {
-            "partition": partition.id,
-            "leader": partition.leader,
-            "replicas": list(partition.replicas),
-            "isr": list(partition.isrs),
+            "partition": each.number,
+            "leader": each.leader,
+            "replicas": each.replicas,
+            "isr": each.isr,
+            "start_offset": each.start,
+            "end_offset": each.end,
+            "size_bytes": each.size_bytes,
         }
-        for _, partition in sorted(topic.partitions.items())
+        for each in topic.partitions
     ]
-    return {"topic": topic.topic, "configs": configs, "partitions": partitions}
+    return {"topic": topic.name, "configs": topic.configs, "partitions": partitions}

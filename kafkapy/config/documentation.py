@@ -171,7 +171,7 @@ replica.fetch.backoff.ms: How long a follower leaves a partition alone after an 
 replica.fetch.max.bytes: How much a follower asks for of one partition; a first batch that is larger comes all the same.
 replica.fetch.min.bytes: How much must be there before the leader answers a follower, within replica.fetch.wait.max.ms.
 replica.fetch.response.max.bytes: How much one answer to a follower holds.
-replica.fetch.wait.max.ms: How long the leader lets a follower wait for news.
+replica.fetch.wait.max.ms: How long the leader lets a follower wait for new data.
 replica.high.watermark.checkpoint.interval.ms: How often the high watermarks of partitions are written down.
 replica.lag.time.max.ms: A follower that has not been at the end of the log for so long leaves the ISR.
 replica.selector.class: org.apache.kafka.common.replica.RackAwareReplicaSelector lets consumers read from replicas of their own rack (KIP-392).

@@ -101,7 +101,7 @@ class Brokers:
         A connection that has ended meanwhile is opened anew, once: `ask` is called again.
         """
         address = self._address(node_id)
-        connection = self._take_idle(address)
+        connection = self._pop_idle(address)
         if connection is not None:
             try:
                 return self._use(address, connection, ask)
@@ -141,7 +141,7 @@ class Brokers:
             raise NotFound(f"Broker {node_id} is not there.")
         return address
 
-    def _take_idle(self, address: str) -> Connection | None:
+    def _pop_idle(self, address: str) -> Connection | None:
         with self._lock:
             idle = self._idle.get(address)
             return idle.pop() if idle else None

@@ -30,7 +30,7 @@ class LagSamples:
         self._lock = threading.Lock()
         self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
 
-    def note(self, group: str, lag: int, now_s: float) -> None:
+    def record(self, group: str, lag: int, now_s: float) -> None:
         """Add a point, and mark the group as shown by a page."""
         with self._lock:
             self._add(group, lag, now_s)
@@ -38,7 +38,7 @@ class LagSamples:
             while len(self._points) > MAX_GROUPS:
                 self._points.popitem(last=False)
 
-    def note_unseen(self, group: str, lag: int, now_s: float) -> None:
+    def record_unseen(self, group: str, lag: int, now_s: float) -> None:
         """Add a point found by the thread, unless that needs room for another group."""
         with self._lock:
             if group in self._points or len(self._points) < MAX_GROUPS:
@@ -94,7 +94,7 @@ class LagWatch:
             if self._background.is_stopping:
                 return
             try:
-                self._lags.note_unseen(name, lag_of(self._client(), name), time.time())
+                self._lags.record_unseen(name, lag_of(self._client(), name), time.time())
             except ClusterError:
                 self._own = None
                 self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S

@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 from kafkapy.cli.command_config import CommandConfigError, current, option_taken
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
+from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
 from kafkapy.cli.failure import fail
+from kafkapy.cli.profiles import ProfileError
 from kafkapy.console.addresses import is_loopback
 from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Settings
 from kafkapy.decoders.errors import DecodeError
@@ -32,12 +34,22 @@ class OptionError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy console`; return the exit status."""
     try:
-        with option_taken(arguments) as left:
-            given = new_parser().parse_args(left)
+        defaults = _defaults(arguments)
+        with option_taken(arguments, defaults.config) as left:
+            parser = new_parser()
+            parser.set_defaults(bootstrap_server=defaults.servers.value)
+            given = parser.parse_args(left)
             settings = settings_of(given)
             return _serve(settings, _bound(settings, _option(given)), ends_with_stdin=given.end_with_stdin)
-    except (OptionError, CommandConfigError, DecodeError) as error:
+    except (OptionError, CommandConfigError, ProfileError, DecodeError) as error:
         return fail(str(error))
+
+
+def _defaults(arguments: Sequence[str]) -> Defaults:
+    """Return what the environment and the profile name: nothing for a broker's own console. Raises ProfileError."""
+    if not {"--end-with-stdin", "-h", "--help"}.isdisjoint(arguments):
+        return NO_DEFAULTS
+    return defaults_of(os.environ, arguments)
 
 
 def settings_of(given: argparse.Namespace) -> Settings:

@@ -202,7 +202,7 @@ class Pages:
 
     def group(self, request: Request) -> Response:
         group = self._group(request)
-        self._console.lags.note(group.name, group.lag, time.time())
+        self._console.lags.record(group.name, group.lag, time.time())
         rebalances: list[dict[str, Any]] = []
         why_none: str | None = f"{group.type} groups do not report their rebalances."
         if group.is_of_consumers:

@@ -59,7 +59,7 @@ class MetricSamples:
             points = list(self._points.get(name, ()))
         return rate(points) if name.endswith(COUNTER_ENDINGS) else points
 
-    def take(self, texts: Iterable[str], now_s: float) -> None:
+    def add(self, texts: Iterable[str], now_s: float) -> None:
         """Add the values of one scrape."""
         texts = list(texts)
         self.clients = clients_of(texts)
@@ -81,7 +81,7 @@ class MetricSamples:
             except (OSError, ValueError, http.client.HTTPException) as error:
                 problems.append(f"{url}: {str(error)[:200] or type(error).__name__}")
         self.problems = tuple(problems)
-        self.take(texts, time.time())
+        self.add(texts, time.time())
 
 
 def rate(points: Points) -> Points:

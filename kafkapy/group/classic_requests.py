@@ -162,7 +162,7 @@ class ClassicGroups:
         self._removals.clear()
         self._converted.clear()
 
-    def note_removal(self, group_id: str, record_offset: int) -> None:
+    def on_removal(self, group_id: str, record_offset: int) -> None:
         """Note the removal of a KIP-848 group. If it was converted, the classic group's record is the next one."""
         if not self._is_loaded:
             self._removals[group_id] = record_offset

@@ -112,9 +112,9 @@ class OffsetStore:
             self._forget_open(group_id, topic, partition)
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
-        _take(self._committed, group_id, topic, partition)
+        _pop(self._committed, group_id, topic, partition)
         for producer_id in self._forget_open(group_id, topic, partition):
-            _take(self._pending[producer_id], group_id, topic, partition)
+            _pop(self._pending[producer_id], group_id, topic, partition)
 
     def _forget_open(self, group_id: str, topic: str, partition: int) -> set[int]:
         partitions = self._open.get(group_id, {})
@@ -136,7 +136,7 @@ def _put(offsets: dict[str, GroupOffsets], group_id: str, topic: str, partition:
     offsets.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
 
 
-def _take(offsets: dict[str, GroupOffsets], group_id: str, topic: str, partition: int) -> None:
+def _pop(offsets: dict[str, GroupOffsets], group_id: str, topic: str, partition: int) -> None:
     topics = offsets.get(group_id)
     if topics is None:
         return

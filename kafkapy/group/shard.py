@@ -153,7 +153,7 @@ class GroupShard:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def note_deadline(self, group_id: str) -> None:
+    def add_deadline(self, group_id: str) -> None:
         """Schedule the group's deadline. Call it after anything that may have made the deadline earlier."""
         group = self.groups.get(group_id)
         deadline_ms = None if group is None else group.deadline_ms()
@@ -172,14 +172,14 @@ class GroupShard:
         if self._share is not None:
             self._share.on_loaded()
         for group_id in self.groups:
-            self.note_deadline(group_id)
+            self.add_deadline(group_id)
 
     def deadline_ms(self) -> int | None:
         """Return when the next group is due (monotonic), or None. May be too early."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def due_groups(self, now_ms: int) -> list[str]:
-        """Remove and return the groups that are due. Callers call on_time, then note_deadline, for each."""
+        """Remove and return the groups that are due. Callers call on_time, then add_deadline, for each."""
         due: dict[str, None] = {}
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             deadline_ms, group_id = heapq.heappop(self._deadlines)
@@ -210,7 +210,7 @@ class GroupShard:
         elif is_consumer_group_record(key):
             self.consumer.replay(key, value)
             if value is None and type(key) is ConsumerGroupMetadataKey:
-                self.classic.note_removal(key.group_id, record_offset)
+                self.classic.on_removal(key.group_id, record_offset)
         elif type(key) is LegacyOffsetCommitKey:
             current_key, current_value = _modernized(key, value)
             self._replay_offset(current_key, current_value, record_offset, producer_id)

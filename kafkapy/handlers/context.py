@@ -97,7 +97,7 @@ class Meter(Protocol):
 class NodeRefusals(Protocol):
     """Logs what is refused to other nodes (handlers/node_refusals.py)."""
 
-    def note(self, header: RequestHeader, connection: Connection, code: int) -> None:
+    def log(self, header: RequestHeader, connection: Connection, code: int) -> None:
         """Log an error of a whole request if an operator must know of it."""
 
 

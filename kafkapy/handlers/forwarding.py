@@ -69,7 +69,7 @@ def _room(services: Services, context: RequestContext, frame_bytes: int) -> Room
     decoded = services.decoded
     if frame_bytes <= FEW_BYTES:
         return decoded.no_room()
-    room = decoded.take_parked(0, frame_bytes, FORWARDED_SHARE, (context.principal, context.client_host))
+    room = decoded.acquire_parked(0, frame_bytes, FORWARDED_SHARE, (context.principal, context.client_host))
     if room is None:
         raise CloseConnection(f"a request of {frame_bytes} bytes: too many wait for the controller already")
     return room

@@ -42,14 +42,14 @@ class NodeRefusals:
         self._logged: set[tuple[str, int, int]] = set()
         """(host, API key, error code)."""
 
-    def note_response(self, header: RequestHeader, connection: Connection, response: Any) -> None:
+    def on_response(self, header: RequestHeader, connection: Connection, response: Any) -> None:
         """Log the error of a response, if it has one that is about the node that sent the request."""
         code: int = response.error_code
         if not code:  # of a quorum's election
             code = response.topics[0].partitions[0].error_code
-        self.note(header, connection, code)
+        self.log(header, connection, code)
 
-    def note(self, header: RequestHeader, connection: Connection, code: int) -> None:
+    def log(self, header: RequestHeader, connection: Connection, code: int) -> None:
         """Log an error of a whole request if it is one of CODES."""
         if code not in CODES:
             return

@@ -190,7 +190,7 @@ ROWS: Final = (
     ServedApi(39, BOTH, "handlers.security.renew_delegation_token", 1, 2, FEW, forwarding=IN_PART),
     ServedApi(40, BOTH, "handlers.security.expire_delegation_token", 1, 2, FEW, forwarding=IN_PART),
     ServedApi(41, BROKER, "handlers.security.describe_delegation_token", 1, 3, FEW, in_turns=True),
-    ServedApi(42, BROKER, "handlers.groups.delete_groups", 0, 2, in_turns=True),
+    ServedApi(42, BROKER, "handlers.groups.delete_groups", 0, 3, in_turns=True),
     ServedApi(43, BOTH, "handlers.cluster.elect_leaders", 0, 2, forwarding=WHOLE),
     ServedApi(44, BOTH, "handlers.configs.incremental_alter_configs", 0, 1, CHANGED, forwarding=IN_PART, in_turns=True),
     ServedApi(45, BOTH, "handlers.cluster.alter_partition_reassignments", 0, 1, REASSIGNED, forwarding=WHOLE),
@@ -228,6 +228,7 @@ ROWS: Final = (
     ServedApi(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(94, BOTH, "handlers.cluster.unregister_controller", 0, 0, FEW, forwarding=WHOLE),
 )
 """Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters
 of the quorum, for which others wait, and the Envelope, whose content is counted."""

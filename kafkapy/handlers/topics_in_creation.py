@@ -28,8 +28,8 @@ class TopicsInCreation:
     def end(self, names: Iterable[str]) -> None:
         self._names.difference_update(names)
 
-    def note_failure(self, name: str, reason: str) -> bool:
-        """Note why a topic could not be created; return whether that is news."""
+    def record_failure(self, name: str, reason: str) -> bool:
+        """Keep why a topic could not be created; return whether that is another reason than before."""
         if self._failures.get(name) == reason:
             return False
         if len(self._failures) >= MAX_FAILURES:
@@ -37,7 +37,7 @@ class TopicsInCreation:
         self._failures[name] = reason
         return True
 
-    def note_created(self, name: str) -> None:
+    def on_created(self, name: str) -> None:
         self._failures.pop(name, None)
 
     def run(self, asking: Coroutine[Any, Any, Any], on_done: Callable[[Any], None]) -> None:

@@ -8,7 +8,7 @@ topics.py topic_names.py new_partitions.py placement.py    topics, their partiti
 partitions.py elections.py leader_elections.py partition_indexes.py    ISRs and leaders
 reassignments.py    moving partitions
 configs.py client_quotas.py features.py feature_updates.py producer_ids.py    other tables
-acls.py acl_types.py scram.py scram_types.py delegation_tokens.py    tables of rights and logins
+acls.py acl_types.py cidr.py scram.py scram_types.py delegation_tokens.py    tables of rights and logins
 limits.py bootstrap.py    bounds of one operation; the first records
 
 Driven by `runtime/controller/controller.py`, which makes images of committed records, and `runtime/controller/term.py`,

@@ -19,6 +19,8 @@ from kafkapy.metadata.acl_types import (
     in_order,
     name_of,
 )
+from kafkapy.metadata.cidr import range_error
+from kafkapy.metadata.features import MV_4_4_IV1, FeatureControl
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, check_operation_size
 from kafkapy.protocol.error_code import ErrorCode
@@ -33,7 +35,8 @@ _CONCRETE: Final = frozenset((PatternType.LITERAL, PatternType.PREFIXED))
 
 
 class AclControl:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, features: FeatureControl, random: Random) -> None:
+        self._features = features
         self._random = random
         self._by_id: dict[Uuid, AccessControlEntryRecord] = {}
         self._existing: set[Acl] = set()
@@ -51,7 +54,8 @@ class AclControl:
 
         Raises ApiError POLICY_VIOLATION for more than MAX_RECORDS_PER_OPERATION records.
         """
-        results = [_refusal(acl) for acl in acls]
+        knows_ranges = self._features.metadata_version >= MV_4_4_IV1
+        results = [_refusal(acl) or _host_refusal(acl.host, knows_ranges=knows_ranges) for acl in acls]
         missing = dict.fromkeys(
             acl for acl, error in zip(acls, results, strict=True) if error is None and acl not in self._existing
         )
@@ -131,3 +135,18 @@ def _refusal(acl: Acl) -> ApiError | None:
     else:
         return None
     return ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _host_refusal(host: str, *, knows_ranges: bool) -> ApiError | None:
+    """Return why an ACL cannot have a host, None if it can: an address, `*` or, if metadata.version has it, a range."""
+    if not host:
+        return ApiError(ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty")
+    if "/" not in host:
+        return None
+    if not knows_ranges:
+        message = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
+    reason = range_error(host)
+    if reason is None:
+        return None
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation '{host}': {reason}")

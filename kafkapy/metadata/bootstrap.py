@@ -4,7 +4,7 @@ The bootstrap records come from bootstrap.checkpoint, which formatting wrote. Th
 transaction if metadata.version supports it, so that a leader that fails in between has no effect. Source: KIP-868.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafkapy.machine import Decision
@@ -26,10 +26,13 @@ def default_bootstrap_records() -> list[FeatureLevelRecord]:
 
     kraft.version is not among them: it is a control record of the Raft log.
     """
-    others = sorted(name for name in MAX_FEATURE_LEVELS if name not in (METADATA_VERSION, KRAFT_VERSION))
-    return [
-        FeatureLevelRecord(name=name, feature_level=MAX_FEATURE_LEVELS[name]) for name in (METADATA_VERSION, *others)
-    ]
+    return feature_records(MAX_FEATURE_LEVELS)
+
+
+def feature_records(levels: Mapping[str, int]) -> list[FeatureLevelRecord]:
+    """Return a record for each level above 0 except kraft.version; metadata.version, which comes first, in any case."""
+    others = sorted(name for name in levels if name not in (METADATA_VERSION, KRAFT_VERSION) and levels[name] > 0)
+    return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)]
 
 
 def decide_activation(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, WORKING_FEATURES, FeatureControl
+from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, MV_4_4_IV2, WORKING_FEATURES, FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
 from kafkapy.metadata.registrations import (
     DIRECTORY_MIGRATING,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
     from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
     from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+    from kafkapy.protocol.messages.unregister_controller_record import UnregisterControllerRecord
 
 SESSION_TIMEOUT_MS: Final = 9000
 """Kafka's default of broker.session.timeout.ms."""
@@ -260,6 +261,18 @@ class BrokerControl:
             ],
         )
 
+    def controller_removal(self, controller_id: int) -> "UnregisterControllerRecord":
+        """Return the record that unregisters a controller. Raises ApiError."""
+        from kafkapy.protocol.messages.unregister_controller_record import UnregisterControllerRecord
+
+        if self._features.metadata_version < MV_4_4_IV2:
+            message = "The current MetadataVersion is too old to support controller unregistration."
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
+        if controller_id not in self.controllers:
+            message = f"Controller ID {controller_id} is not currently registered."
+            raise ApiError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
+        return UnregisterControllerRecord(controller_id=controller_id)
+
     # -- heartbeats -----------------------------------------------------------------------------------------------
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
@@ -375,6 +388,10 @@ class BrokerControl:
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = ControllerRegistration.from_record(record)
+
+    def replay_controller_removal(self, record: "UnregisterControllerRecord") -> None:
+        removed = self.controllers.pop(record.controller_id, None)
+        assert removed is not None, f"controller {record.controller_id} is not registered"
 
     def _at_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
         broker = self.brokers.get(broker_id)

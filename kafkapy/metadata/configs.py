@@ -235,7 +235,7 @@ class ConfigControl:
             )
         if current is None:
             current = self.rules.default_value(resource.resource_type, operation.name)
-        return _changed_list(current, operation)
+        return _apply_to_list(current, operation)
 
     def _legacy_records(self, resource: ConfigResource, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
         current = self.of(resource)
@@ -285,7 +285,7 @@ def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRec
     return ConfigRecord(resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value)
 
 
-def _changed_list(current: str | None, operation: ConfigOperation) -> str:
+def _apply_to_list(current: str | None, operation: ConfigOperation) -> str:
     """Return a comma-separated list after an APPEND of missing elements or a SUBTRACT of existing ones."""
     elements = [element for element in (current or "").split(",") if element]
     for element in (operation.value or "").split(","):

@@ -88,7 +88,7 @@ class Controller:
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
         self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
         self.producer_ids = ProducerIdControl(self.brokers)
-        self.acls = AclControl(random)
+        self.acls = AclControl(self.features, random)
         self._scram: ScramControl | None = None
         self._loaded_credentials = EMPTY_IMAGE.scram
         self._client_quotas: ClientQuotaControl | None = None
@@ -217,7 +217,8 @@ class Controller:
         if next_state is not state:
             yield from self._transition(broker_id, next_state)
         if self.features.has_directory_assignment:
-            yield from self.partitions.note_directories(broker_id, request.offline_log_dirs, request.cordoned_log_dirs)
+            offline, cordoned = request.offline_log_dirs, request.cordoned_log_dirs
+            yield from self.partitions.change_directories(broker_id, offline, cordoned)
         return Decision(self._heartbeat_response(request, next_state))
 
     def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerState, BrokerState]:
@@ -248,6 +249,13 @@ class Controller:
         self, request: ControllerRegistrationRequest
     ) -> Decision[Any, ControllerRegistrationResponse]:
         return Decision(ControllerRegistrationResponse(), [self.brokers.controller_record(request)], is_atomic=True)
+
+    def decide_unregister_controller(self, controller_id: int) -> Decision[Any, None]:
+        """Unregister a controller other than this one. Raises ApiError."""
+        if controller_id == self._node_id:
+            message = "Controller cannot unregister itself while it is active."
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        return Decision(None, [self.brokers.controller_removal(controller_id)], is_atomic=True)
 
     def decide_allocate_producer_ids(
         self, request: "AllocateProducerIdsRequest"
@@ -324,4 +332,5 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "RemoveDelegationTokenRecord": lambda controller, record, _: controller.tokens.replay_remove(record),
     "RegisterControllerRecord": lambda controller, record, _: controller.brokers.replay_controller(record),
     "ClearElrRecord": lambda controller, record, _: controller.topics.replay_clear_elr(record),
+    "UnregisterControllerRecord": lambda controller, record, _: controller.brokers.replay_controller_removal(record),
 }

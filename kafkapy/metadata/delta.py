@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
     from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
     from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+    from kafkapy.protocol.messages.unregister_controller_record import UnregisterControllerRecord
     from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 __all__ = ["LocalPartition", "MetadataDelta", "delta_to", "difference"]
@@ -179,6 +180,9 @@ class MetadataDelta:
     def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
         self.controller_changes[record.controller_id] = ControllerRegistration.from_record(record)
 
+    def _replay_unregister_controller(self, record: "UnregisterControllerRecord") -> None:
+        self.controller_changes[record.controller_id] = None
+
     def _replay_topic(self, record: TopicRecord) -> None:
         self.topics.create(record.name, record.topic_id)
 
@@ -271,6 +275,7 @@ _REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
     "RemoveDelegationTokenRecord": MetadataDelta._replay_remove_token,
     "RegisterControllerRecord": MetadataDelta._replay_register_controller,
     "ClearElrRecord": MetadataDelta._replay_clear_elr,
+    "UnregisterControllerRecord": MetadataDelta._replay_unregister_controller,
 }
 
 

@@ -28,7 +28,7 @@ UNSAFE_DOWNGRADE: Final = 3
 UPGRADE_TYPES: Final = frozenset((UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE))
 DISABLED: Final = VersionRange(0, 0)
 """The range of a feature that a node does not list."""
-LEVELS_WITH_NEW_RECORDS: Final = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30))
+LEVELS_WITH_NEW_RECORDS: Final = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33))
 """The levels of metadata.version that introduced records or fields: a downgrade below one could lose metadata."""
 DEPENDENCIES: Final[Mapping[tuple[str, int], tuple[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): (METADATA_VERSION, MV_4_0_IV1),

@@ -1,6 +1,6 @@
-"""Feature levels: those of Apache Kafka 4.3.1, those supported here, and the record versions they imply.
+"""Feature levels: those of Apache Kafka 4.4.0, those supported here, and the record versions they imply.
 
-Every level that Kafka 4.3.1 knows is accepted in the log and kept in the image. The levels in ApiVersions are capped to
+Every level that Kafka 4.4.0 knows is accepted in the log and kept in the image. The levels in ApiVersions are capped to
 those supported here, because clients act on them: with transaction.version 2 a client skips AddPartitionsToTxn.
 Source: KIP-584.
 """
@@ -29,6 +29,8 @@ from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecor
 MV_3_3_IV3: Final = 7
 """The oldest level that Kafka 4 supports."""
 MV_3_4_IV0: Final = 8
+MV_3_5_IV2: Final = 11
+"""Since this level records have SCRAM credentials (KIP-900)."""
 MV_3_6_IV0: Final = 12
 """Since this level shrinking an ISR does not raise the leader epoch."""
 MV_3_6_IV1: Final = 13
@@ -40,18 +42,22 @@ MV_3_7_IV2: Final = 17
 MV_4_0_IV1: Final = 23
 """Since this level records have eligible leader replicas (KIP-966)."""
 MV_4_3_IV0: Final = 30
-"""Since this level log directories can be cordoned (KIP-1066). New directories are formatted with it."""
+"""Since this level log directories can be cordoned (KIP-1066). The highest of Apache Kafka 4.3.1."""
+MV_4_4_IV1: Final = 32
+"""Since this level the host of an ACL can be a range of addresses."""
+MV_4_4_IV2: Final = 33
+"""Since this level controllers can be unregistered. New directories are formatted with it."""
 
 MAX_FEATURE_LEVELS: Final[Mapping[str, int]] = {
-    METADATA_VERSION: MV_4_3_IV0,
+    METADATA_VERSION: MV_4_4_IV2,
     KRAFT_VERSION: 1,
     TRANSACTION_VERSION: 2,
     GROUP_VERSION: 1,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
-    SHARE_VERSION: 1,
+    SHARE_VERSION: 2,
     STREAMS_VERSION: 1,
 }
-"""The highest production level of each feature of Kafka 4.3.1. New directories are formatted with these."""
+"""The highest production level of each feature of Kafka 4.4.0. New directories are formatted with these."""
 
 KNOWN_FEATURES: Final[Mapping[str, VersionRange]] = {
     name: VersionRange(MV_3_3_IV3 if name == METADATA_VERSION else 0, level)
@@ -60,7 +66,7 @@ KNOWN_FEATURES: Final[Mapping[str, VersionRange]] = {
 """All levels that can be replayed: those allowed in the log, and those with which controllers register."""
 
 WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
-    METADATA_VERSION: VersionRange(MV_3_3_IV3, MV_4_3_IV0),
+    METADATA_VERSION: VersionRange(MV_3_3_IV3, MV_4_4_IV2),
     KRAFT_VERSION: VersionRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),

@@ -27,7 +27,7 @@ class PartitionIndexes:
         count = 0
         for topic_id, partitions in topics:
             for partition_id, partition in partitions.items():
-                self.note(topic_id, partition_id, None, partition)
+                self.update(topic_id, partition_id, None, partition)
             count += len(partitions)
             if count >= PARTITIONS_PER_STEP:
                 count = 0
@@ -47,7 +47,7 @@ class PartitionIndexes:
         """Return the number of partitions that a broker leads."""
         return self._leader_counts.get(broker_id, 0)
 
-    def note(
+    def update(
         self, topic_id: Uuid, partition_id: int, before: PartitionRegistration | None, partition: PartitionRegistration
     ) -> None:
         """Index a new or changed partition."""

@@ -104,7 +104,7 @@ class PartitionControl:
         records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
         return Decision(None, records)
 
-    def note_directories(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> RecordSteps:
+    def change_directories(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> RecordSteps:
         """Record a broker's offline and cordoned log directories, as reported by its heartbeat."""
         broker = self._brokers.brokers[broker_id]
         lost = [directory for directory in broker.directories if directory in offline]

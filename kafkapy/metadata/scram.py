@@ -7,11 +7,10 @@ it is POLICY_VIOLATION for all of its users, because that says what to change.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
-from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.features import MV_3_5_IV2, FeatureControl
 from kafkapy.metadata.limits import check_operation_size
 from kafkapy.metadata.scram_types import BY_CODE, MAX_ITERATIONS, MIN_ITERATIONS, credential_record
 from kafkapy.named_tuple import NamedTuple
@@ -23,9 +22,6 @@ from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
 )
 from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
-
-SCRAM_SINCE: Final = 11
-"""The first metadata.version (3.5-IV2) with records of credentials."""
 
 Record = UserScramCredentialRecord | RemoveUserScramCredentialRecord
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -90,7 +86,7 @@ class ScramControl:
         if user in changes:
             message = "A user credential cannot be altered twice in the same request"
             return ApiError(ErrorCode.DUPLICATE_RESOURCE, message)
-        if self._features.metadata_version < SCRAM_SINCE:
+        if self._features.metadata_version < MV_3_5_IV2:
             message = "The current metadata.version does not support SCRAM"
             return ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
         return None

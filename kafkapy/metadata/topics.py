@@ -345,7 +345,7 @@ class TopicControl:
 
     def _set(self, topic: Topic, partition_id: int, partition: PartitionRegistration) -> None:
         if self._indexes is not None:
-            self._indexes.note(topic.topic_id, partition_id, topic.partitions.get(partition_id), partition)
+            self._indexes.update(topic.topic_id, partition_id, topic.partitions.get(partition_id), partition)
         topic.set_partition(partition_id, partition)
 
     def _topic(self, topic_id: Uuid) -> Topic:

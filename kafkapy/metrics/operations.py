@@ -26,14 +26,14 @@ class OperationCounts:
         """How long it takes to load a batch of committed records."""
         self.batch_records: Histogram = new_histogram()
 
-    def note_started(self, requested_ns: int) -> int:
+    def record_start(self, requested_ns: int) -> int:
         """Count an operation that was requested at requested_ns; return the time now."""
         now_ns = self.now_ns()
         self.started += 1
         self.queue_us[bucket_of((now_ns - requested_ns) // 1000)] += 1
         return now_ns
 
-    def note_done(self, began_ns: int) -> None:
+    def record_done(self, began_ns: int) -> None:
         self.processing_us[bucket_of((self.now_ns() - began_ns) // 1000)] += 1
 
     def notification(self, steps: Iterator[None]) -> Iterator[None]:

@@ -14,10 +14,10 @@ class QuorumCounts:
         self._election_began_ms: int | None = None
         self._role: object = None
 
-    def note_commit(self, passed_ms: int, record_count: int, now_ms: int) -> None:
+    def count_commit(self, passed_ms: int, record_count: int, now_ms: int) -> None:
         self.commit_ms.record(max(passed_ms, 0) / record_count, now_ms)
 
-    def note_role(self, role: object, *, is_electing: bool, has_leader: bool, now_ms: int) -> None:
+    def record_role(self, role: object, *, is_electing: bool, has_leader: bool, now_ms: int) -> None:
         """Take the node's role after a step. An election begins with each change to prospective or candidate."""
         if role is self._role:
             return

@@ -39,10 +39,10 @@ class NodeCounts:
         self.flush_us = new_histogram()
         """How long the files of a log took to be synced."""
 
-    def note_flush(self, took_us: int) -> None:
+    def record_flush(self, took_us: int) -> None:
         self.flush_us[bucket_of(took_us)] += 1
 
-    def note_elections(self, *, unclean: int, eligible: int) -> None:
+    def count_elections(self, *, unclean: int, eligible: int) -> None:
         """Count elections; `eligible`: from the eligible leader replicas (KIP-966)."""
         self.unclean_elections += unclean
         self.eligible_elections += eligible

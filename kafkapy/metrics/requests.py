@@ -42,7 +42,7 @@ class ApiCounts:
         self.throttled_ms: Histogram = new_histogram()
         """Throttle times other than 0."""
 
-    def note_wait(self, local_us: int, total_us: int, count: int = 1) -> None:
+    def record_wait(self, local_us: int, total_us: int, count: int = 1) -> None:
         """Count requests that were answered after a wait."""
         for histogram, value in (
             (self.local, local_us),

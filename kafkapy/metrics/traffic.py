@@ -54,15 +54,15 @@ class TopicTraffic:
         self.produces = 0
         """Appends to a partition."""
 
-    def note_appends(self, *, produces: int, size_bytes: int, messages: int) -> None:
+    def count_appends(self, *, produces: int, size_bytes: int, messages: int) -> None:
         self.produces += produces
         self.bytes_in += size_bytes
         self.messages_in += messages
 
-    def note_conversions(self, records: int) -> None:
+    def count_conversions(self, records: int) -> None:
         self.produce_conversions += records
 
-    def note_refusal(self, error_code: int, size_bytes: int) -> None:
+    def count_refusal(self, error_code: int, size_bytes: int) -> None:
         """Count an append that was refused."""
         self.produces += 1
         if error_code not in EXPECTED:
@@ -70,7 +70,7 @@ class TopicTraffic:
         if error_code in REJECTED:
             self.bytes_rejected += size_bytes
 
-    def note_read(self, error_code: int) -> None:
+    def count_read(self, error_code: int) -> None:
         """Count a read of a partition."""
         self.fetches += 1
         if error_code in READ_FAILURES:
@@ -113,7 +113,7 @@ class BrokerTraffic:
         if gone is not None:
             self._gone.add(gone)
 
-    def note_invalid(self, error_code: int, invalid_record_count: int, *, is_out_of_sequence: bool) -> None:
+    def count_invalid(self, error_code: int, invalid_record_count: int, *, is_out_of_sequence: bool) -> None:
         """Count the cause of a refused append; invalid_record_count: of records without a key."""
         if error_code == ErrorCode.CORRUPT_MESSAGE:
             self.invalid_crc_records += 1
@@ -121,19 +121,19 @@ class BrokerTraffic:
             self.records_without_key += invalid_record_count
             self.invalid_sequence_records += is_out_of_sequence
 
-    def note_validation(self, *, temporary_bytes: int, conversion_ns: int) -> None:
+    def record_validation(self, *, temporary_bytes: int, conversion_ns: int) -> None:
         """Count a Produce request with compressed or re-encoded batches."""
         self.temporary_bytes[bucket_of(temporary_bytes)] += 1
         if conversion_ns:
             self.conversion_us[bucket_of(conversion_ns // 1000)] += 1
 
-    def note_replicated(self, size_bytes: int, *, is_reassigned: bool) -> None:
+    def count_replicated(self, size_bytes: int, *, is_reassigned: bool) -> None:
         """Count bytes that this broker has fetched as a follower."""
         self.replication_bytes_in += size_bytes
         if is_reassigned:
             self.reassignment_bytes_in += size_bytes
 
-    def note_sent_to_follower(self, size_bytes: int, *, is_reassigned: bool) -> None:
+    def count_sent_to_follower(self, size_bytes: int, *, is_reassigned: bool) -> None:
         self.replication_bytes_out += size_bytes
         if is_reassigned:
             self.reassignment_bytes_out += size_bytes

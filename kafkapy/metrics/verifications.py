@@ -15,7 +15,7 @@ class VerificationCounts:
         self.failures = 0
         """Partitions that were not verified."""
 
-    def note(self, requested_ns: int, failures: int) -> None:
+    def record(self, requested_ns: int, failures: int) -> None:
         """Count a request made at requested_ns that was answered now with so many failures."""
         self.times_us[bucket_of((self.now_ns() - requested_ns) // 1000)] += 1
         self.failures += failures

@@ -43,7 +43,7 @@ API_ROWS: tuple[tuple[int, str, int, int, int, int, tuple[str, ...]], ...] = (
     (39, "RenewDelegationToken", 1, 2, 2, 2, ("broker", "controller")),
     (40, "ExpireDelegationToken", 1, 2, 2, 2, ("broker", "controller")),
     (41, "DescribeDelegationToken", 1, 3, 3, 2, ("broker", "controller")),
-    (42, "DeleteGroups", 0, 2, 2, 2, ("broker",)),
+    (42, "DeleteGroups", 0, 3, 3, 2, ("broker",)),
     (43, "ElectLeaders", 0, 2, 2, 2, ("broker", "controller")),
     (44, "IncrementalAlterConfigs", 0, 1, 1, 1, ("broker", "controller")),
     (45, "AlterPartitionReassignments", 0, 1, 1, 0, ("broker", "controller")),
@@ -89,15 +89,18 @@ API_ROWS: tuple[tuple[int, str, int, int, int, int, tuple[str, ...]], ...] = (
     (85, "WriteShareGroupState", 0, 1, 1, 0, ("broker",)),
     (86, "DeleteShareGroupState", 0, 0, 0, 0, ("broker",)),
     (87, "ReadShareGroupStateSummary", 0, 1, 1, 0, ("broker",)),
-    (88, "StreamsGroupHeartbeat", 0, 0, 0, 0, ("broker",)),
-    (89, "StreamsGroupDescribe", 0, 0, 0, 0, ("broker",)),
+    (88, "StreamsGroupHeartbeat", 0, 1, 1, 0, ("broker",)),
+    (89, "StreamsGroupDescribe", 0, 1, 1, 0, ("broker",)),
     (90, "DescribeShareGroupOffsets", 0, 1, 1, 0, ("broker",)),
     (91, "AlterShareGroupOffsets", 0, 0, 0, 0, ("broker",)),
     (92, "DeleteShareGroupOffsets", 0, 0, 0, 0, ("broker",)),
+    (93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, 0, ("broker",)),
+    (94, "UnregisterController", 0, 0, 0, 0, ("broker", "controller")),
 )
 
 MESSAGE_MODULES: dict[str, str] = {
     "AbortTransactionRecord": "abort_transaction_record",
+    "AbortedTxn": "aborted_txn",
     "AccessControlEntryRecord": "access_control_entry_record",
     "AddOffsetsToTxnRequest": "add_offsets_to_txn_request",
     "AddOffsetsToTxnResponse": "add_offsets_to_txn_response",
@@ -353,6 +356,8 @@ MESSAGE_MODULES: dict[str, str] = {
     "StreamsGroupTargetAssignmentMemberValue": "streams_group_target_assignment_member_value",
     "StreamsGroupTargetAssignmentMetadataKey": "streams_group_target_assignment_metadata_key",
     "StreamsGroupTargetAssignmentMetadataValue": "streams_group_target_assignment_metadata_value",
+    "StreamsGroupTopologyDescriptionUpdateRequest": "streams_group_topology_description_update_request",
+    "StreamsGroupTopologyDescriptionUpdateResponse": "streams_group_topology_description_update_response",
     "StreamsGroupTopologyKey": "streams_group_topology_key",
     "StreamsGroupTopologyValue": "streams_group_topology_value",
     "SyncGroupRequest": "sync_group_request",
@@ -366,6 +371,9 @@ MESSAGE_MODULES: dict[str, str] = {
     "UnregisterBrokerRecord": "unregister_broker_record",
     "UnregisterBrokerRequest": "unregister_broker_request",
     "UnregisterBrokerResponse": "unregister_broker_response",
+    "UnregisterControllerRecord": "unregister_controller_record",
+    "UnregisterControllerRequest": "unregister_controller_request",
+    "UnregisterControllerResponse": "unregister_controller_response",
     "UpdateFeaturesRequest": "update_features_request",
     "UpdateFeaturesResponse": "update_features_response",
     "UpdateRaftVoterRequest": "update_raft_voter_request",
@@ -409,6 +417,7 @@ METADATA_RECORDS: dict[int, str] = {
     26: "RemoveDelegationTokenRecord",
     27: "RegisterControllerRecord",
     28: "ClearElrRecord",
+    29: "UnregisterControllerRecord",
 }
 """Message names of the metadata log by key."""
 

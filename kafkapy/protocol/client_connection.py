@@ -5,7 +5,7 @@ both sides support (KIP-35). A peer that does not support our version of ApiVers
 format of version 0; the request is then repeated with the highest version in that response (KIP-511). If a login is
 required, it follows (client_login.py), and requests wait for it, too.
 
-The driver writes what `take_output` returns, passes received bytes to `receive`, and calls `is_expired` at
+The driver writes what `pop_output` returns, passes received bytes to `receive`, and calls `is_expired` at
 `deadline_ms`. If a request is not answered in time, the driver closes the connection, as Apache Kafka's NetworkClient
 does: responses are ordered, so all later ones would have to wait for the missing one. Driven by `runtime/peer.py`.
 """
@@ -145,7 +145,7 @@ class ClientConnection:
         else:
             self._send(request, self._versions)
 
-    def take_output(self) -> bytes:
+    def pop_output(self) -> bytes:
         """Return and remove the bytes to write."""
         data = bytes(self._output)
         self._output.clear()
@@ -165,7 +165,7 @@ class ClientConnection:
         frame = self._frame
         if frame is None:
             self._input += data
-            self._take_frames()
+            self._read_frames()
             return
         missing = self._frame_bytes - len(frame)
         view = memoryview(data)
@@ -174,11 +174,11 @@ class ClientConnection:
             return
         self._frame = None
         rest = bytes(view[missing:])
-        self._take_response(frame)
+        self._read_response(frame)
         if rest:
             self.receive(rest)
 
-    def _take_frames(self) -> None:
+    def _read_frames(self) -> None:
         """Take the responses in the input; an incomplete last one becomes the frame that further bytes go to."""
         position = 0
         while len(self._input) - position >= 4:
@@ -191,7 +191,7 @@ class ClientConnection:
             if len(frame) < size:
                 self._frame, self._frame_bytes = frame, size
                 break
-            self._take_response(frame)
+            self._read_response(frame)
         del self._input[:position]
 
     def deadline_ms(self) -> int | None:
@@ -239,9 +239,9 @@ class ClientConnection:
         self._output += body
         self._in_flight.append(request)
         if self._traffic is not None:
-            self._traffic.note_sent(len(out) + len(body), 1)
+            self._traffic.count_sent(len(out) + len(body), 1)
 
-    def _take_response(self, frame: bytearray) -> None:
+    def _read_response(self, frame: bytearray) -> None:
         if not self._in_flight:
             raise ProtocolError("a response to nothing that was asked")
         request = self._in_flight[0]
@@ -328,7 +328,7 @@ class ClientConnection:
         if self._traffic is None:
             return
         if self._session_due_ms is None:
-            self._traffic.note_login(can_renew=True)
+            self._traffic.record_login(can_renew=True)
         else:
             self._traffic.renewals += 1
 

@@ -217,7 +217,7 @@ class Connection:
                 self._drop_taken()
             return None
         if partial is not None:
-            return self._take_joined_frame(partial)
+            return self._pop_joined_frame(partial)
         data, position = self.input, self._position
         start = position + 4
         if len(data) < start:
@@ -244,7 +244,7 @@ class Connection:
     def requests_at_hand(self) -> tuple[bytes, int, int] | None:
         """If the next frame may be coalesced, return (received bytes, its position, how many requests may start).
 
-        The caller reports what it served to `take_served`, before any other call.
+        The caller reports what it served to `pop_served`, before any other call.
         """
         position = self._position
         if (
@@ -261,7 +261,7 @@ class Connection:
             return None
         return self.input, position, room
 
-    def take_served(self, served: Served) -> int:
+    def pop_served(self, served: Served) -> int:
         """Consume the frames that were served of `requests_at_hand`; return the sequence number of the first.
 
         Responses that were not ready are passed to `answer_together` later.
@@ -306,7 +306,7 @@ class Connection:
         self._position = 0
         self._partial = None
 
-    def _take_joined_frame(self, partial: PartialFrame) -> memoryview | None:
+    def _pop_joined_frame(self, partial: PartialFrame) -> memoryview | None:
         if partial.missing_bytes:
             return None
         self._partial = None

@@ -10,6 +10,14 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "reason reason string 0-32767 0-32767 0-32767",
         ],
     },
+    "AbortedTxn": {
+        "AbortedTxn": [
+            "producerId producer_id int64 0-32767 none none",
+            "firstOffset first_offset int64 0-32767 none none",
+            "lastOffset last_offset int64 0-32767 none none",
+            "lastStableOffset last_stable_offset int64 0-32767 none none",
+        ],
+    },
     "AccessControlEntryRecord": {
         "AccessControlEntryRecord": [
             "id id uuid 0-32767 none none",
@@ -980,6 +988,7 @@ FIELDS: dict[str, dict[str, list[str]]] = {
         "DeletableGroupResult": [
             "groupId group_id string 0-32767 none none",
             "errorCode error_code int16 0-32767 none none",
+            "errorMessage error_message string 3-32767 3-32767 none",
         ],
         "DeleteGroupsResponse": [
             "throttleTimeMs throttle_time_ms int32 0-32767 none none",
@@ -3324,6 +3333,7 @@ FIELDS: dict[str, dict[str, list[str]]] = {
         "StreamsGroupDescribeRequest": [
             "groupIds group_ids []string 0-32767 none none",
             "includeAuthorizedOperations include_authorized_operations bool 0-32767 none none",
+            "includeTopologyDescription include_topology_description bool 1-32767 none none",
         ],
     },
     "StreamsGroupDescribeResponse": {
@@ -3383,6 +3393,26 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "targetAssignment target_assignment Assignment 0-32767 none none",
             "isClassic is_classic bool 0-32767 none none",
         ],
+        "TopologyDescriptionNode": [
+            "name name string 1-32767 none none",
+            "nodeType node_type int8 1-32767 none none",
+            "sourceTopics source_topics []string 1-32767 none none",
+            "sinkTopic sink_topic string 1-32767 1-32767 none",
+            "stores stores []string 1-32767 none none",
+            "successors successors []string 1-32767 none none",
+        ],
+        "TopologyDescriptionSubtopology": [
+            "subtopologyId subtopology_id string 1-32767 none none",
+            "nodes nodes []TopologyDescriptionNode 1-32767 none none",
+        ],
+        "TopologyDescriptionGlobalStore": [
+            "source source TopologyDescriptionNode 1-32767 none none",
+            "processor processor TopologyDescriptionNode 1-32767 none none",
+        ],
+        "TopologyDescription": [
+            "subtopologies subtopologies []TopologyDescriptionSubtopology 1-32767 none none",
+            "globalStores global_stores []TopologyDescriptionGlobalStore 1-32767 none none",
+        ],
         "DescribedGroup": [
             "errorCode error_code int16 0-32767 none none",
             "errorMessage error_message string 0-32767 0-32767 none",
@@ -3393,6 +3423,9 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "topology topology Topology 0-32767 0-32767 none",
             "members members []Member 0-32767 none none",
             "authorizedOperations authorized_operations int32 0-32767 none none",
+            "topologyDescription topology_description TopologyDescription 1-32767 1-32767 none",
+            "topologyDescriptionStatus topology_description_status int8 1-32767 none none",
+            "assignorName assignor_name string 1-32767 1-32767 none",
         ],
         "StreamsGroupDescribeResponse": [
             "throttleTimeMs throttle_time_ms int32 0-32767 none none",
@@ -3490,12 +3523,14 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "memberId member_id string 0-32767 none none",
             "memberEpoch member_epoch int32 0-32767 none none",
             "heartbeatIntervalMs heartbeat_interval_ms int32 0-32767 none none",
-            "acceptableRecoveryLag acceptable_recovery_lag int32 0-32767 none none",
+            "acceptableRecoveryLagLegacy acceptable_recovery_lag_legacy int32 0-0 none none",
             "taskOffsetIntervalMs task_offset_interval_ms int32 0-32767 none none",
+            "acceptableRecoveryLag acceptable_recovery_lag int64 1-32767 none none",
             "status status []Status 0-32767 0-32767 none",
             "activeTasks active_tasks []TaskIds 0-32767 0-32767 none",
             "standbyTasks standby_tasks []TaskIds 0-32767 0-32767 none",
             "warmupTasks warmup_tasks []TaskIds 0-32767 0-32767 none",
+            "topologyDescriptionRequired topology_description_required bool 1-32767 none none",
             "endpointInformationEpoch endpoint_information_epoch int32 0-32767 none none",
             "partitionsByUserEndpoint partitions_by_user_endpoint []EndpointToPartitions 0-32767 0-32767 none",
         ],
@@ -3542,6 +3577,8 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "metadataHash metadata_hash int64 0-32767 none none",
             "validatedTopologyEpoch validated_topology_epoch int32 0-32767 none 0-32767",
             "lastAssignmentConfigs last_assignment_configs []LastAssignmentConfig 0-32767 0-32767 0-32767",
+            "storedDescriptionTopologyEpoch stored_description_topology_epoch int32 0-32767 none 0-32767",
+            "failedDescriptionTopologyEpoch failed_description_topology_epoch int32 0-32767 none 0-32767",
         ],
     },
     "StreamsGroupTargetAssignmentMemberKey": {
@@ -3570,6 +3607,41 @@ FIELDS: dict[str, dict[str, list[str]]] = {
         "StreamsGroupTargetAssignmentMetadataValue": [
             "assignmentEpoch assignment_epoch int32 0-32767 none none",
             "assignmentTimestamp assignment_timestamp int64 0-32767 none 0-32767",
+        ],
+    },
+    "StreamsGroupTopologyDescriptionUpdateRequest": {
+        "TopologyDescriptionNode": [
+            "name name string 0-32767 none none",
+            "nodeType node_type int8 0-32767 none none",
+            "sourceTopics source_topics []string 0-32767 none none",
+            "sinkTopic sink_topic string 0-32767 0-32767 none",
+            "stores stores []string 0-32767 none none",
+            "successors successors []string 0-32767 none none",
+        ],
+        "TopologyDescriptionSubtopology": [
+            "subtopologyId subtopology_id string 0-32767 none none",
+            "nodes nodes []TopologyDescriptionNode 0-32767 none none",
+        ],
+        "TopologyDescriptionGlobalStore": [
+            "source source TopologyDescriptionNode 0-32767 none none",
+            "processor processor TopologyDescriptionNode 0-32767 none none",
+        ],
+        "TopologyDescription": [
+            "subtopologies subtopologies []TopologyDescriptionSubtopology 0-32767 none none",
+            "globalStores global_stores []TopologyDescriptionGlobalStore 0-32767 none none",
+        ],
+        "StreamsGroupTopologyDescriptionUpdateRequest": [
+            "groupId group_id string 0-32767 none none",
+            "memberId member_id string 0-32767 none none",
+            "topologyEpoch topology_epoch int32 0-32767 none none",
+            "topologyDescription topology_description TopologyDescription 0-32767 none none",
+        ],
+    },
+    "StreamsGroupTopologyDescriptionUpdateResponse": {
+        "StreamsGroupTopologyDescriptionUpdateResponse": [
+            "throttleTimeMs throttle_time_ms int32 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+            "errorMessage error_message string 0-32767 0-32767 none",
         ],
     },
     "StreamsGroupTopologyKey": {
@@ -3718,6 +3790,23 @@ FIELDS: dict[str, dict[str, list[str]]] = {
     },
     "UnregisterBrokerResponse": {
         "UnregisterBrokerResponse": [
+            "throttleTimeMs throttle_time_ms int32 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+            "errorMessage error_message string 0-32767 0-32767 none",
+        ],
+    },
+    "UnregisterControllerRecord": {
+        "UnregisterControllerRecord": [
+            "controllerId controller_id int32 0-32767 none none",
+        ],
+    },
+    "UnregisterControllerRequest": {
+        "UnregisterControllerRequest": [
+            "controllerId controller_id int32 0-32767 none none",
+        ],
+    },
+    "UnregisterControllerResponse": {
+        "UnregisterControllerResponse": [
             "throttleTimeMs throttle_time_ms int32 0-32767 none none",
             "errorCode error_code int16 0-32767 none none",
             "errorMessage error_message string 0-32767 0-32767 none",

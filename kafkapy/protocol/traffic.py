@@ -51,17 +51,17 @@ class ConnectionTraffic:
         self.expired = 0
         """Connections closed because their session was not renewed."""
 
-    def note_sent(self, frame_bytes: int, count: int) -> None:
+    def count_sent(self, frame_bytes: int, count: int) -> None:
         """Count frames that are sent; frame_bytes: of one, without its size prefix."""
         self.sent_frames += count
         if frame_bytes > self.longest_frame:
             self.longest_frame = frame_bytes
 
-    def note_login(self, *, can_renew: bool) -> None:
+    def record_login(self, *, can_renew: bool) -> None:
         self.logins += 1
         self.logins_without_renewal += not can_renew
 
-    def note_renewal(self, took_ms: int, now_ms: int) -> None:
+    def record_renewal(self, took_ms: int, now_ms: int) -> None:
         self.renewals += 1
         self.renewal_ms.record(took_ms, now_ms)
 

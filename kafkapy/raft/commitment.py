@@ -14,11 +14,11 @@ class Commitment:
         self._current = node.current
         self._out = node.out
 
-    def note_durable(self, end_offset: int, generation: int) -> None:
+    def set_durable(self, end_offset: int, generation: int) -> None:
         """Record the end of an fsync of this replica's own log."""
         role = self._current.role
-        if self._replica.log.note_durable(end_offset, generation) and isinstance(role, Leader):
-            role.progress.note_local_durable(self._replica.log.durable_end_offset)
+        if self._replica.log.set_durable(end_offset, generation) and isinstance(role, Leader):
+            role.progress.set_local_durable(self._replica.log.durable_end_offset)
             self.maybe_advance(role)
 
     def maybe_advance(self, role: Leader) -> None:

@@ -21,7 +21,7 @@ class Outbox:
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def take(self) -> list[Effect]:
+    def pop(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
 

@@ -97,7 +97,7 @@ def read_controls(batch: RecordBatch) -> list[tuple[int, Control]]:
     return found
 
 
-def note_in_history(history: VoterHistory, batch: RecordBatch) -> None:
+def add_to_history(history: VoterHistory, batch: RecordBatch) -> None:
     """Add a control batch's voters and kraft.version to the history (replay of the log at start)."""
     for offset, control in read_controls(batch):
         if isinstance(control, KRaftVersion):

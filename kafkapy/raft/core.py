@@ -138,7 +138,7 @@ class RaftCore:
         """Process an event and return the effects to carry out, in order. now_ms is monotonic."""
         self._dispatch(event, now_ms)
         self._poll(now_ms)
-        return self._out.take()
+        return self._out.pop()
 
     def deadline_ms(self) -> int | None:
         """Return when to step TimePassed if no event comes before, None for never. It may lie in the past."""
@@ -154,7 +154,7 @@ class RaftCore:
             case AppendRequested():
                 self._append(event, now_ms)
             case LogFlushed():
-                self._commitment.note_durable(event.end_offset, event.generation)
+                self._commitment.set_durable(event.end_offset, event.generation)
             case KraftUpgradeRequested():
                 self._membership.upgrade_kraft_version()
             case RequestReceived():

@@ -183,7 +183,7 @@ class CurrentRole:
         )
         self.maybe_go_forward(now_ms)
 
-    def note_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
+    def record_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
         """Record the vote in the same role and restart the election timeout, to give the candidate time to win."""
         role = self.role
         if isinstance(role, Prospective):
@@ -246,7 +246,7 @@ class CurrentRole:
             linger=AppendLinger(self._config.append_linger_ms, self._config.max_batch_bytes, log.end_offset),
         )
         self._enter(role)
-        role.progress.note_local_durable(log.durable_end_offset)
+        role.progress.set_local_durable(log.durable_end_offset)
         change = LeaderChange(local.node_id, voters.ids, candidate.tally.granting_voter_ids)
         self._replica.append_controls(role, (change, *self._voter_controls()))
 

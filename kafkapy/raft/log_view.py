@@ -142,7 +142,7 @@ class LogView:
         if self.epoch_starts and self.end_offset == offset:
             self.epoch_starts.clear()
 
-    def note_durable(self, end_offset: int, generation: int) -> bool:
+    def set_durable(self, end_offset: int, generation: int) -> bool:
         """Record the end of an fsync; return whether the durable end advanced."""
         if generation != self.generation or end_offset <= self.durable_end_offset:
             return False

@@ -128,7 +128,7 @@ class Membership:
             role = self._current.role
             assert isinstance(role, Leader)
             self._update_voter(role, request.voter)
-            if role.progress.note_contact(request.voter.key):
+            if role.progress.record_contact(request.voter.key):
                 role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         self._out.emit(Reply(reply_to, self._current.voter_change_response(error)))
 

@@ -84,17 +84,17 @@ class QuorumProgress:
         voter = self.voters.get(key.node_id)
         return voter if voter is not None and voter.key.directory_id in (bytes(16), key.directory_id) else None
 
-    def note_local_durable(self, end_offset: int) -> None:
+    def set_local_durable(self, end_offset: int) -> None:
         local = self.replica(self._local)
         assert end_offset >= local.durable_end_offset, "a leader never truncates its log"
         local.durable_end_offset = end_offset
 
-    def note_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
+    def record_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
         """Record a valid Fetch; return whether a majority of voters has fetched since this last returned True."""
         self.replica(key).on_fetch(fetch_offset, leader_end_offset, now_ms)
-        return self.note_contact(key)
+        return self.record_contact(key)
 
-    def note_contact(self, key: ReplicaKey) -> bool:
+    def record_contact(self, key: ReplicaKey) -> bool:
         """Record that a replica follows; return whether a majority of voters has since this last returned True.
 
         That may be so because the voters have become fewer, and is always so of a leader that is the only voter.

@@ -64,7 +64,7 @@ class Replica:
         if self._can_become_voter or self.is_voter:
             self._flush()
         else:  # it acknowledges nothing, and fetches again what it loses
-            self.log.note_durable(self.log.end_offset, self.log.generation)
+            self.log.set_durable(self.log.end_offset, self.log.generation)
 
     def truncate_to(self, offset: int) -> None:
         assert offset >= self.high_watermark, f"the leader asks to cut committed records: {offset}"

@@ -79,7 +79,7 @@ class LeaderReplication:
             self._out.emit(Reply(reply_to, self._current.fetch_failure(UNKNOWN_SERVER_ERROR)))
             return True
         if kind is FetchPosition.VALID:
-            self._note_fetch(role, request.replica, request.fetch_offset, now_ms)
+            self._record_fetch(role, request.replica, request.fetch_offset, now_ms)
         response = FetchResponse(
             leader_epoch=role.leader_epoch,
             leader_id=role.leader_id,
@@ -107,10 +107,10 @@ class LeaderReplication:
             return FetchPosition.SNAPSHOT, latest
         return self._replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
 
-    def _note_fetch(self, role: Leader, replica: ReplicaKey, fetch_offset: int, now_ms: int) -> None:
+    def _record_fetch(self, role: Leader, replica: ReplicaKey, fetch_offset: int, now_ms: int) -> None:
         if replica.node_id < 0:
             return
-        if role.progress.note_fetch(replica, fetch_offset, self._replica.log.end_offset, now_ms):
+        if role.progress.record_fetch(replica, fetch_offset, self._replica.log.end_offset, now_ms):
             role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         self._commitment.maybe_advance(role)
 
@@ -119,10 +119,10 @@ class LeaderReplication:
         waiting, role.pending_fetches = role.pending_fetches, []
         for fetch in waiting:
             has_expired = now_ms >= fetch.deadline_ms
-            has_news = fetch.request.high_watermark < role.progress.high_watermark or (
+            has_changes = fetch.request.high_watermark < role.progress.high_watermark or (
                 fetch.request.fetch_offset < role.linger.released_end_offset and not _awaits_commit(role, fetch.request)
             )
-            if not (has_expired or has_news):
+            if not (has_expired or has_changes):
                 role.pending_fetches.append(fetch)
                 continue
             self._try_answer_fetch(role, fetch.reply_to, fetch.request, now_ms, is_last_try=True)
@@ -152,7 +152,7 @@ class LeaderReplication:
             return
         role = self._current.role
         assert isinstance(role, Leader)
-        if role.progress.note_contact(request.replica):
+        if role.progress.record_contact(request.replica):
             role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         self._out.emit(ReplyWithSnapshot(reply_to, response, request.snapshot_id, request.position, request.max_bytes))
 
@@ -227,7 +227,7 @@ class FollowerReplication:
         known = dict.fromkeys((*self._config.bootstrap_ids, *self._replica.voters.current.ids))
         return [node_id for node_id in known if node_id != self._replica.local.node_id]
 
-    def _note_search_in_vain(self, now_ms: int) -> None:
+    def _record_search_in_vain(self, now_ms: int) -> None:
         """Note a response that names no leader. Once all nodes have sent one, ask the next only after a pause.
 
         Deviation: Apache Kafka asks on without a pause, as long as no election ends. Here with a back-off, because it
@@ -262,7 +262,7 @@ class FollowerReplication:
         if not self._current.learn_from_response(response, now_ms) or response.error != NONE:
             if not self._current.is_leader:
                 self._connections.back_off(node_id, now_ms)
-                self._note_search_in_vain(now_ms)
+                self._record_search_in_vain(now_ms)
             return
         role = self._current.role
         if not isinstance(role, Follower) or node_id != role.leader_id or response.leader_epoch != role.leader_epoch:
@@ -317,9 +317,9 @@ class FollowerReplication:
         if response.error != NONE:
             self._connections.back_off(node_id, now_ms)
             return
-        self._take_snapshot_part(role, response, now_ms)
+        self._append_snapshot_part(role, response, now_ms)
 
-    def _take_snapshot_part(self, role: Follower, response: FetchSnapshotResponse, now_ms: int) -> None:
+    def _append_snapshot_part(self, role: Follower, response: FetchSnapshotResponse, now_ms: int) -> None:
         is_requested = (response.snapshot_id, response.position) == (role.snapshot_id, role.snapshot_position)
         if not is_requested or not response.data:
             self._connections.back_off(role.leader_id, now_ms)  # without a new time-out: no leader sends such parts

@@ -77,7 +77,7 @@ class Voting:
             request.candidate, is_log_up_to_date=is_up_to_date, is_pre_vote=request.is_pre_vote
         )
         if is_granted and not request.is_pre_vote and role.voted is None:
-            self._current.note_vote(request.candidate, now_ms)
+            self._current.record_vote(request.candidate, now_ms)
         return is_granted
 
     def _is_meant_for_us(self, voter: ReplicaKey | None) -> bool:

@@ -85,6 +85,9 @@ class UnsentResponses(ByteAccount[Sending]):
 
     Each connection starts no request while `max_output_bytes` wait in it, but one response may have many MiB, and
     several requests may have been started. Regions of files take no memory and are not counted.
+
+    Names are repeated whole, even those that no topic or group can have, as Apache Kafka does: a client looks for its
+    own name in the answer. An answer has a name once, and once more in its error message.
     """
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:

@@ -270,7 +270,7 @@ class Link:
         served_bytes = served.end_position - position
         self.unstarted_bytes -= served_bytes
         self._request_memory.bytes -= served_bytes
-        first = self._machine.take_served(served)
+        first = self._machine.pop_served(served)
         if served.wait is not None:
             served.wait(partial(self._complete_together, first, served.frame_count))
         return served.frame_count
@@ -386,7 +386,7 @@ class Link:
         self._machine.mute_count -= 1
         self.resume()
 
-    def note_suspended(self, pending: PendingRequest) -> None:
+    def on_suspended(self, pending: PendingRequest) -> None:
         """If the handler has set `is_held`, start no request until it is done: appends stay in request order.
 
         If its frame is free, free its request memory: what the handler waits for may take as long as a client likes.

@@ -20,7 +20,7 @@ class Owner(Protocol):
 
     def fail(self, pending: "PendingRequest", error: BaseException) -> None: ...
 
-    def note_suspended(self, pending: "PendingRequest") -> None: ...
+    def on_suspended(self, pending: "PendingRequest") -> None: ...
 
     def resume_soon(self, pending: "PendingRequest") -> None: ...
 
@@ -52,7 +52,7 @@ class PendingRequest:
 
     def wait_for(self, awaited: Any) -> None:
         """Continue the coroutine once the yielded future is done (None: in the next pass). Others raise in it."""
-        self._owner.note_suspended(self)
+        self._owner.on_suspended(self)
         if awaited is None:
             self._owner.resume_soon(self)
         elif getattr(awaited, "_asyncio_future_blocking", None):

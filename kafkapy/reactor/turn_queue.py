@@ -112,10 +112,10 @@ class TurnQueue:
             return True
         self._is_looking = True
         self._set_over(now + PASS_SECONDS - _LOOK_SECONDS)
-        self._loop.call_soon(self._note_next_pass)
+        self._loop.call_soon(self._set_next_pass)
         return False
 
-    def _note_next_pass(self) -> None:
+    def _set_next_pass(self) -> None:
         self._is_looking = False
         self._set_over(self._loop.time() + _LOOK_SECONDS)
 

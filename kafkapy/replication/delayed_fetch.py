@@ -78,18 +78,18 @@ class DelayedFetch(DelayedOperation):
 class PartitionsWatch(DelayedOperation):
     """Reports each event of its partitions, and its time-out, until it is abandoned: for a fetch of many partitions.
 
-    `on_news` is called at once when the watch begins: for what came since the partitions were read.
+    `on_data` is called at once when the watch begins: for what came since the partitions were read.
     """
 
-    __slots__ = ("_on_news",)
+    __slots__ = ("_on_data",)
 
-    def __init__(self, on_news: Callable[[], None]) -> None:
+    def __init__(self, on_data: Callable[[], None]) -> None:
         super().__init__()
-        self._on_news = on_news
+        self._on_data = on_data
 
     def try_complete(self) -> bool:
-        self._on_news()
+        self._on_data()
         return False
 
     def on_complete(self) -> None:
-        self._on_news()
+        self._on_data()

@@ -69,7 +69,7 @@ class PartitionAppend:
         self.verification = verification
         self.transaction_version = transaction_version
 
-    def note_appended(
+    def on_appended(
         self, base_offset: int, end_offset: int, log_start_offset: int, log_append_time_ms: int = -1
     ) -> None:
         """Record that the leader's log has the records; the replicas may still have to follow."""

@@ -7,7 +7,7 @@ The session epoch of a request determines its kind:
     epoch n > 0         an incremental fetch: the session's partitions, plus those named, minus those forgotten;
                         n must be the next epoch (INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_ID_NOT_FOUND)
 
-A response in a session omits partitions without news. Partitions that had records move to the end of the session's
+A response in a session omits partitions without new data. Partitions that had records move to the end of the session's
 order, so that a full response never starves the last ones. Topics are named by id from version 13 on, by name before; a
 session cannot switch (FETCH_SESSION_TOPIC_ID_ERROR).
 
@@ -61,7 +61,7 @@ class FetchedPartition:
         self.high_watermark = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
 
-    def has_news(self, answer: PartitionRead) -> bool:
+    def has_changes(self, answer: PartitionRead) -> bool:
         """Whether an answer differs from the one before or has records."""
         return (
             bool(answer.records)
@@ -72,8 +72,8 @@ class FetchedPartition:
             or answer.diverging is not None
         )
 
-    def note_answer(self, answer: PartitionRead) -> None:
-        """Record an answer with news.
+    def on_read(self, answer: PartitionRead) -> None:
+        """Record an answer with new data.
 
         After an error or a divergence the high watermark is set to unknown, so that the next successful answer is sent:
         a follower that truncates its log does not take over the high watermark.
@@ -128,7 +128,7 @@ class FetchSession:
                     known.high_watermark = (
                         UNKNOWN_OFFSET  # the follower may have dropped what it got for the other epoch
                     )
-                watch.note_requested(known)
+                watch.on_requested(known)
         for key in forgotten:
             gone = partitions.pop(key, None)
             if watch is not None and gone is not None:
@@ -139,28 +139,28 @@ class FetchSession:
         if self.watch is not None:
             self.watch.close()
 
-    def note_answers(
+    def on_reads(
         self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]
     ) -> list[tuple[FetchedPartition, PartitionRead]]:
         """Return the answers that have to be sent; partitions with records move to the end of the order."""
-        news = []
+        changed = []
         for partition, answer in answers:
             if self.partitions.get(partition.key) is not partition:
                 continue
-            if partition.has_news(answer):
-                partition.note_answer(answer)
-                news.append((partition, answer))
+            if partition.has_changes(answer):
+                partition.on_read(answer)
+                changed.append((partition, answer))
                 if answer.records:
                     del self.partitions[partition.key]
                     self.partitions[partition.key] = partition
-        return news
+        return changed
 
 
 class SessionWatch(Protocol):
     """Tracks which partitions of a session must be read (follower_watch.py)."""
 
-    def take(self) -> list[FetchedPartition]: ...
-    def note_requested(self, requested: FetchedPartition) -> None: ...
+    def pop(self) -> list[FetchedPartition]: ...
+    def on_requested(self, requested: FetchedPartition) -> None: ...
     def forget(self, requested: FetchedPartition) -> None: ...
     def requeue(self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]) -> None: ...
     def close(self) -> None: ...
@@ -228,10 +228,10 @@ class FetchContext:
         if session is not None:
             if session.epoch != self._epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
-            news = session.note_answers(answers)
+            changed = session.on_reads(answers)
             if session.watch is not None:
                 session.watch.requeue(answers)
-            return 0, session.session_id, news
+            return 0, session.session_id, changed
         if self._cache is None:
             return self.error_code, NO_SESSION_ID, answers
         session_id = self._cache.maybe_create(
@@ -316,7 +316,7 @@ class FetchSessionCache:
         self._sessions[session.session_id] = session
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
-        partitions = list(session.partitions.values()) if session.watch is None else session.watch.take()
+        partitions = list(session.partitions.values()) if session.watch is None else session.watch.pop()
         return FetchContext(partitions, session=session)
 
     def _may_grow(self, size: int, added: int) -> bool:
@@ -362,7 +362,7 @@ class FetchSessionCache:
         while session_id in self._sessions:
             session_id = self._new_session_id()
         for partition, answer in answers:
-            partition.note_answer(answer)
+            partition.on_read(answer)
         self._sessions[session_id] = FetchSession(
             session_id,
             [partition for partition, _ in answers],

@@ -1,6 +1,6 @@
 """A follower's progress as its leader sees it: offsets and times of its fetches. Pure.
 
-KIP-16 (a follower lags by time, not by messages), KIP-227 (incremental sessions omit partitions without news).
+KIP-16 (a follower lags by time, not by messages), KIP-227 (incremental sessions omit partitions without new data).
 """
 
 from typing import Final
@@ -37,7 +37,7 @@ class FollowerState:
     Each fetch of the session then counts as a fetch of this partition, though it does not name it.
     """
 
-    def note_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def record_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Record a fetch from fetch_offset, received while the leader's log ended at leader_end_offset."""
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)

@@ -12,8 +12,8 @@ retention) are found when runtime/broker/isr_updates checks all partitions.
 A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
 for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those
 that were taken only because they were named keep their place in the queue behind the others, or the same few would be
-named, and be read before all others, in every fetch. Partitions without news are requeued as soon as they are read, and
-a response has MOST_NEWS others at most, so that what remains to be done at the end of a fetch is short.
+named, and be read before all others, in every fetch. Partitions without new data are requeued at once, and a
+response has MOST_CHANGED others at most, so that what remains to be done at the end of a fetch is short.
 
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
 UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
@@ -40,7 +40,7 @@ UNBOUND_AT_ONCE: Final = 2_000
 """Some 2 ms of work."""
 READ_AT_ONCE: Final = 30
 """Some 2 ms of work. Ten partitions with much to read fill a response (replica.fetch.response.max.bytes)."""
-MOST_NEWS: Final = 2_000
+MOST_CHANGED: Final = 2_000
 """Answers after which a response is sent though it has room: some 10 ms to requeue and encode. The next one follows."""
 
 
@@ -51,7 +51,7 @@ class FollowerWatches:
         self.throttle: ReplicationThrottle | None = None
         """Throttles followers that are not in sync; None without leader.replication.throttled.rate."""
         self.expired_count = 0
-        """How many waits of followers ended without enough news."""
+        """How many waits of followers ended without enough new data."""
         self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
         self._closed: deque[FollowerWatch] = deque()
         """Watches of ended sessions that are still subscribed to partitions."""
@@ -69,7 +69,7 @@ class FollowerWatches:
             if not self._closed[0].is_subscribed:
                 self._closed.popleft()
 
-    def note_closed(self, watch: "FollowerWatch") -> None:
+    def on_closed(self, watch: "FollowerWatch") -> None:
         """Let `clean_up` unsubscribe a watch."""
         self._closed.append(watch)
 
@@ -78,7 +78,7 @@ class FollowerWatches:
         watches = self._by_partition.get(partition)
         if watches:
             for watch, requested in list(watches.items()):
-                watch.note_change(partition, requested)
+                watch.on_change(partition, requested)
 
     def add(self, partition: "HostedPartition", watch: "FollowerWatch", requested: "FetchedPartition") -> None:
         self._by_partition.setdefault(partition, {})[watch] = requested
@@ -103,7 +103,7 @@ class FollowerWatch:
         """In the order in which they are read. Unlike a dict it has no gaps at its begin, and takes entries there."""
         self._named: dict[FetchedPartition, None] = {}
         """Those of `_to_read` that the request names."""
-        self._taken_early: dict[FetchedPartition, None] = {}
+        self._popped_early: dict[FetchedPartition, None] = {}
         """Those taken since `requeue` that were not next, but named."""
         self._min_bytes = 1
         self._is_closed = False
@@ -115,7 +115,7 @@ class FollowerWatch:
         """The number of partitions to read that were not taken yet."""
         return len(self._to_read)
 
-    def take(self, most: int | None = None) -> "list[FetchedPartition]":
+    def pop(self, most: int | None = None) -> "list[FetchedPartition]":
         """Take up to READ_AT_ONCE partitions to read (or `most`, if less), and those that the request names.
 
         Changed ones are taken last. Returns none if the session has ended.
@@ -129,12 +129,12 @@ class FollowerWatch:
         taken = dict.fromkeys(islice(self._to_read, most))
         for requested in named:
             if requested not in taken:
-                taken[requested] = self._taken_early[requested] = None
+                taken[requested] = self._popped_early[requested] = None
         for requested in taken:
             del self._to_read[requested]
         return list(taken)
 
-    def note_requested(self, requested: "FetchedPartition") -> None:
+    def on_requested(self, requested: "FetchedPartition") -> None:
         """Read a partition that the request names."""
         self._to_read[requested] = self._named[requested] = None
 
@@ -155,8 +155,8 @@ class FollowerWatch:
     def close(self) -> None:
         """End the session: `FollowerWatches.clean_up` unsubscribes from its partitions."""
         self._is_closed = True
-        self._to_read, self._named, self._taken_early = OrderedDict(), {}, {}
-        self._watches.note_closed(self)
+        self._to_read, self._named, self._popped_early = OrderedDict(), {}, {}
+        self._watches.on_closed(self)
 
     @property
     def is_closed(self) -> bool:
@@ -173,18 +173,18 @@ class FollowerWatch:
             self._unbind(requested)
         return len(taken)
 
-    def requeue_without_news(
+    def requeue_unchanged(
         self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]"
     ) -> "list[tuple[FetchedPartition, PartitionRead]]":
         """Requeue the partitions whose answers a response omits; return the others, for `requeue` at the end."""
-        news = []
+        changed = []
         for requested, answer in answers:
             partition = self._partitions.get(requested)
-            if partition is None or requested.has_news(answer) or self._is_crowded_out(requested, partition, answer):
-                news.append((requested, answer))
+            if partition is None or requested.has_changes(answer) or self._is_crowded_out(requested, partition, answer):
+                changed.append((requested, answer))
             elif self._must_be_read_again(requested, partition, answer):
                 self._to_read[requested] = None
-        return news
+        return changed
 
     def requeue(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
@@ -193,7 +193,7 @@ class FollowerWatch:
         meanwhile, then those read early that had no room, last those that had records. Responses are limited in size,
         so the others get their turn first.
         """
-        early, self._taken_early = self._taken_early, {}
+        early, self._popped_early = self._popped_early, {}
         crowded_out: dict[FetchedPartition, None] = {}
         early_crowded_out: dict[FetchedPartition, None] = {}
         with_records: dict[FetchedPartition, None] = {}
@@ -257,7 +257,7 @@ class FollowerWatch:
     def end_wait(self) -> None:
         self._on_enough = None
 
-    def note_change(self, partition: "HostedPartition", requested: "FetchedPartition") -> None:
+    def on_change(self, partition: "HostedPartition", requested: "FetchedPartition") -> None:
         """Mark a partition as changed: only a fetch that names it shows the follower's progress from now on."""
         if self._is_closed:
             self._unbind(requested)

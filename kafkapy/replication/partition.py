@@ -303,7 +303,7 @@ class Partition(Generic[LogT]):
         return True
 
     @property
-    def is_log_start_news(self) -> bool:
+    def is_log_start_changed(self) -> bool:
         """Whether the log start offset has risen, by retention for example, and a follower does not know it yet."""
         log = self.log
         assert log is not None
@@ -339,7 +339,7 @@ class Partition(Generic[LogT]):
             and self._brokers.has_online_directory(replica_id, self._directories[self.replicas.index(replica_id)])
         )
 
-    def note_follower_fetch(
+    def record_follower_fetch(
         self,
         replica_id: int,
         *,
@@ -363,7 +363,7 @@ class Partition(Generic[LogT]):
             leader_end_offset = self.log.log_end_offset
         if follower.session is not None:
             follower.leave_session(follower.session)
-        follower.note_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
+        follower.record_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
         if session is not None and fetch_offset == self.log.log_end_offset:
             follower.join_session(session)
         follower.log_start_offset = log_start_offset

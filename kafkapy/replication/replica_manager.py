@@ -2,8 +2,7 @@
 
 Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend or FetchRead:
 `append_records` sets them and returns whether they are final. If not, the `wait_for_...` calls keep the request in a
-purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses. delayed_delete_records.py
-does the same for DeleteRecords.
+purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses.
 
 After any change of a partition's offsets, `complete_waiting` has to be called.
 """
@@ -48,18 +47,12 @@ NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-CODES_WITHOUT_LOG_START: Final = frozenset(
-    (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    )
-)
-"""Append errors whose response has no log start offset, as in Apache Kafka; the others have it."""
+CODES_WITHOUT_LOG_START: Final = frozenset((
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_PRODUCER_ID,
+))  # fmt: skip
+"""Append errors whose response has no log start offset, as in Apache Kafka, where the last one is not answered."""
 
 
 class ReplicaManager:
@@ -80,7 +73,7 @@ class ReplicaManager:
         self.partitions = partitions
         self.traffic = partitions.traffic
         self.log_manager = partitions.log_manager
-        self.owed_flushes: list[PartitionAppend] = []
+        self.pending_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
         """Sends a partition's pending ISR to the controller (runtime/broker/isr_updates.py); set once, at the start."""
@@ -93,10 +86,10 @@ class ReplicaManager:
         self._fetches = Purgatory(wheel)
         self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.notify)
 
-    def take_owed_flushes(self) -> list[PartitionAppend]:
+    def pop_pending_flushes(self) -> list[PartitionAppend]:
         """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
-        owed, self.owed_flushes = self.owed_flushes, []
-        return owed
+        pending, self.pending_flushes = self.pending_flushes, []
+        return pending
 
     @property
     def image(self) -> "MetadataImage":
@@ -279,12 +272,12 @@ class ReplicaManager:
         traffic = partition.traffic
         if traffic is not None:
             messages = result.last_offset - result.first_offset + 1
-            traffic.note_appends(produces=1, size_bytes=len(append.records), messages=messages)
+            traffic.count_appends(produces=1, size_bytes=len(append.records), messages=messages)
             append.stats = stats = result.stats
             if stats is not None and origin is AppendOrigin.CLIENT:
-                traffic.note_conversions(stats.converted_records)
+                traffic.count_conversions(stats.converted_records)
         end_offset = result.last_offset + 1
-        append.note_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
+        append.on_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.notify_appended(partition)
@@ -307,7 +300,7 @@ class ReplicaManager:
             return False
         log = append.partition.log
         assert log is not None, "what was appended has a log"
-        append.note_appended(base_offset, log.log_end_offset, log.log_start_offset)
+        append.on_appended(base_offset, log.log_end_offset, log.log_start_offset)
         return True
 
     def write_own(self, partition: HostedPartition, write: "Callable[[Log, int], bool]") -> int:
@@ -328,7 +321,7 @@ class ReplicaManager:
         end_offset = log.log_end_offset
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
-            traffic.note_appends(produces=1, size_bytes=written_bytes, messages=end_offset - base_offset)
+            traffic.count_appends(produces=1, size_bytes=written_bytes, messages=end_offset - base_offset)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._request_coordinator_flush(partition)
         self.notify_appended(partition)
@@ -341,7 +334,7 @@ class ReplicaManager:
         checked again after the flush.
         """
         if origin is AppendOrigin.CLIENT:
-            self.owed_flushes.append(append)
+            self.pending_flushes.append(append)
         else:
             self._request_coordinator_flush(append.partition)
 
@@ -380,7 +373,8 @@ class ReplicaManager:
         """Advance the high watermark and complete waiting requests after an append."""
         if partition.is_alone:
             partition.commit_all()
-            self.complete_waiting(partition)
+            if self._fetches.waiting_count or self._produces.waiting_count or self.deletions.waiting.waiting_count:
+                self.complete_waiting(partition)
             return
         if partition.maybe_advance_high_watermark(self._clock.monotonic_ms()):
             self.complete_waiting(partition)
@@ -415,13 +409,13 @@ class ReplicaManager:
             return
         code = append.error_code
         if append.partition.traffic is not None:
-            append.partition.traffic.note_refusal(code, len(append.records))
+            append.partition.traffic.count_refusal(code, len(append.records))
         is_out_of_sequence = isinstance(error, InvalidSequenceError)
-        self.traffic.note_invalid(code, len(append.record_errors), is_out_of_sequence=is_out_of_sequence)
+        self.traffic.count_invalid(code, len(append.record_errors), is_out_of_sequence=is_out_of_sequence)
 
     # -- fetching -------------------------------------------------------------------------------------------------
 
-    def note_follower_fetch(
+    def record_follower_fetch(
         self,
         partition: HostedPartition,
         replica_id: int,
@@ -441,7 +435,7 @@ class ReplicaManager:
         if self.partitions.brokers.is_stale(replica_id, broker_epoch):
             return NOT_LEADER_OR_FOLLOWER
         pending = partition.pending_isr
-        has_moved = partition.note_follower_fetch(
+        has_moved = partition.record_follower_fetch(
             replica_id,
             fetch_offset=fetch_offset,
             log_start_offset=log_start_offset,
@@ -486,10 +480,10 @@ class ReplicaManager:
         return operation
 
     def watch_for_data(
-        self, partitions: Sequence[HostedPartition], *, max_wait_ms: int, on_news: Callable[[], None]
+        self, partitions: Sequence[HostedPartition], *, max_wait_ms: int, on_data: Callable[[], None]
     ) -> PartitionsWatch:
-        """Call on_news() now, after each append to one of the partitions, and after max_wait_ms; until `abandon`."""
-        operation = PartitionsWatch(on_news)
+        """Call on_data() now, after each append to one of the partitions, and after max_wait_ms; until `abandon`."""
+        operation = PartitionsWatch(on_data)
         self._fetches.try_complete_else_watch(
             operation, partitions, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
         )

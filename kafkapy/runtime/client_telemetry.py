@@ -90,7 +90,7 @@ class ClientTelemetry:
                 points = await _read(data, way)
             except (RecordsError, OtlpError) as error:
                 self.failure_count += 1
-                instance.note_failure()
+                instance.record_failure()
                 raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
         self.push_count += 1
         self._keep(instance, points)
@@ -102,7 +102,7 @@ class ClientTelemetry:
             return  # its connection has closed meanwhile
         identity_characters = sum(map(len, instance.attributes.values()))
         for point in points:
-            self.received.note(instance.client_instance_id, point, identity_characters=identity_characters)
+            self.received.add(instance.client_instance_id, point, identity_characters=identity_characters)
 
     async def _decompressed(self, metrics: bytes, compression: int, heavy_work: "HeavyWork") -> bytes:
         if compression == NONE:

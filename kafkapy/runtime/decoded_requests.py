@@ -9,7 +9,7 @@ not count as request memory (reactor/request_memory.py) then. Invariants:
   SMALL_DECODED_BYTES and LARGE_DECODED_BYTES are decoded there at a time. The clients that wait take turns. A client
   is a principal at an address.
 * What a request with room waits for never waits for room itself: a JoinGroup for the other members, a write for the
-  fetches of followers. These requests (`take_parked`) get room within PARKED_BYTES at once, or may not wait.
+  fetches of followers. These requests (`acquire_parked`) get room within PARKED_BYTES at once, or may not wait.
   A client gets no more of it once it holds more than would stay free, so however much it takes, others have room.
 * Deviation: Apache Kafka bounds bytes only. Here a Fetch, Produce or DeleteRecords without room is answered without
   waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection, because nobody is to wait for them.
@@ -108,7 +108,7 @@ class DecodedRequests:
     def bytes_in_use(self) -> int:
         return sum(lane.bytes_in_use for lane in (self._small, self._large, self._parked, self._prompt))
 
-    def take(self, elements: int, frame_bytes: int) -> Room | None:
+    def acquire(self, elements: int, frame_bytes: int) -> Room | None:
         """Return room for a request of a small frame; None if it has to wait, with its decoded form dropped."""
         byte_count = min(elements * ELEMENT_BYTES + frame_bytes, self._small.most_bytes)
         return Room(self._small, byte_count) if self._small.try_enter(byte_count) else None
@@ -125,7 +125,7 @@ class DecodedRequests:
         """Return room for a request that could wait for others, but will be answered without waiting."""
         return await _enter(self._prompt, elements * ELEMENT_BYTES + frame_bytes, client)
 
-    def take_parked(self, elements: int, frame_bytes: int, share: float, client: Hashable = None) -> Room | None:
+    def acquire_parked(self, elements: int, frame_bytes: int, share: float, client: Hashable = None) -> Room | None:
         """Return room for a decoded request that may wait for other requests; None if it must not wait.
 
         share: of PARKED_BYTES, what may be in use with this request.

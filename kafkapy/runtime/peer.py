@@ -270,7 +270,7 @@ class Peer:
         channel, connection = self._channel, self._connection
         if channel is None or connection is None:
             return
-        self._unsent += connection.take_output()
+        self._unsent += connection.pop_output()
         if not self._unsent:
             return
         try:

@@ -74,7 +74,7 @@ class HeavyWork:
         finally:
             lane.leave(held_bytes)
 
-    def take_answer_room(self, wanted_bytes: int) -> "AnswerRoom | None":
+    def acquire_response_room(self, wanted_bytes: int) -> "AnswerRoom | None":
         """Reserve room for a result, less than wanted if little is left; None if only small results have room."""
         room_bytes = ANSWER_BYTES - self.answer_bytes
         if wanted_bytes <= SMALL_ANSWER_BYTES:
@@ -120,7 +120,7 @@ class Lane:
         """Take room if there is some and nobody waits for it; return whether it was taken."""
         if self._waiting or not self._has_room(held_bytes):
             return False
-        self._take(held_bytes)
+        self._acquire(held_bytes)
         return True
 
     async def enter(self, held_bytes: int, client: Hashable = None) -> None:
@@ -159,7 +159,7 @@ class Lane:
             if not turn.done():  # else cancelled
                 if not self._has_room(next_bytes):
                     return
-                self._take(next_bytes)
+                self._acquire(next_bytes)
                 turn.set_result(None)
             queue.popleft()
             del self._waiting[client]
@@ -169,7 +169,7 @@ class Lane:
     def _has_room(self, held_bytes: int) -> bool:
         return self._count < self._most_at_once and self.bytes_in_use + held_bytes <= self.most_bytes
 
-    def _take(self, held_bytes: int) -> None:
+    def _acquire(self, held_bytes: int) -> None:
         self._count += 1
         self.bytes_in_use += held_bytes
         assert self.bytes_in_use <= self.most_bytes

@@ -50,7 +50,7 @@ class _Reader:
         self._data = data
         self._position = 0
 
-    def take(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
         part = self._data[self._position : self._position + count]
         if len(part) < count:
             raise KeyStoreError("the key store is cut off")
@@ -58,16 +58,16 @@ class _Reader:
         return part
 
     def number(self) -> int:
-        return int.from_bytes(self.take(4), "big")
+        return int.from_bytes(self.read(4), "big")
 
     def text(self) -> str:
-        (size,) = struct.unpack(">H", self.take(2))
-        return self.take(size).decode("utf-8", "replace")
+        (size,) = struct.unpack(">H", self.read(2))
+        return self.read(size).decode("utf-8", "replace")
 
     def certificate(self, version: int) -> bytes:
         if version == 2:
             self.text()
-        return self.take(self.number())
+        return self.read(self.number())
 
     @property
     def left_bytes(self) -> int:
@@ -84,16 +84,16 @@ def read_jks(data: bytes, password: str | None) -> Jks:
         if not hmac.compare_digest(digest, data[-_HASH_BYTES:]):
             raise KeyStoreError("the key store was tampered with, or its password is wrong")
     reader = _Reader(body)
-    reader.take(4)
+    reader.read(4)
     version = reader.number()
     if version not in (1, 2):
         raise KeyStoreError(f"JKS version {version} is not known")
     keys: list[KeyEntry] = []
     trusted: list[bytes] = []
     for _ in range(reader.number()):
-        tag, alias, _ = reader.number(), reader.text(), reader.take(8)
+        tag, alias, _ = reader.number(), reader.text(), reader.read(8)
         if tag == _KEY:
-            key = reader.take(reader.number())
+            key = reader.read(reader.number())
             chain = tuple(reader.certificate(version) for _ in range(min(reader.number(), reader.left_bytes)))
             keys.append(KeyEntry(alias, key, chain))
         elif tag == _TRUSTED:

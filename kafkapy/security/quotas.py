@@ -185,17 +185,17 @@ class MutationQuota:
     def bucket_count(self) -> int:
         return len(self._buckets)
 
-    def take(self, user: str, client_id: str, count: int, now_ms: int) -> int:
+    def charge(self, user: str, client_id: str, count: int, now_ms: int) -> int:
         """Take a token per partition; return the throttle time in ms, 0 unless the bucket is overdrawn."""
         name = self.limits.bucket(user, client_id)
         limit = self.limits.limit(name)
         if limit is None:
             return 0
         bucket = self._buckets.get(name.key, now_ms)
-        bucket.take(count, limit, now_ms)
+        bucket.charge(count, limit, now_ms)
         return bucket.throttle_ms(limit, now_ms)
 
-    def take_strictly(self, user: str, client_id: str, count: int, now_ms: int) -> int | None:
+    def charge_strictly(self, user: str, client_id: str, count: int, now_ms: int) -> int | None:
         """Take a token per partition unless the bucket is overdrawn; return None, or the ms until it no longer is.
 
         A request may overdraw the bucket by any count, as long as it was not overdrawn before. A refused one is no use
@@ -208,7 +208,7 @@ class MutationQuota:
         bucket = self._buckets.peek(name.key, now_ms)
         if bucket is not None and bucket.tokens(limit, now_ms) < 0:
             return bucket.throttle_ms(limit, now_ms)
-        self._buckets.get(name.key, now_ms).take(count, limit, now_ms)
+        self._buckets.get(name.key, now_ms).charge(count, limit, now_ms)
         return None
 
     def tokens(self, now_ms: int) -> list[tuple[Bucket, float]]:

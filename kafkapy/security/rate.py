@@ -106,7 +106,7 @@ class TokenBucket:
         self._tokens = math.inf
         self._updated_ms = 0
 
-    def take(self, count: float, limit: float, now_ms: int) -> None:
+    def charge(self, count: float, limit: float, now_ms: int) -> None:
         self._tokens = self.tokens(limit, now_ms) - count
 
     def tokens(self, limit: float, now_ms: int) -> float:

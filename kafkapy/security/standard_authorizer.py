@@ -20,6 +20,7 @@ from kafkapy.metadata.acl_types import (
     PermissionType,
     ResourceType,
 )
+from kafkapy.metadata.cidr import is_in_range
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.acl_index import AclIndex, Acls, details
 from kafkapy.security.authorizer import AuthorizerNotReadyError, Requester
@@ -182,7 +183,7 @@ def _find_rule(
             acl
             for each in {principal, WILDCARD_PRINCIPAL}
             for acl in bucket.get(each, ())
-            if acl.host in (WILDCARD, host) and _concerns(acl, operation)
+            if _is_of_host(acl, host) and _concerns(acl, operation)
         ]
         denying = [acl for acl in applying if acl.permission_type != PermissionType.ALLOW]
         if denying:
@@ -191,6 +192,10 @@ def _find_rule(
     if allowing is not None:
         return Rule(True, allowing)
     return DEFAULT_DENY if has_acls else None
+
+
+def _is_of_host(acl: Acl, host: str) -> bool:
+    return acl.host in (WILDCARD, host) or is_in_range(host, acl.host)
 
 
 def _concerns(acl: Acl, operation: int) -> bool:
@@ -212,7 +217,7 @@ def _may_do_to_any(index: AclIndex, principal: str, host: str, operation: int, r
     applying = [
         acl
         for acl in index.of_principal(resource_type, principal)
-        if acl.host in (WILDCARD, host) and acl.operation in (AclOperation.ALL, operation)
+        if _is_of_host(acl, host) and acl.operation in (AclOperation.ALL, operation)
     ]
     denied = {_pattern(acl) for acl in applying if acl.permission_type == PermissionType.DENY}
     allowed = {_pattern(acl) for acl in applying if acl.permission_type == PermissionType.ALLOW}

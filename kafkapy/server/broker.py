@@ -11,6 +11,8 @@ server/node.py has what every node needs; broker_logs.py, client_edge.py, coordi
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
@@ -254,7 +256,7 @@ class BrokerServer:
             self._publish,
             clock=self._clock,
             on_fatal=self._node.fail,
-            on_steps=self._node.note_applied,
+            on_steps=self._node.notify_applied,
         )
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)
@@ -309,7 +311,7 @@ class BrokerServer:
             self._replica_manager,
             self._dynamic_config,
             ClusterAccess(
-                image=lambda: self._controller.image,
+                image=partial(attrgetter("image"), self._controller),  # read by each transaction: no call of our own
                 allocate_producer_ids=lambda: self._lifecycle.allocate_producer_ids(),
                 new_peer=self._quorum_node.peers.new_broker_peer,
             ),

@@ -144,7 +144,7 @@ class Coordinators:
             node_id=self._replica_manager.node_id,
             listener_name=config.inter_broker_listener_name,
             request_timeout_ms=config.node.request_timeout_ms,
-            image=lambda: self._replica_manager.partitions.newest_image,
+            image=partial(attrgetter("newest_image"), self._replica_manager.partitions),
             new_peer=new_peer,
         )
 

@@ -7,9 +7,14 @@ from kafkapy.errors import ApiError, ConfigError, ProtocolError, StorageError
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.record.batches import batches
-from kafkapy.storage.file_names import RAFT_SNAPSHOT_SUFFIX, holds_metadata_log, partition_directories
+from kafkapy.storage.file_names import (
+    BOOTSTRAP_CHECKPOINT,
+    RAFT_SNAPSHOT_SUFFIX,
+    holds_metadata_log,
+    partition_directories,
+)
 from kafkapy.storage.manager.log_directories import LogDirectories
-from kafkapy.storage.offline.format import BOOTSTRAP_CHECKPOINT, VOTERS_CHECKPOINT, check_not_lost
+from kafkapy.storage.offline.format import VOTERS_CHECKPOINT, check_not_lost
 from kafkapy.types import METADATA_PARTITION
 
 if TYPE_CHECKING:

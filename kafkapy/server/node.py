@@ -149,7 +149,7 @@ class Node:
         self.log_manager = self._new_log_manager()
         directories = self.log_manager.directories
         if self.counts is not None:
-            directories.set_flush_listener(self.counts.note_flush)
+            directories.set_flush_listener(self.counts.record_flush)
         directories.lock()
         self.stops.add(StopOrder.LOCKS, directories.unlock)
         self.stops.add_apart(StopOrder.LOGS, close_logs, undo=self.log_manager.close)
@@ -184,7 +184,7 @@ class Node:
     def _count_elections(self, delta: "MetadataDelta", _image: MetadataImage) -> None:
         topics = delta.topics_changed
         if self.counts is not None and topics is not None:
-            self.counts.note_elections(unclean=topics.unclean_election_count, eligible=topics.eligible_election_count)
+            self.counts.count_elections(unclean=topics.unclean_election_count, eligible=topics.eligible_election_count)
 
     def metadata_is_known(self) -> None:
         """Let the authorizer use the image's ACLs. Called when the image has reached the first high watermark found."""
@@ -227,7 +227,7 @@ class Node:
         """Call on_applied(count) after a turn of `count` steps that apply metadata: some for each partition."""
         self._on_applied = on_applied
 
-    def note_applied(self, step_count: int) -> None:
+    def notify_applied(self, step_count: int) -> None:
         """Tell the listener how many steps the broker took in a turn."""
         if self._on_applied is not None:
             self._on_applied(step_count)
@@ -326,9 +326,9 @@ class Node:
             NodeIdentity(self.cluster_id, directory_id or ZERO_UUID, self.incarnation_id),
             MetadataDirectory(
                 f"{config.metadata_log_dir}/{METADATA_PARTITION}",
-                was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
+                was_clean_shutdown=directories.pop_clean_shutdown(config.metadata_log_dir),
                 make_room=self._keep_room_for_metadata,
-                on_flushed=None if self.counts is None else self.counts.note_flush,
+                on_flushed=None if self.counts is None else self.counts.record_flush,
                 flush_pool=self._quorum_pool,
             ),
             system=self.system,

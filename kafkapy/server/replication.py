@@ -57,7 +57,7 @@ class Replication:
             self._set_throttles(self._fetchers)
         yield from self._fetchers.apply_delta(delta, image)
         if delta.broker_changes and self._isr_updates is not None:
-            self._isr_updates.note_brokers_changed()
+            self._isr_updates.on_brokers_changed()
 
     @property
     def fetchers(self) -> "ReplicaFetchers | None":

@@ -83,8 +83,8 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
     freeze_heap()
     frozen = FrozenMetadata()
     server.node.controller.add_image_listener(frozen.on_image)
-    server.node.controller.set_load_listener(frozen.note)
-    server.node.set_applied_listener(frozen.note)
+    server.node.controller.set_load_listener(frozen.count_changes)
+    server.node.set_applied_listener(frozen.count_changes)
     assert server.failed is not None
     on_ready(server)
     if supervisor is not None:

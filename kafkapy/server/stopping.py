@@ -76,13 +76,13 @@ class Stops:
         self._steps[order] = (stop, undo)
 
     async def stop(self) -> None:
-        """Stop in order. Raises as take_steps does."""
+        """Stop in order. Raises as run_steps does."""
         self.has_begun = True
-        await take_steps(stop for stop, _ in self._in_order())
+        await run_steps(stop for stop, _ in self._in_order())
 
     async def undo(self) -> None:
-        """Undo a start that failed. Raises as take_steps does."""
-        await take_steps(undo for _, undo in self._in_order() if undo is not None)
+        """Undo a start that failed. Raises as run_steps does."""
+        await run_steps(undo for _, undo in self._in_order() if undo is not None)
 
     def _in_order(self) -> Iterator[tuple[Step, Step | None]]:
         for order, steps in sorted(self._steps.items()):
@@ -90,7 +90,7 @@ class Stops:
             yield steps
 
 
-async def take_steps(steps: Iterable[Step]) -> None:
+async def run_steps(steps: Iterable[Step]) -> None:
     """Take the steps of a stop in order. If a step fails, log it and continue with the next.
 
     Raises the first failure after all steps. A cancellation counts as a failure of the step that was running.

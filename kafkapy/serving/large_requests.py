@@ -77,7 +77,7 @@ class LargeRequests:
         decoded = self._services.decoded
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
             request, elements = await self._work.run(work, context.client)
-            parked = self._take_parked(context, request, elements, frame_bytes)
+            parked = self._acquire_parked(context, request, elements, frame_bytes)
             if parked is not None:
                 return request, parked
             del request
@@ -92,14 +92,14 @@ class LargeRequests:
         room.shrink(elements * ELEMENT_BYTES + frame_bytes)
         return _without_waiting(context.api_key, request), room
 
-    def take_room(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
+    def acquire_room(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
         """Return room for the request of a small frame; None if it has to wait. Raises ProtocolError.
 
         frame_bytes: 0 for a Produce of any size, which still needs its frame.
         """
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
-            return self._take_parked(context, request, elements, frame_bytes)
-        return self._services.decoded.take(elements, frame_bytes)
+            return self._acquire_parked(context, request, elements, frame_bytes)
+        return self._services.decoded.acquire(elements, frame_bytes)
 
     async def read_small(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
         """Wait for room for `most_elements`, then decode the request of a small frame."""
@@ -116,7 +116,7 @@ class LargeRequests:
             room.release()
             raise
 
-    def _take_parked(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
+    def _acquire_parked(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
         """Return room for a request that may wait for others. If there is none, it is answered without waiting.
 
         None: for that it must wait for room, with its decoded form dropped. Raises ProtocolError, which closes the
@@ -128,7 +128,7 @@ class LargeRequests:
         if elements > LONG_ELEMENTS:
             context.is_long = True
         parking = PARKED[api_key]
-        room = decoded.take_parked(elements, frame_bytes, parking.share, context.client)
+        room = decoded.acquire_parked(elements, frame_bytes, parking.share, context.client)
         if room is not None:
             return room
         if parking.time_limit is None:

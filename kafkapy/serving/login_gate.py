@@ -152,9 +152,9 @@ def _count_login(info: ConnectionInfo, login: Login, now_ms: int) -> None:
     if traffic is None:
         return
     if login.renewal_began_ms is not None:
-        traffic.note_renewal(now_ms - login.renewal_began_ms, now_ms)
+        traffic.record_renewal(now_ms - login.renewal_began_ms, now_ms)
     else:
-        traffic.note_login(can_renew=login.can_renew)
+        traffic.record_login(can_renew=login.can_renew)
 
 
 def _count_refusal(info: ConnectionInfo) -> None:

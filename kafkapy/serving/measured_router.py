@@ -60,12 +60,12 @@ class MeasuredRouter:
             local_us = (self._now_ns() - began_ns) // 1000
             answer = yield from _Resumed(handling, awaited)
             api = self._count(connection, key, size).api
-            api.note_wait(local_us, (self._now_ns() - began_ns) // 1000)
+            api.record_wait(local_us, (self._now_ns() - began_ns) // 1000)
         traffic = connection.traffic
         if traffic is not None:
             traffic.received_frames += 1
             if answer is not None:
-                traffic.note_sent(answer.wire_length, 1)
+                traffic.count_sent(answer.wire_length, 1)
         if connection.throttle_ms:
             api.throttled_ms[bucket_of(connection.throttle_ms)] += 1
         return answer
@@ -90,7 +90,7 @@ class MeasuredRouter:
         if traffic is not None:
             traffic.received_frames += count
             if served.answers is not None:
-                traffic.note_sent(len(served.answers) // count - SIZE_BYTES, count)
+                traffic.count_sent(len(served.answers) // count - SIZE_BYTES, count)
         counts = self._counts.of(_unpack_key(data, position + 4)[0])
         counts.request_count += count
         api = counts.api
@@ -102,9 +102,9 @@ class MeasuredRouter:
             return served
 
         def answered(on_answers: Callable[[bytes], None], answers: bytes) -> None:
-            api.note_wait(took_us, (self._now_ns() - began_ns) // 1000, count)
+            api.record_wait(took_us, (self._now_ns() - began_ns) // 1000, count)
             if traffic is not None:
-                traffic.note_sent(len(answers) // count - SIZE_BYTES, count)
+                traffic.count_sent(len(answers) // count - SIZE_BYTES, count)
             on_answers(answers)
 
         wait = served.wait

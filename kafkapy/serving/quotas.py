@@ -58,7 +58,7 @@ WITHOUT_THROTTLE: Final = frozenset((55,))
 """DescribeQuorum: the only API forwarded unchanged whose response has no throttle_time_ms."""
 METADATA_THROTTLE_SINCE: Final = 3
 MAX_HELD_BYTES: Final = 16 << 20
-"""The size of all requests that are held back; the connection of one beyond is closed. They take request memory."""
+"""The size of all requests that are held back; the connection of one beyond is closed. They charge request memory."""
 HEADER_BYTES: Final = 8
 """An upper bound of the size of a response header without tagged fields."""
 
@@ -155,12 +155,12 @@ class Meter:
     def mutations_apart(self, *, is_strict: bool) -> "Mutations":
         """Like `mutations`, but the resulting throttle is not part of this request's response."""
 
-        def take(count: int, now_ms: int) -> int | None:
+        def charge(count: int, now_ms: int) -> int | None:
             quota = self._quotas.mutation
-            take = quota.take_strictly if is_strict else quota.take
-            return take(self._user, self._client_id, count, now_ms)
+            charge = quota.charge_strictly if is_strict else quota.charge
+            return charge(self._user, self._client_id, count, now_ms)
 
-        return Mutations(take, self._clock.monotonic_ms, is_strict=is_strict)
+        return Mutations(charge, self._clock.monotonic_ms, is_strict=is_strict)
 
     def most_fetched(self, max_bytes: int) -> int:
         """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
@@ -256,9 +256,9 @@ class Mutations:
     """Counts the partitions that a request creates or deletes, called by the controller as it decides."""
 
     def __init__(
-        self, take: Callable[[int, int], int | None], monotonic_ms: Callable[[], int], *, is_strict: bool
+        self, charge: Callable[[int, int], int | None], monotonic_ms: Callable[[], int], *, is_strict: bool
     ) -> None:
-        self._take = take
+        self._take = charge
         self._monotonic_ms = monotonic_ms
         self._is_strict = is_strict
         self._until_ms = 0

@@ -104,7 +104,7 @@ def _shown(kind: type[Message], data: bytes, position: int, version: int) -> Any
     """Return a message as JSON; "" if it has too many elements or cannot be read at this version."""
     try:
         message, _ = kind.read(data, position, version, MAX_ELEMENTS)
-        sizes = [_take_records(partition) for partition in _partitions(message)]
+        sizes = [_pop_records(partition) for partition in _partitions(message)]
         shown = to_json(message, version)
     except (ProtocolError, ValueError, LookupError):
         return ""
@@ -124,7 +124,7 @@ def _partitions(message: Message) -> list[Any]:
     return [partition for topic in getattr(message, names[0]) for partition in getattr(topic, names[1])]
 
 
-def _take_records(partition: Any) -> int:
+def _pop_records(partition: Any) -> int:
     size = len(partition.records) if partition.records is not None else 0
     partition.records = None
     return size

@@ -123,7 +123,7 @@ class Router:
                     if elements > FEW_ELEMENTS or (frame_bytes > FEW_BYTES and not needs_frame):
                         if needs_frame:
                             frame_bytes = 0  # counted as a frame
-                        room = self._large.take_room(context, request, elements, frame_bytes)
+                        room = self._large.acquire_room(context, request, elements, frame_bytes)
                         if room is None:
                             request = None  # decoded again later: it takes no memory while it waits
                             undecoded = Undecoded(request_class, frame, position, header.api_version, elements)
@@ -145,7 +145,7 @@ class Router:
             if response is None:
                 return None
             if self.on_response is not None or self._is_controller:
-                self._note_response(header, connection, response)
+                self._on_response(header, connection, response)
             if context.is_long:
                 return await self._large.write(context, header, response)
             return encode(header, response)
@@ -153,7 +153,7 @@ class Router:
             if room is not None:
                 room.release()
 
-    def _note_response(self, header: RequestHeader, connection: Connection, response: Any) -> None:
+    def _on_response(self, header: RequestHeader, connection: Connection, response: Any) -> None:
         """Count a response if responses are counted; log what a controller refuses to another node."""
         if self.on_response is not None:
             self.on_response(header.api_key, response)
@@ -168,7 +168,7 @@ class Router:
             from kafkapy.handlers.node_refusals import NodeRefusals
 
             self._refusals = NodeRefusals(self._services.clock)
-        self._refusals.note_response(header, connection, response)
+        self._refusals.on_response(header, connection, response)
 
     def coalesce(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """Serve consecutive Produce requests of a connection together; None if the first one must go to `route`.

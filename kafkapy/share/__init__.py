@@ -2,5 +2,14 @@
 
 Imported when the first request of a share group arrives: most brokers have none.
 
+partition.py    a share partition: which records are in flight, with whom, how often: begin here
+in_flight.py in_flight_batch.py record_state.py    its batches in order; the runs of a batch; the states
+session.py      share sessions: of a member with a broker
+acquisition.py aborted.py fetched.py    what a member acquires of the batches that were read
+acknowledgement.py lock_expiry.py       how deliveries end
+pending_write.py partition_settings.py  what has to be written, and what follows; configuration
 persister.py    the seam between a share partition and its persisted state
+state_shard.py  the share coordinator: the states of one partition of `__share_group_state`, driven by
+                `runtime/coordinators/`
+state_batches.py state_records.py    runs of offsets in one state, merged; the coordinator's records
 """

@@ -19,6 +19,8 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
+BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
+"""In a formatted log directory: the first records of an empty metadata log."""
 RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 RAFT_SNAPSHOT_DELETED_SUFFIX: Final = ".checkpoint.deleted"
 

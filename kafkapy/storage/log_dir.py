@@ -75,7 +75,7 @@ class LogDirState:
             if self.on_directory_failed is not None:
                 self.on_directory_failed(self)
 
-    def note_full(self) -> None:
+    def mark_full(self) -> None:
         """Refuse appends until `check_room` finds space."""
         if not self.is_full:
             self.refuse_appends()
@@ -110,7 +110,7 @@ class LogDirState:
         """
         message = f"{doing}: {error.strerror or error}"
         if error.errno in NO_SPACE:
-            self.note_full()
+            self.mark_full()
         if error.errno in SHORTAGES:
             logger.warning("No room in dir %s: %s", self.path, message)
             return ApiError(KAFKA_STORAGE_ERROR, message)

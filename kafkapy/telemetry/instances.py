@@ -18,8 +18,8 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.telemetry.subscriptions import (
     Attributes,
+    RequestedMetrics,
     Subscription,
-    Wanted,
     subscription_id_of,
     wanted_of,
 )
@@ -59,9 +59,9 @@ class ClientInstance(TimerEntry):
         "last_error",
         "last_get_ms",
         "last_push_ms",
+        "requested",
         "subscription_id",
         "version",
-        "wanted",
     )
 
     def __init__(
@@ -78,18 +78,18 @@ class ClientInstance(TimerEntry):
         self.attributes = attributes
         self._forget = forget
 
-    def subscribe(self, wanted: Wanted, version: int) -> None:
+    def subscribe(self, requested: RequestedMetrics, version: int) -> None:
         """Set the first or another subscription; the client then need not wait for its interval."""
-        self.wanted = wanted
+        self.requested = requested
         self.version = version
-        self.subscription_id = subscription_id_of(wanted, self.client_instance_id)
+        self.subscription_id = subscription_id_of(requested, self.client_instance_id)
         self.last_get_ms = self.last_push_ms = NEVER_MS
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
 
     def check_get(self, now_ms: int) -> None:
         """Raise ApiError if the interval since the last request is not over."""
-        if now_ms - max(self.last_get_ms, self.last_push_ms) >= self.wanted.push_interval_ms:
+        if now_ms - max(self.last_get_ms, self.last_push_ms) >= self.requested.push_interval_ms:
             self.last_get_ms = now_ms
         elif self.last_error not in RETRIED_AT_ONCE:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -101,7 +101,9 @@ class ClientInstance(TimerEntry):
         """
         if self.is_terminating:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        is_early = now_ms - self.last_push_ms < self.wanted.push_interval_ms and self.last_get_ms <= self.last_push_ms
+        is_early = (
+            now_ms - self.last_push_ms < self.requested.push_interval_ms and self.last_get_ms <= self.last_push_ms
+        )
         if not is_early:
             self.last_push_ms = now_ms
         elif not push.is_last:
@@ -113,7 +115,7 @@ class ClientInstance(TimerEntry):
         if push.size_bytes > max_bytes:
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
 
-    def note_failure(self) -> None:
+    def record_failure(self) -> None:
         """Note that an accepted push could not be read."""
         self.last_error = ErrorCode.INVALID_RECORD
 
@@ -219,7 +221,7 @@ class ClientInstances:
             self._subscribe(instance)
         self._instances.move_to_end(client_instance_id)
         instance.cancel()
-        self._wheel.add(instance, now_ms + max(MIN_EXPIRY_MS, 3 * instance.wanted.push_interval_ms))
+        self._wheel.add(instance, now_ms + max(MIN_EXPIRY_MS, 3 * instance.requested.push_interval_ms))
         return instance
 
     def _add(self, client_instance_id: Uuid, connection_id: str, attributes: Attributes) -> ClientInstance:

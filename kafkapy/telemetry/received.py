@@ -37,7 +37,7 @@ class ReceivedMetrics:
         self.dropped_count = 0
         """Points that had no room."""
 
-    def note(self, client_instance_id: Uuid, point: Point, *, identity_characters: int = 0) -> None:
+    def add(self, client_instance_id: Uuid, point: Point, *, identity_characters: int = 0) -> None:
         """Keep a value; one that is infinite or not a number is left out.
 
         identity_characters: the length of the labels that identify the instance.
@@ -50,12 +50,12 @@ class ReceivedMetrics:
         value = _after(before, point)
         lines = _lines_of(value) - (0 if before is None else _lines_of(before))
         characters = identity_characters + _characters_of(series)
-        if self._take_room(client_instance_id, lines, lines * characters):
+        if self._acquire_room(client_instance_id, lines, lines * characters):
             values[series] = value
         else:
             self.dropped_count += 1
 
-    def _take_room(self, client_instance_id: Uuid, lines: int, characters: int) -> bool:
+    def _acquire_room(self, client_instance_id: Uuid, lines: int, characters: int) -> bool:
         """Return whether there is room for so many more lines of /metrics; it is taken."""
         if lines > 0 and (
             self._series[client_instance_id] + lines > MAX_OF_INSTANCE

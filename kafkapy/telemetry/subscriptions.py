@@ -25,7 +25,7 @@ Attributes = Mapping[str, str]
 client_source_address, client_source_port. An unknown one is left out, and no pattern matches it."""
 
 
-class Wanted(NamedTuple):
+class RequestedMetrics(NamedTuple):
     """The metrics that a client is to push. `metrics`: sorted prefixes; without any it has nothing to push."""
 
     metrics: tuple[str, ...]
@@ -62,21 +62,21 @@ class Subscription:
         return True
 
 
-def wanted_of(subscriptions: Iterable[Subscription], attributes: Attributes) -> Wanted:
+def wanted_of(subscriptions: Iterable[Subscription], attributes: Attributes) -> RequestedMetrics:
     """Return what the matching subscriptions request of a client: all their metrics, at the shortest interval."""
     matching = [each for each in subscriptions if each.matches(attributes)]
     metrics = {name for each in matching for name in each.metrics}
     interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
     shown = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
-    return Wanted(shown, min(interval_ms, DEFAULT_INTERVAL_MS))
+    return RequestedMetrics(shown, min(interval_ms, DEFAULT_INTERVAL_MS))
 
 
-def subscription_id_of(wanted: Wanted, client_instance_id: Uuid) -> int:
+def subscription_id_of(requested: RequestedMetrics, client_instance_id: Uuid) -> int:
     """Return the subscription id: an int32 that changes with what a client is asked for.
 
     CRC-32C of the metrics and the interval, XORed with the instance id's hash, as in Apache Kafka.
     """
-    text = f"[{', '.join(wanted.metrics)}]{wanted.push_interval_ms}"
+    text = f"[{', '.join(requested.metrics)}]{requested.push_interval_ms}"
     folded = int.from_bytes(client_instance_id[:8], "big") ^ int.from_bytes(client_instance_id[8:], "big")
     unsigned = crc32c(text.encode()) ^ (folded >> 32) ^ (folded & 0xFFFFFFFF)
     return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned

@@ -105,7 +105,7 @@ class TimingWheel:
             if start_tick > target_tick:
                 break
             self._current_tick = start_tick
-            entries = self._take_slot(level_index, slot_index)
+            entries = self._pop_slot(level_index, slot_index)
             if level_index == 0:
                 expired.extend(entries)
             else:
@@ -156,7 +156,7 @@ class TimingWheel:
         above = shift + self._bits
         return (self._current_tick >> above << above) | (slot_index << shift)
 
-    def _take_slot(self, level_index: int, slot_index: int) -> dict[TimerEntry, None]:
+    def _pop_slot(self, level_index: int, slot_index: int) -> dict[TimerEntry, None]:
         level = self._levels[level_index]
         entries, level.slots[slot_index] = level.slots[slot_index], {}
         level.occupied &= ~(1 << slot_index)

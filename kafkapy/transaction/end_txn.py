@@ -76,7 +76,7 @@ def verdict_of_end(
         return ErrorCode.PRODUCER_FENCED
     if metadata.state.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    return _VERDICTS[metadata.state, _target(request)]
+    return _VERDICTS[metadata.state, _COMMIT if request.committed else _ABORT]
 
 
 def _verdict_with_bump(metadata: TransactionMetadata, request: EndTxnRequest, settings: TransactionSettings) -> Verdict:
@@ -89,18 +89,15 @@ def _verdict_with_bump(metadata: TransactionMetadata, request: EndTxnRequest, se
     )
     if metadata.producer_id != request.producer_id and not is_retry_of_last_epoch:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    target = _COMMIT if request.committed else _ABORT
     is_behind = metadata.producer_epoch == request.producer_epoch + 1
     if is_retry_of_last_epoch or (is_behind and _has_bumped(metadata, settings)):
-        return _VERDICTS_OF_RETRY.get((metadata.state, _target(request)), ErrorCode.PRODUCER_FENCED)
+        return _VERDICTS_OF_RETRY.get((metadata.state, target), ErrorCode.PRODUCER_FENCED)
     if metadata.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    return _VERDICTS_AT_CURRENT_EPOCH[metadata.state, _target(request)]
+    return _VERDICTS_AT_CURRENT_EPOCH[metadata.state, target]
 
 
 def _has_bumped(metadata: TransactionMetadata, settings: TransactionSettings) -> bool:
     """Whether the last end of a transaction bumped the epoch."""
-    return metadata.client_transaction_version >= BUMPING_VERSION or settings.transaction_version < BUMPING_VERSION
-
-
-def _target(request: EndTxnRequest) -> TransactionState:
-    return _COMMIT if request.committed else _ABORT
+    return metadata.client_transaction_version >= BUMPING_VERSION or settings.transaction_version() < BUMPING_VERSION

@@ -89,7 +89,7 @@ class TransactionMetadata:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        return is_exhausted(self.producer_epoch)
+        return self.producer_epoch >= LAST_CLIENT_EPOCH
 
     def is_timed_out(self, now_ms: int) -> bool:
         return (
@@ -254,7 +254,8 @@ def prepared_and_bumped(
     `next_producer_id`: a new one if the epochs are exhausted, else NO_PRODUCER_ID. For an abort without a transaction,
     start_ms is `now_ms`.
     """
-    assert metadata.is_epoch_exhausted == (next_producer_id != NO_PRODUCER_ID)
+    is_exhausted_now = metadata.producer_epoch >= LAST_CLIENT_EPOCH
+    assert is_exhausted_now == (next_producer_id != NO_PRODUCER_ID), "a new producer id exactly where epochs end"
     return _prepared(
         metadata,
         target,

@@ -34,8 +34,8 @@ from kafkapy.types import TopicPartition
 
 TRANSACTION_LOG: Final = TransactionLogKey.API_KEY
 KEY_VERSION: Final = 0
-FLEXIBLE_VALUE_SINCE_FEATURE: Final = 1
-"""The first transaction.version at which values are written in version 1."""
+VALUE_VERSION: Final = 1
+"""The version of values from transaction.version 1 on; at level 0 they are written in version 0."""
 
 _INT16: Final = struct.Struct(">h")
 _KEY_START: Final = struct.Struct(">hh")
@@ -72,11 +72,6 @@ class TransactionRecord:
 
     def __repr__(self) -> str:
         return f"TransactionRecord({self.transactional_id!r}, {self.metadata!r}, {self.value_version})"
-
-
-def value_version(transaction_version: int) -> int:
-    """Return the version in which TransactionLogValue is written at a level of the feature transaction.version."""
-    return 1 if transaction_version >= FLEXIBLE_VALUE_SINCE_FEATURE else 0
 
 
 def encode_record(record: TransactionRecord, timestamp_ms: int) -> NewRecord:

@@ -14,7 +14,8 @@ class TransactionSettings:
 
     def __init__(self, config: Callable[[], TransactionConfig], transaction_version: Callable[[], int]) -> None:
         self._config = config
-        self._transaction_version = transaction_version
+        self.transaction_version = transaction_version
+        """Returns the finalised level of the feature transaction.version: 0, 1 or 2."""
 
     @classmethod
     def fixed(cls, config: TransactionConfig | None = None, transaction_version: int = 2) -> "TransactionSettings":
@@ -25,8 +26,3 @@ class TransactionSettings:
     @property
     def config(self) -> TransactionConfig:
         return self._config()
-
-    @property
-    def transaction_version(self) -> int:
-        """The finalised level of the feature transaction.version: 0, 1 or 2."""
-        return self._transaction_version()

@@ -48,7 +48,7 @@ from kafkapy.transaction.metadata import (
     with_new_producer_id,
     with_partitions,
 )
-from kafkapy.transaction.records import TransactionRecord, value_version
+from kafkapy.transaction.records import VALUE_VERSION, TransactionRecord
 from kafkapy.transaction.settings import TransactionSettings
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
@@ -67,14 +67,14 @@ class TransactionShard:
         settings: TransactionSettings,
         *,
         coordinator_epoch: int,
-        take_producer_id: Callable[[], int | None],
+        allocate_producer_id: Callable[[], int | None],
     ) -> None:
-        """`take_producer_id` returns an unused producer id, or None if none is available (raises NeedsProducerId)."""
+        """`allocate_producer_id` returns an unused producer id, or None if there is none (raises NeedsProducerId)."""
         self.settings = settings
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, TransactionMetadata] = {}
         """By transactional id."""
-        self._take_producer_id = take_producer_id
+        self._allocate_producer_id = allocate_producer_id
         self._ongoing: dict[str, frozenset[TopicPartition]] = {}
         """By transactional id in state ONGOING: the transaction's partitions, as a set for lookups."""
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
@@ -252,7 +252,7 @@ class TransactionShard:
         self, transactional_id: str, metadata: TransactionMetadata, now_ms: int
     ) -> TransactionDecision:
         """Decide an abort that the client did not request. The epoch is bumped, which fences the client."""
-        if self.settings.transaction_version >= BUMPING_VERSION:
+        if self.settings.transaction_version() >= BUMPING_VERSION:
             return self._prepare(transactional_id, self._bumped(metadata, TransactionState.PREPARE_ABORT, now_ms))
         return self._prepare(transactional_id, prepared_and_fenced(metadata, now_ms=now_ms))
 
@@ -400,10 +400,10 @@ class TransactionShard:
         )
 
     def _record(self, transactional_id: str, metadata: TransactionMetadata | None) -> TransactionRecord:
-        return TransactionRecord(transactional_id, metadata, value_version(self.settings.transaction_version))
+        return TransactionRecord(transactional_id, metadata, min(self.settings.transaction_version(), VALUE_VERSION))
 
     def _fresh_producer_id(self) -> int:
-        producer_id = self._take_producer_id()
+        producer_id = self._allocate_producer_id()
         if producer_id is None:
             raise NeedsProducerId
         return producer_id

@@ -254,7 +254,7 @@ def test_features_are_described_lowered_and_raised(tool: Tool) -> None:
     assert (refused.status, "Refusing to perform the requested downgrade" in refused.text) == (1, True)
     ranges = re.findall(r"^Feature: group.version .*MinVersion: (\S+) .*MaxVersion: (\S+) ", between, re.MULTILINE)
     assert ranges == [("0", "1")]
-    eventually(lambda: finalized(tool).items() >= {("group.version", "1"), ("metadata.version", "4.3-IV0")})
+    eventually(lambda: finalized(tool).items() >= {("group.version", "1"), ("metadata.version", "4.4-IV2")})
 
 
 def finalized(tool: Tool) -> dict[str, str]:

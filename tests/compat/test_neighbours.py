@@ -20,7 +20,7 @@ from tests.compat.conftest import QUICK_JVM, new_server
 from tests.support.committed import commit
 from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
-from tools.kafka import JAVA_LIBS, NEIGHBOUR_LIBS, STREAMS_LIBS
+from tools.kafka import NEIGHBOUR_LIBS, NEIGHBOUR_STREAMS_LIBS, NEIGHBOUR_VERSION, kafka_libs
 
 pytestmark = pytest.mark.long
 
@@ -46,7 +46,7 @@ class Program:
     """A context manager over one of their processes, which ends it as Ctrl-C would."""
 
     def __init__(self, log: Path, main_class: str, *arguments: Path) -> None:
-        libs = [JAVA_LIBS, NEIGHBOUR_LIBS, STREAMS_LIBS]  # the broker's first, as in the archive of its classes
+        libs = [kafka_libs(NEIGHBOUR_VERSION), NEIGHBOUR_LIBS, NEIGHBOUR_STREAMS_LIBS]
         options = [*QUICK_JVM.split(), LOGGING]
         self._command = java(main_class, *map(str, arguments), heap="256m", libs=libs, options=options)
         self._log = log

@@ -36,11 +36,11 @@ ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed
 
 
 @cache
-def expected() -> tuple[dict[tuple[str, str, int], list[dict[str, Any]]], list[dict[str, Any]]]:
+def expected(release: str = "") -> tuple[dict[tuple[str, str, int], list[dict[str, Any]]], list[dict[str, Any]]]:
     """Return the records by (isolation, topic, partition), and the rows that tell start and end offsets."""
     records: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     bounds = []
-    with gzip.open(GOLDEN / "kafka_data_dir_expected.jsonl.gz", "rt") as lines:
+    with gzip.open(GOLDEN / f"kafka_data_dir_expected{release}.jsonl.gz", "rt") as lines:
         for row in map(json.loads, lines):
             if "end_offset" in row:
                 bounds.append(row)
@@ -101,10 +101,12 @@ def as_row(record: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 5000, 1 << 20])
-@pytest.mark.parametrize("extracted", ["clean", "unclean"], indirect=True)
-def test_serves_the_records_that_kafka_served(extracted: str, max_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("extracted", "release"), [("clean", ""), ("unclean", ""), ("clean_4.4.0", "_4.4.0")], indirect=["extracted"]
+)
+def test_serves_the_records_that_kafka_served(extracted: str, release: str, max_bytes: int) -> None:
     manager = started(extracted)
-    records, bounds = expected()
+    records, bounds = expected(release)
     for bound in bounds:
         log = manager.logs[TopicPartition(bound["topic"], bound["partition"])]
         rows = records.get((bound["isolation"], bound["topic"], bound["partition"]), [])

@@ -1,4 +1,4 @@
-"""The metadata logs and snapshots that Apache Kafka 4.3.1 left: they replay to images that hold what it held.
+"""The metadata logs and snapshots that Apache Kafka 4.3.1 and 4.4.0 left: they replay to images that hold what it held.
 
 Every image is also written as a snapshot by us and read back, and replayed into the controller's tables.
 """
@@ -23,6 +23,9 @@ from kafkapy.types import uuid_from_string, uuid_to_string
 from tests.support.controllers import new_controller, published_by
 
 GOLDEN = Path(__file__).parent
+OF_4_4_0 = "clean_4.4.0"
+DIRECTORIES = ["clean", "unclean", "standalone", OF_4_4_0]
+"""The first three are of Apache Kafka 4.3.1."""
 CLUSTER_LOG = "data/__cluster_metadata-0/"
 
 
@@ -83,7 +86,7 @@ def partition_folders(directory: str) -> dict[str, tuple[int, str]]:
     return topics
 
 
-@pytest.mark.parametrize("directory", ["clean", "unclean", "standalone"])
+@pytest.mark.parametrize("directory", DIRECTORIES)
 def test_image_has_the_topics_that_lie_on_disk(directory: str) -> None:
     image = image_of(directory)
 
@@ -110,11 +113,13 @@ def test_standalone_directory_holds_what_kafka_described() -> None:
     assert all(image.topics.by_id[uuid_from_string(t["topic_id"])].name == n for n, t in expected["topics"].items())
 
 
-@pytest.mark.parametrize("directory", ["clean", "unclean", "standalone"])
-def test_features_are_those_of_a_new_4_3_directory(directory: str) -> None:
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_features_are_those_of_a_new_directory_of_its_release(directory: str) -> None:
     levels = image_of(directory).features.levels
 
-    assert levels["metadata.version"] == 30
+    metadata_version, share_version = (33, 2) if directory == OF_4_4_0 else (30, 1)
+    assert levels["metadata.version"] == metadata_version
+    assert levels["share.version"] == share_version
     assert levels["transaction.version"] == 2
     assert levels["group.version"] == 1
 
@@ -130,7 +135,7 @@ def test_controlled_shutdown_leaves_partitions_without_leader_but_with_an_eligib
     assert (led.leader, led.isr, led.elr, led.leader_epoch) == (1, (1,), (), 0)
 
 
-@pytest.mark.parametrize("directory", ["clean", "unclean", "standalone"])
+@pytest.mark.parametrize("directory", DIRECTORIES)
 def test_image_survives_our_own_snapshot(directory: str) -> None:
     image = image_of(directory)
 
@@ -167,7 +172,7 @@ def image_up_to(logs: list[str], files: dict[str, bytes], end_offset: int) -> Me
     return delta.apply(EMPTY_IMAGE.provenance)
 
 
-@pytest.mark.parametrize("directory", ["clean", "unclean", "standalone"])
+@pytest.mark.parametrize("directory", DIRECTORIES)
 def test_records_are_written_again_to_the_byte(directory: str) -> None:
     for name, data in files_of(directory).items():
         if not name.startswith(CLUSTER_LOG) or ".log" not in name:
@@ -178,7 +183,7 @@ def test_records_are_written_again_to_the_byte(directory: str) -> None:
                 assert encode_record(decode_record(value), value[2]) == value
 
 
-@pytest.mark.parametrize("directory", ["clean", "unclean", "standalone"])
+@pytest.mark.parametrize("directory", DIRECTORIES)
 def test_controller_replays_the_records_and_has_what_the_image_has(directory: str) -> None:
     image = image_of(directory)
     controller = new_controller(image)
@@ -200,6 +205,7 @@ def test_bootstrap_checkpoint_holds_the_levels_of_a_new_directory(directory: str
     levels = {record.name: record.feature_level for record in records if hasattr(record, "feature_level")}
 
     ours = {record.name: record.feature_level for record in default_bootstrap_records()}
+    ours |= {"metadata.version": 30, "share.version": 1}
     assert levels == {name: ours[name] for name in levels}
 
 

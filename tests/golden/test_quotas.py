@@ -53,9 +53,9 @@ class Replay:
     def _throttle(self, kind: str, user: str, client_id: str, value: float, now_ms: int) -> str:
         quotas = self._quotas
         if kind == "m":
-            return str(quotas.mutation.take(user, client_id, int(value), now_ms))
+            return str(quotas.mutation.charge(user, client_id, int(value), now_ms))
         if kind == "s":
-            refused_ms = quotas.mutation.take_strictly(user, client_id, int(value), now_ms)
+            refused_ms = quotas.mutation.charge_strictly(user, client_id, int(value), now_ms)
             return "0" if refused_ms is None else f"X {refused_ms}"
         quota = {"p": quotas.produce, "f": quotas.fetch, "r": quotas.request}[kind]
         throttle_ms = quota.record(user, client_id, value, now_ms)

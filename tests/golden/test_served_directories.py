@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from harness.servers import Kafkapy
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.types import uuid_from_string, uuid_to_string
 from tests.support.client_requests import (
     EARLIEST,
@@ -75,15 +76,16 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kafkapy]:
 
 
 both = pytest.mark.parametrize("broker", ["clean", "unclean"], indirect=True)
+of_4_4_0 = pytest.mark.parametrize("broker", ["clean_4.4.0"], indirect=True)
 standalone = pytest.mark.parametrize("broker", ["standalone"], indirect=True)
 
 
 @cache
-def expected() -> tuple[dict[Key, list[dict[str, Any]]], dict[Key, tuple[int, int]]]:
+def expected(release: str = "") -> tuple[dict[Key, list[dict[str, Any]]], dict[Key, tuple[int, int]]]:
     """Return by partition and isolation what was read: the records, and the first and the end offset."""
     records: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     bounds = {}
-    with gzip.open(GOLDEN / "kafka_data_dir_expected.jsonl.gz", "rt") as lines:
+    with gzip.open(GOLDEN / f"kafka_data_dir_expected{release}.jsonl.gz", "rt") as lines:
         for row in map(json.loads, lines):
             key = (row.pop("isolation"), row.pop("topic"), row.pop("partition"))
             if "end_offset" in row:
@@ -107,11 +109,11 @@ def kill_and_restart(broker: Kafkapy) -> None:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_with_confluent_kafka(bootstrap: str, isolation: str) -> dict[Key, list[dict[str, Any]]]:
+def read_with_confluent_kafka(bootstrap: str, isolation: str, release: str = "") -> dict[Key, list[dict[str, Any]]]:
     """Read partitions from their beginnings to their ends, as an application does."""
     settings = {"enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 20}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "isolation.level": isolation, **settings})
-    rows: dict[Key, list[dict[str, Any]]] = {key: [] for key in expected()[1] if key[0] == isolation}
+    rows: dict[Key, list[dict[str, Any]]] = {key: [] for key in expected(release)[1] if key[0] == isolation}
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for _, topic, partition in rows])
     unfinished = set(rows)
     deadline = time.monotonic() + 60
@@ -204,6 +206,20 @@ def test_serves_a_stock_client_the_records_that_kafka_served_and_again_after_kil
     assert_stock_client_reads_all(broker.bootstrap)
     kill_and_restart(broker)
     assert_stock_client_reads_all(broker.bootstrap)
+
+
+@of_4_4_0
+def test_serves_a_directory_of_4_4_0_which_keeps_its_level(broker: Kafkapy) -> None:
+    """metadata.version 33, share.version 2: before and after kill -9."""
+    for _ in range(2):
+        for isolation in LEVELS:
+            records = read_with_confluent_kafka(broker.bootstrap, isolation, "_4.4.0")
+            assert records == {key: expected("_4.4.0")[0][key] for key in records}
+        kill_and_restart(broker)
+    with WireClient(broker.bootstrap) as client:
+        features = client.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    levels = {each.name: each.max_version_level for each in features.finalized_features}
+    assert levels["metadata.version"] == 33
 
 
 @both

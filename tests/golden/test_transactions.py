@@ -79,7 +79,7 @@ class Replayed(TransactionWorld):
         self._expected: list[TransactionMetadata | None] = []
         self._fresh_ids: list[int] = []
 
-    def _take_producer_id(self) -> int | None:
+    def _allocate_producer_id(self) -> int | None:
         return self._fresh_ids.pop() if self._fresh_ids else None
 
     def load(self, crafted: list[Raw]) -> None:

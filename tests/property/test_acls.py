@@ -5,6 +5,7 @@ lost (CVE-2024-27309) follows. Names that Apache Kafka 4.3.1 cannot be asked abo
 """
 
 import random
+from ipaddress import ip_address, ip_network
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 
 from kafkapy.metadata.acl_types import Acl, AclFilter, AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.metadata.acls import AclControl, find_acls
+from kafkapy.metadata.features import MV_4_4_IV1, FeatureControl
+from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.security.acl_index import Acls
 from kafkapy.security.standard_authorizer import StandardAuthorizer
 from tests.support.chance import SeededRandom
@@ -20,7 +24,8 @@ from tests.support.chance import SeededRandom
 NAMES = ("a", "ab", "abc", "#", "#a", "#ab", "*", "*a", "b", "")
 ASKED_NAMES = ("a", "ab", "abc", "abcd", "#", "#a", "#abc", "#b", "*", "*a", "b", "zz")
 PRINCIPALS = ("User:a", "User:b", "User:*", "Other:a")
-HOSTS = ("h1", "h2", "*")
+HOSTS = ("10.1.2.3", "10.2.0.1", "10.1.0.0/16", "*")
+NETWORK = ip_network("10.1.0.0/16")
 TYPES = (ResourceType.TOPIC, ResourceType.GROUP)
 OPERATIONS = (
     AclOperation.ALL,
@@ -53,8 +58,12 @@ def is_about(acl: Acl, resource_type: int, name: str) -> bool:
     return acl.resource_name in ("*", name)
 
 
+def is_of_host(acl: Acl, host: str) -> bool:
+    return acl.host in ("*", host) or (acl.host == str(NETWORK) and ip_address(host) in NETWORK)
+
+
 def concerns(acl: Acl, principal: str, host: str, operation: int) -> bool:
-    if acl.principal not in ("User:*", principal) or acl.host not in ("*", host):
+    if acl.principal not in ("User:*", principal) or not is_of_host(acl, host):
         return False
     if acl.operation in (AclOperation.ALL, operation):
         return True
@@ -78,7 +87,7 @@ def model_of_any(acls: list[Acl], principal: str, host: str, operation: int, res
         for acl in acls
         if acl.resource_type == resource_type
         and acl.principal in ("User:*", principal)
-        and acl.host in ("*", host)
+        and is_of_host(acl, host)
         and acl.operation in (AclOperation.ALL, operation)
     ]
     denying = [acl for acl in mine if acl.permission_type == PermissionType.DENY]
@@ -103,7 +112,9 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.control = AclControl(SeededRandom(seed))
+        features = FeatureControl()
+        features.replay(FeatureLevelRecord(name=METADATA_VERSION, feature_level=MV_4_4_IV1))
+        self.control = AclControl(features, SeededRandom(seed))
         self.acls: Acls = {}
         self.default = seed % 2 == 0
         self.restart()
@@ -179,7 +190,10 @@ class World:
 
     def check(self) -> None:
         choice = self.dice.choice
-        who = (choice(("User:a", "User:b", "User:c", "Other:a", "User:root")), choice(("h1", "h2", "h3")))
+        who = (
+            choice(("User:a", "User:b", "User:c", "Other:a", "User:root")),
+            choice(("10.1.2.3", "10.2.0.1", "10.1.0.9")),
+        )
         operation, resource_type, name = choice(OPERATIONS[1:]), choice(TYPES), choice(ASKED_NAMES)
         is_allowed = self.authorizer.decide(*who, operation, resource_type, name).is_allowed
         expected = model(self.model, *who, operation, resource_type, name)

@@ -63,15 +63,15 @@ def test_the_leader_learns_every_position_whatever_failed_before(steps: list[tup
                 request = session.next_request()
                 assert leader.take(request) <= ADDED
                 if step == "answer":
-                    session.note_answer(request, 42)
+                    session.on_response(request, 42)
                 else:
-                    session.note_failure()
+                    session.record_failure()
         for _ in range(2 * 12 // ADDED + 1):
             if not session.has_request:
                 break
             request = session.next_request()
             leader.take(request)
-            session.note_answer(request, 42)
+            session.on_response(request, 42)
         else:
             assert not request.has_more, "it ends"
         assert leader.positions == wanted or not wanted
@@ -90,7 +90,7 @@ def test_each_partition_is_named_in_turn_however_few_requests_a_session_lasts(co
             assert named & unnamed or not unnamed, f"request {number} names only what was named before"
             unnamed -= named
             if is_failure:
-                session.note_failure()
+                session.record_failure()
             else:
-                session.note_answer(request, 42)
+                session.on_response(request, 42)
         assert not unnamed

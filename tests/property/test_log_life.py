@@ -174,7 +174,7 @@ class LogLife:
         before = [(segment.base_offset, segment.size, segment.largest.timestamp_ms) for segment in self.log.segments]
         size_bytes, start = self.log.size_bytes, self.log.log_start_offset
         delete_old_segments(self.log, self.now_ms)
-        for path in self.log.local_log.take_due_files(self.now_ms):
+        for path in self.log.local_log.pop_due_files(self.now_ms):
             self.disk.delete(path)
         config, taken = self.config, [each for each in before if each[0] < self.log.segments.first.base_offset]
         for _, segment_bytes, largest_ms in taken:

@@ -17,7 +17,7 @@ from kafkapy import Broker
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from kafkapy.telemetry.subscriptions import Wanted, subscription_id_of
+from kafkapy.telemetry.subscriptions import RequestedMetrics, subscription_id_of
 from kafkapy.types import ONE_UUID, ZERO_UUID, uuid_to_string
 from tests.support.client_requests import until
 from tests.support.otlp_messages import counter, gauge, message, metrics_data
@@ -87,13 +87,13 @@ def test_a_client_that_no_subscription_matches_has_nothing_to_push(client: WireC
     assert answer.requested_metrics == []
     assert answer.accepted_compression_types == [ZSTD, LZ4, GZIP, SNAPPY]
     assert (answer.push_interval_ms, answer.telemetry_max_bytes, answer.delta_temporality) == (300_000, MAX_BYTES, True)
-    assert answer.subscription_id == subscription_id_of(Wanted((), 300_000), answer.client_instance_id)
+    assert answer.subscription_id == subscription_id_of(RequestedMetrics((), 300_000), answer.client_instance_id)
     assert push(client, answer, METRICS, name="nobody") == 0
 
 
 def test_a_client_keeps_its_id_and_is_throttled_within_its_interval(client: WireClient, subscribed: str) -> None:
     first = send_request(client, name=subscribed)
-    assert first.subscription_id == subscription_id_of(Wanted(("*",), 300_000), first.client_instance_id)
+    assert first.subscription_id == subscription_id_of(RequestedMetrics(("*",), 300_000), first.client_instance_id)
     again = send_request(client, first.client_instance_id, name=subscribed)
     assert (again.error_code, again.requested_metrics) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, [])
     assert push(client, first, METRICS, name=subscribed) == 0
@@ -199,7 +199,8 @@ def test_a_push_without_an_instance_id(client: WireClient, subscribed: str, rese
 def test_a_push_of_an_instance_without_a_subscription(client: WireClient, subscribed: str) -> None:
     """After a restart of the broker, for example: the right subscription id is enough."""
     subscription = send_request(client, name=subscribed)
-    own = {"client_instance_id": b"r" * 16, "subscription_id": subscription_id_of(Wanted(("*",), 300_000), b"r" * 16)}
+    subscription_id = subscription_id_of(RequestedMetrics(("*",), 300_000), b"r" * 16)
+    own = {"client_instance_id": b"r" * 16, "subscription_id": subscription_id}
     assert push(client, subscription, METRICS, name=subscribed, **own) == 0
 
 

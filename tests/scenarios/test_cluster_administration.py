@@ -17,6 +17,7 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsTopics,
 )
 from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkapy.protocol.messages.unregister_controller_request import UnregisterControllerRequest
 from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.client_requests import create_topic
 from tests.support.wire import WireClient
@@ -153,6 +154,22 @@ def test_an_unknown_broker_is_not_unregistered(client: WireClient, broker_id: in
     assert (response.error_code, response.error_message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
 
 
+@pytest.mark.parametrize(
+    ("controller_id", "code", "message"),
+    [
+        (1, ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."),
+        (9, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Controller ID 9 is not currently registered."),
+        (-1, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Controller ID -1 is not currently registered."),
+    ],
+)
+def test_the_active_controller_and_an_unknown_one_are_not_unregistered(
+    client: WireClient, controller_id: int, code: int, message: str
+) -> None:
+    response = client.call(UnregisterControllerRequest(controller_id=controller_id), 0)
+
+    assert (response.error_code, response.error_message) == (code, message)
+
+
 FAILED = "The update failed for all features since the following feature had an error: "
 TV, MV, GV, KV = "transaction.version", "metadata.version", "group.version", "kraft.version"
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
@@ -167,8 +184,8 @@ def updated(client: WireClient, name: str, level: int, kind: int, version: int =
     ("name", "level", "kind", "reason"),
     [
         (TV, 3, UPGRADE, "Local controller 1 only supports versions 0-2"),
-        (MV, 31, UPGRADE, "Local controller 1 only supports versions 7-30"),
-        (MV, 6, SAFE, "Local controller 1 only supports versions 7-30"),
+        (MV, 34, UPGRADE, "Local controller 1 only supports versions 7-33"),
+        (MV, 6, SAFE, "Local controller 1 only supports versions 7-33"),
         (GV, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
         ("foo.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         (TV, -1, UPGRADE, "A feature version cannot be less than 0."),
@@ -201,10 +218,10 @@ def test_levels_that_cannot_be_are_refused(client: WireClient, name: str, level:
     ],
 )
 def test_metadata_version_does_not_lose_records(client: WireClient, kind: int, reason: str) -> None:
-    response = updated(client, MV, 29, kind)
+    response = updated(client, MV, 32, kind)
 
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 30 to 29. {reason}"
+    assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 33 to 32. {reason}"
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -419,6 +419,7 @@ BETWEEN_BROKERS = {
     "AddPartitionsToTxn": (5, {"transactions": []}),
     "DescribeQuorum": (2, {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}),
     "UnregisterBroker": (0, {"broker_id": 1}),
+    "UnregisterController": (0, {"controller_id": 1}),
 }
 
 

@@ -61,8 +61,9 @@ def log(old: WireClient, topic: str) -> str:
     return topic
 
 
-def messages(count: int = 3, *, magic: int = 1, **options: Any) -> bytes:
-    records = [Record(n, NOW_MS + n, b"k%d" % n, b"v%d" % n, ()) for n in range(count)]
+def messages(count: int = 3, *, magic: int = 1, key_start: int = 0, **options: Any) -> bytes:
+    numbers = range(key_start, key_start + count)
+    records = [Record(n - key_start, NOW_MS + n, b"k%d" % n, b"v%d" % n, ()) for n in numbers]
     return build_message_set(records, magic=magic, **options)
 
 
@@ -120,6 +121,17 @@ def test_messages_are_stored_and_come_back_in_each_format(old: WireClient, log: 
         assert [record.value for record in records] == [b"v0", b"v1", b"v2", b"v0", b"v1"]
         times = {record.timestamp_ms for record in records}
         assert times == ({NOW_MS, NOW_MS + 1, NOW_MS + 2} if magic and fetch_version > 1 else {-1})
+
+
+def test_a_partition_that_is_named_again_gets_the_last_of_its_sets(old: WireClient, log: str) -> None:
+    sets = [None, *(messages(1, key_start=number) for number in (1, 2))]
+    data = [legacy_produce_request.PartitionProduceData(0, records=records) for records in sets]
+    for part, code, offset in ((data[1:], 0, 0), (data, ErrorCode.INVALID_RECORD, -1)):
+        each = [legacy_produce_request.TopicProduceData(log, partition_data=[one]) for one in part]
+        [topic] = old.call(LegacyProduceRequest(1, timeout_ms=30_000, topic_data=each), 2).responses
+        assert [(each.error_code, each.base_offset) for each in topic.partition_responses] == [(code, offset)]
+    records = [record.value for each in batches(read_all(old, log, 3)) for record in each.records()]
+    assert records == [b"v2", b"v2"]
 
 
 def test_an_uncompressed_batch_begins_where_the_fetch_does_and_a_compressed_one_where_it_began(

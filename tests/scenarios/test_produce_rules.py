@@ -301,3 +301,73 @@ def test_pipelined_batches_are_appended_in_their_order(client: WireClient, topic
     assert offsets == list(range(200))
     assert values_in(fetch(client, topic)) == [b"%d" % number for number in range(200)]
     assert list_offset(client, topic, EARLIEST).offset == 0
+
+
+# -- partitions that are named again --------------------------------------------------------------------------------
+
+
+def named(topic: str, *partitions: tuple[int, bytes]) -> TopicProduceData:
+    data = [PartitionProduceData(partition, records=records) for partition, records in partitions]
+    return TopicProduceData(topic, partition_data=data)
+
+
+def outcomes(client: WireClient, *topics: TopicProduceData, acks: int) -> dict[str, dict[int, tuple[int, int]]]:
+    """Produce; return error code and base offset by topic and partition, each of which is there once."""
+    response = client.call(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=list(topics)), 12)
+    found = {
+        topic.name: {each.index: (each.error_code, each.base_offset) for each in topic.partition_responses}
+        for topic in response.responses
+    }
+    assert len(found) == len(response.responses)
+    assert [len(parts) for parts in found.values()] == [len(topic.partition_responses) for topic in response.responses]
+    return found
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_partition_that_is_named_again_gets_the_last_of_its_batches(
+    client: WireClient, topic: str, acks: int
+) -> None:
+    create_topic(client, topic, 2)
+    one, two, three, other = (batch_of(value=value) for value in (b"one", b"two", b"three", b"other"))
+    again = named(topic, (0, one), (1, other), (0, two)), named(topic, (0, three))
+    assert outcomes(client, *again, acks=acks) == {topic: {0: (0, 0), 1: (0, 0)}}
+    assert [values_in(fetch(client, topic, partition=number)) for number in (0, 1)] == [[b"three"], [b"other"]]
+
+
+def test_without_acks_the_last_of_its_batches_is_taken_too(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+    again = named(topic, (0, batch_of(value=b"one")), (0, batch_of(value=b"two")))
+    client.send_unanswered(ProduceRequest(acks=0, timeout_ms=30_000, topic_data=[again]), 12)
+    assert values_in(fetch(client, topic)) == [b"two"]
+
+
+def test_partitions_of_a_topic_that_is_named_again_are_answered_together(client: WireClient, topic: str) -> None:
+    create_topic(client, topic, 2)
+    create_topic(client, f"{topic}-2")
+    each = [named(name, (number, batch_of())) for name, number in ((topic, 0), (f"{topic}-2", 0), (topic, 1))]
+    assert outcomes(client, *each, acks=1) == {topic: {0: (0, 0), 1: (0, 0)}, f"{topic}-2": {0: (0, 0)}}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_refusal_stays_the_answer_whatever_else_is_appended(client: WireClient, topic: str, is_first: bool) -> None:
+    create_topic(client, topic)
+    batches = [(0, b""), (0, batch_of(value=b"good"))]
+    again = named(topic, *(batches if is_first else reversed(batches)))
+    assert outcomes(client, again, acks=1) == {topic: {0: (ErrorCode.INVALID_RECORD, -1)}}
+    assert values_in(fetch(client, topic)) == [b"good"]
+
+
+def test_of_batches_that_the_log_refuses_the_last_one_decides(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+    good, damaged = batch_of(value=b"good"), batch_of(value=b"good")[:-1] + b"!"
+    assert outcomes(client, named(topic, (0, good), (0, damaged)), acks=1) == {
+        topic: {0: (ErrorCode.CORRUPT_MESSAGE, -1)}
+    }
+    assert_still_empty(client, topic)
+    assert outcomes(client, named(topic, (0, damaged), (0, good)), acks=1) == {topic: {0: (0, 0)}}
+
+
+def test_what_is_missing_is_answered_once(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+    again = named(topic, (9, batch_of()), (9, batch_of()))
+    assert outcomes(client, again, acks=1) == {topic: {9: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}}

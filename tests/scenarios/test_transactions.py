@@ -12,6 +12,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from kafkapy.protocol.messages.list_transactions_request import ListTransactionsRequest
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.client_requests import LATEST, batch_of, create_topic, delete_topic, list_offset, produce, until
 from tests.support.offsets import commit, committed, delete_offsets, fetch_group, find_coordinator
 from tests.support.transactions import (
@@ -41,6 +42,21 @@ def test_transaction_version_2_is_returned(client: WireClient) -> None:
     keys = (22, 24, 25, 26, 27, 65, 66)
     assert [versions[key] for key in keys] == [(0, 5), (0, 5), (0, 4), (0, 5), (1, 2), (0, 0), (0, 2)]
     assert versions[28] in ((0, 5), (0, 6)), "the second is that of Apache Kafka 4.4.0, and ours"
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_of_a_partition_that_is_named_twice_the_last_batch_is_in_the_transaction(
+    client: WireClient, topic: str, producer: TransactionalProducer, version: int
+) -> None:
+    assert producer.add(topic) == {topic: ErrorCode.NONE}
+    fields = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
+    batches = [batch_of(value=value, is_transactional=True, **fields) for value in (b"one", b"two")]
+    data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, records=batch) for batch in batches])
+    request = ProduceRequest(topic, acks=-1, timeout_ms=30_000, topic_data=[data])
+    [answer] = client.call(request, version).responses[0].partition_responses
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert producer.end(commit=True, version=1 if version < 12 else 5) == ErrorCode.NONE
+    until(lambda: read_committed(client, topic) == [b"two"])
 
 
 # -- both kinds of clients --------------------------------------------------------------------------------------------

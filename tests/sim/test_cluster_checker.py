@@ -49,12 +49,12 @@ def commit_below_min_isr(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def count_any_fetch_as_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = FollowerState.note_fetch
+    noted = FollowerState.record_fetch
 
-    def note_fetch(self: FollowerState, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def record_fetch(self: FollowerState, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
         noted(self, fetch_offset=leader_end_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
 
-    monkeypatch.setattr(FollowerState, "note_fetch", note_fetch)
+    monkeypatch.setattr(FollowerState, "record_fetch", record_fetch)
 
 
 def join_the_isr_before_catching_up(monkeypatch: pytest.MonkeyPatch) -> None:

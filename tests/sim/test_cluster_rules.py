@@ -108,14 +108,14 @@ def begin_the_same_generation_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answer_before_the_assignment_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer requests that waited, as a SyncGroup does, when the records of the decision are appended."""
-    take_waiting = ShardHost._take_waiting
+    take_waiting = ShardHost._pop_waiting
 
     def answer(self: ShardHost[Any], replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
         for future, response in take_waiting(self, replies):
             set_outcome(future, response)
         return []
 
-    monkeypatch.setattr(ShardHost, "_take_waiting", answer)
+    monkeypatch.setattr(ShardHost, "_pop_waiting", answer)
 
 
 def take_offsets_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,7 +280,7 @@ async def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait(l
     await filler.send(fetch, 12)
     await asyncio.sleep(1)
     assert decoded.bytes_in_use == 1_980 * ELEMENT_BYTES + len(request_frame(fetch, 12))
-    room_of = LargeRequests(services_of(machine)).take_room
+    room_of = LargeRequests(services_of(machine)).acquire_room
     write, read = ProduceRequest(timeout_ms=1000), FetchRequest(max_wait_ms=1000)
     assert room_of(context_of(read, "10.0.0.7"), read, 33, 0) is None
     rooms = [
@@ -303,7 +303,7 @@ def context_of(request: Any, host: str) -> RequestContext:
 async def test_a_client_that_takes_what_it_can_leaves_room_to_wait_for_others(loop: SimLoop) -> None:
     decoded = DecodedRequests(parked_bytes=2 * 1_000 * ELEMENT_BYTES)
     machine = await boot(loop, decoded)
-    room_of = LargeRequests(services_of(machine)).take_room
+    room_of = LargeRequests(services_of(machine)).acquire_room
     read = FetchRequest(max_wait_ms=1000)
     rooms: list[Room] = []
     held: dict[str, int] = {}

@@ -133,7 +133,7 @@ async def lost_follower(world: ReplicaWorld, client: Client) -> list[int]:
 
 async def lost_amid(world: ReplicaWorld, client: Client) -> list[int]:
     """The follower has a part of them, and takes no more."""
-    world.nodes[1].partition().note_follower_fetch(
+    world.nodes[1].partition().record_follower_fetch(
         2,
         fetch_offset=2,
         log_start_offset=0,
@@ -142,7 +142,7 @@ async def lost_amid(world: ReplicaWorld, client: Client) -> list[int]:
     )
     world.isolate(2)
     await client.send(COUNT)
-    world.nodes[1].manager.note_follower_fetch(
+    world.nodes[1].manager.record_follower_fetch(
         world.nodes[1].partition(),
         2,
         fetch_offset=2 + COUNT // 2,

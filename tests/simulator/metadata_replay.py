@@ -7,8 +7,8 @@ from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.record.batch import RecordBatch
 from kafkapy.record.batches import batch_at
-from kafkapy.storage.file_names import LOG_SUFFIX
-from kafkapy.storage.metadata.snapshot import SUFFIX, SnapshotReader, parse_name
+from kafkapy.storage.file_names import LOG_SUFFIX, RAFT_SNAPSHOT_SUFFIX
+from kafkapy.storage.metadata.snapshot import SnapshotReader, parse_name
 from tests.simulator.disk import SimDisk
 
 
@@ -17,7 +17,7 @@ def replayed_image(disk: SimDisk, directory: str, last_offset: int) -> MetadataI
     loader = ImageLoader()
     next_offset = 0
     names = [parse_name(name) for name in disk.list_directory(directory)]
-    snapshot_ids = [name[0] for name in names if name is not None and name[1] == SUFFIX]
+    snapshot_ids = [name[0] for name in names if name is not None and name[1] == RAFT_SNAPSHOT_SUFFIX]
     usable = [each for each in snapshot_ids if 0 < each.offset <= last_offset + 1]
     if usable:
         reader = SnapshotReader(disk, directory, max(usable))

@@ -277,7 +277,7 @@ class Quorum:
         while self._events:
             stepped_id, next_event = self._events.popleft()
             for effect in self.cores[stepped_id].step(next_event, self.now_ms):
-                self._carry_out(stepped_id, effect)
+                self._apply_decision(stepped_id, effect)
 
     def wake(self) -> None:
         """Let time pass until the next deadline."""
@@ -294,7 +294,7 @@ class Quorum:
         self.step(leader.local.node_id, events.AppendRequested(leader.leader_epoch, 1, b"", 100))
         assert leader.high_watermark == end_offset, "a majority has it"
 
-    def _carry_out(self, node_id: int, effect: Any) -> None:
+    def _apply_decision(self, node_id: int, effect: Any) -> None:
         batches = self._batches[node_id]
         if isinstance(effect, effects.AppendBatch):
             batches.append(effect.batch)

@@ -262,7 +262,7 @@ class Node:
             case HighWatermarkAdvanced():
                 self.commit_to(effect.high_watermark, followers)
             case LeaderChanged():
-                cluster.note_leader(self, effect)
+                cluster.on_leader_changed(self, effect)
             case SendRequest():
                 cluster.send_request(self, effect)
             case Reply():
@@ -579,7 +579,7 @@ class Cluster:
 
     # ---- what must always hold
 
-    def note_leader(self, node: Node, effect: LeaderChanged) -> None:
+    def on_leader_changed(self, node: Node, effect: LeaderChanged) -> None:
         if effect.leader_id >= 0:
             known = self.leaders.setdefault(effect.leader_epoch, effect.leader_id)
             assert known == effect.leader_id, f"seed {self.seed}: two leaders in epoch {effect.leader_epoch}"

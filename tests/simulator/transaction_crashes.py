@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
 )
 from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from kafkapy.transaction.decision import TransactionDecision
-from kafkapy.transaction.records import TransactionRecord, value_version
+from kafkapy.transaction.records import VALUE_VERSION, TransactionRecord
 from kafkapy.types import TopicPartition
 from tests.simulator import transaction_members
 from tests.simulator.broker_world import KafkaClient, Machine
@@ -265,7 +265,7 @@ class TransactionComputer:
 
         def decide(shard: Any, now_ms: int) -> TransactionDecision:
             metadata = changed(shard.transactions[client.transactional_id], producer_epoch=LATE_EPOCH)
-            record = TransactionRecord(client.transactional_id, metadata, value_version(2))
+            record = TransactionRecord(client.transactional_id, metadata, VALUE_VERSION)
             return TransactionDecision("raised", [record])
 
         try:

@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
 from kafkapy.runtime.coordinators.transaction_verification import TransactionalProducer
 from kafkapy.runtime.coordinators.writer import TransactionalWrite
 from kafkapy.transaction.decision import TransactionDecision
-from kafkapy.transaction.records import TransactionRecord, value_version
+from kafkapy.transaction.records import VALUE_VERSION, TransactionRecord
 from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from tests.simulator.disk import SimCrash, SimDisk
 from tests.simulator.loop import SimLoop, run
@@ -207,7 +207,7 @@ class Client:
 
         def decide(shard: Any, now_ms: int) -> TransactionDecision:
             metadata = changed(shard.transactions[self.name], producer_epoch=LATE_EPOCH)
-            return TransactionDecision("raised", [TransactionRecord(self.name, metadata, value_version(2))])
+            return TransactionDecision("raised", [TransactionRecord(self.name, metadata, VALUE_VERSION)])
 
         try:
             await self._hosting.transactions.decide(self.name, decide)

@@ -399,6 +399,7 @@ def _several_brokers() -> Iterator[Step]:
     elected = [{"topic": "orders", "partitions": [0]}]
     yield Step("ElectLeaders", 2, "preferred", {"election_type": 0, "topic_partitions": elected})
     yield Step("UnregisterBroker", 0, "one that is not there", {"broker_id": 99})
+    yield Step("UnregisterController", 0, "one that is not there", {"controller_id": 99})
     stranger = {"cluster_id": "another", "voter_id": 99, "voter_directory_id": bytes(15) + b"d"}
     listeners = [{"name": "CONTROLLER", "host": "localhost", "port": 1}]
     yield Step("AddRaftVoter", 1, "of another cluster", {**stranger, "timeout_ms": 1_000, "listeners": listeners})

@@ -103,7 +103,7 @@ class ClassicWorld:
                     self.carry_out(self.shard.on_time(group_id, self.now_ms))
                 except ApiError:
                     assert self.log_error is not None
-                self.shard.note_deadline(group_id)
+                self.shard.add_deadline(group_id)
         self.now_ms = end_ms
 
     def call(self, decide: Any) -> int:
@@ -119,7 +119,7 @@ class ClassicWorld:
         except ApiError as error:
             self._hand_out([Reply(token, error)])
         for group_id in self.shard.groups:
-            self.shard.note_deadline(group_id)
+            self.shard.add_deadline(group_id)
         return token
 
     # -- requests -------------------------------------------------------------------------------------------------

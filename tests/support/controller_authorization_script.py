@@ -82,6 +82,7 @@ def _brokers() -> Iterator[Step]:
     registration = {**OTHER_CLUSTER, "broker_id": NOBODY, "incarnation_id": DIRECTORY, "log_dirs": [DIRECTORY]}
     yield Step("BrokerRegistration", 4, "of another cluster", registration)
     yield Step("UnregisterBroker", 0, "one that is not there", {"broker_id": NOBODY})
+    yield Step("UnregisterController", 0, "one that is not there", {"controller_id": NOBODY})
     update = [{"feature": "no.feature", "max_version_level": 1, "upgrade_type": 1}]
     yield Step("UpdateFeatures", 2, "for trial", {"feature_updates": update, "validate_only": True})
 

@@ -151,6 +151,7 @@ class Reader:
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
             "PATH": os.pathsep.join((str(self._programs), str(Path(sys.executable).parent), os.environ["PATH"])),
             "PYTHONPATH": str(ROOT),
+            "XDG_CONFIG_HOME": str(self._directory / ".config"),
         }
 
     def _write_programs(self) -> None:

@@ -42,10 +42,10 @@ class TransactionWorld:
 
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(
-            self.settings, coordinator_epoch=COORDINATOR_EPOCH, take_producer_id=self._take_producer_id
+            self.settings, coordinator_epoch=COORDINATOR_EPOCH, allocate_producer_id=self._allocate_producer_id
         )
 
-    def _take_producer_id(self) -> int | None:
+    def _allocate_producer_id(self) -> int | None:
         if not self.has_producer_ids:
             return None
         self.next_producer_id += 1

@@ -24,6 +24,7 @@ RUN_BY: Final = {
     "README.md": HERE,
     "docs/howto/asyncio.md": HERE,
     "docs/howto/cluster.md": HERE,
+    "docs/howto/command_line.md": HERE,
     "docs/howto/console.md": HERE,
     "docs/howto/node.md": HERE,
     "docs/howto/prometheus.md": HERE,

@@ -11,7 +11,7 @@ from tests.support.pages import ROOT, Block, blocks, read
 for needed in ("aiokafka", "confluent_kafka", "xdist", "yaml"):
     pytest.importorskip(needed)
 
-HERE = ("asyncio", "cluster", "console", "embed", "node", "prometheus", "pytest", "systemd")
+HERE = ("asyncio", "cluster", "command_line", "console", "embed", "node", "prometheus", "pytest", "systemd")
 ELSEWHERE = {
     "image": "its commands need a container engine",
     "spark_cluster": "tests/compat/test_pages.py",

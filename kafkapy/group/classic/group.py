@@ -121,7 +121,7 @@ class ClassicGroup:
         """Decide a SyncGroup. Raises ApiError without having changed anything."""
         member = self._check_sync(request)
         decision = GroupDecision()
-        self.rebalance.note_synced(member.member_id)
+        self.rebalance.mark_synced(member.member_id)
         if self.log.state is ClassicState.STABLE:
             decision.response = self._sync_response(member.assignment)
             return decision

@@ -134,7 +134,7 @@ class JoinDecision:
             protocols=join.protocols,
             is_new=True,
         )
-        self._log.take_protocol_type(request.protocol_type)
+        self._log.adopt_protocol_type(request.protocol_type)
         self._rebalance.add_member(member, join.token, join.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance.rebalance_or_complete(f"member {member_id} joined{join.reason}", decision, join.now_ms)
 
@@ -148,12 +148,12 @@ class JoinDecision:
             return
         member = self._log.check_member(request.member_id, request.group_instance_id)
         is_leader = member.member_id == self._log.members.leader_id
-        has_news = member.protocols != join.protocols
+        has_changes = member.protocols != join.protocols
         if self._log.state is ClassicState.PREPARING_REBALANCE:
             self._update_member(member)
             self._rebalance.maybe_complete_join(decision, join.now_ms)
             return
-        if has_news:
+        if has_changes:
             reason = f"member {member.member_id} changed its subscription or protocols{join.reason}"
         elif is_leader and self._log.state is ClassicState.STABLE:
             # The leader may know of changed topics or partitions that need a new assignment.

@@ -110,7 +110,7 @@ class ClassicRebalance:
 
     def _wait_for_joins(self, wait_ms: int, now_ms: int) -> None:
         self._join_deadline_ms = now_ms + wait_ms
-        self._note_deadline(self._join_deadline_ms)
+        self._add_deadline(self._join_deadline_ms)
 
     def _extend_initial_delay(self, now_ms: int) -> bool:
         """Wait another round if a member joined in this one and there is time left."""
@@ -127,7 +127,7 @@ class ClassicRebalance:
         if len(self.pending) >= MOST_PENDING_IDS:
             del self.pending[next(iter(self.pending))]
         self.pending[member_id] = deadline_ms
-        self._note_deadline(deadline_ms)
+        self._add_deadline(deadline_ms)
 
     def forget_id(self, member_id: str) -> bool:
         """Forget a member id given out by MEMBER_ID_REQUIRED; return whether it was pending."""
@@ -176,7 +176,7 @@ class ClassicRebalance:
             self._unsynced = {member.member_id for member in self._log.members}
             self._answer_joins(decision, now_ms)
             self._sync_deadline_ms = now_ms + self._log.members.rebalance_timeout_ms
-            self._note_deadline(self._sync_deadline_ms)
+            self._add_deadline(self._sync_deadline_ms)
 
     def _decide_empty(self, decision: GroupDecision) -> None:
         record = self._log.empty_record()
@@ -279,7 +279,7 @@ class ClassicRebalance:
 
         decision.on_failed = on_failed
 
-    def note_synced(self, member_id: str) -> None:
+    def mark_synced(self, member_id: str) -> None:
         """Note that the member has sent SyncGroup in this generation."""
         self._unsynced.discard(member_id)
         self._forget_synced()
@@ -299,9 +299,9 @@ class ClassicRebalance:
 
     def schedule_session(self, member: ClassicMember, deadline_ms: int) -> None:
         member.session_deadline_ms = deadline_ms
-        self._note_deadline(deadline_ms)
+        self._add_deadline(deadline_ms)
 
-    def _note_deadline(self, deadline_ms: int) -> None:
+    def _add_deadline(self, deadline_ms: int) -> None:
         earliest_ms = self._earliest_deadline_ms
         if earliest_ms is None or deadline_ms < earliest_ms:
             self._earliest_deadline_ms = deadline_ms

@@ -57,7 +57,7 @@ class ClassicGroupLog:
         self.state = state
         self.state_since_ms = self.wall_ms()
 
-    def take_protocol_type(self, protocol_type: str) -> None:
+    def adopt_protocol_type(self, protocol_type: str) -> None:
         """Take the protocol type of the group's first member; that of later members is ignored."""
         if not len(self.members):
             self.protocol_type = protocol_type

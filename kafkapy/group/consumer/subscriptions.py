@@ -84,9 +84,10 @@ def check_regex(regex: str) -> None:
     try:
         check(regex)
     except PatternError as error:
+        reason = str(error).removesuffix(f": {regex}")  # RE2 may repeat it
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
         ) from error
 
 

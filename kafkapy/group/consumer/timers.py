@@ -57,13 +57,13 @@ class ConsumerTimers:
         if member.member_id not in self._joins:
             self._joins[member.member_id] = self._noted(now_ms + member.rebalance_timeout_ms)
 
-    def note_join(self, member_id: str, now_ms: int, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
+    def on_join(self, member_id: str, now_ms: int, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
         """Note that a classic member has joined; start its time-out to send SyncGroup."""
         self._joins.pop(member_id, None)
         self.touch_session(member_id, now_ms, session_timeout_ms)
         self._syncs[member_id] = self._noted(now_ms + rebalance_timeout_ms)
 
-    def note_sync(self, member: ConsumerMember, now_ms: int) -> None:
+    def on_sync(self, member: ConsumerMember, now_ms: int) -> None:
         """Note that a classic member has sent SyncGroup."""
         self._syncs.pop(member.member_id, None)
         self.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)

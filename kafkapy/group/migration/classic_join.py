@@ -74,7 +74,7 @@ def decide_classic_join(
     if decision is None:
         update.update_assignment()
         decision = GroupDecision(records=update.records)
-        group.timers.note_join(
+        group.timers.on_join(
             update.updated.member_id,
             context.now_ms,
             session_timeout_ms=request.session_timeout_ms,

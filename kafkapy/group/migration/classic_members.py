@@ -38,7 +38,7 @@ def decide_classic_sync(
             f"A new rebalance is triggered in group {group.log.group_id} and member {member.member_id} should "
             "rejoin to catch up.",
         )
-    group.timers.note_sync(member, now_ms)
+    group.timers.on_sync(member, now_ms)
     assignment = _encoded_assignment(member, image)
     return GroupDecision(
         SyncGroupResponse(

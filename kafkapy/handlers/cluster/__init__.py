@@ -3,7 +3,8 @@
 api_versions.py                  what a node serves: every client's first request
 describe_cluster.py describe_controllers.py    nodes, on a broker's and on the controllers' listener
 raft_requests.py describe_quorum.py    the metadata quorum: its own requests, and its progress
-update_features.py unregister_broker.py    feature levels; brokers that are gone
+update_features.py    feature levels
+unregister_broker.py unregister_controller.py    nodes that are gone
 alter_partition_reassignments.py list_partition_reassignments.py elect_leaders.py    replicas and leaders
 describe_log_dirs.py alter_replica_log_dirs.py    this broker's directories
 

@@ -86,8 +86,8 @@ def check_permission(
 ) -> None:
     """Raise ApiError unless the client may do `operation` on the resource's configs.
 
-    Deviation: Apache Kafka's broker checks a broker's configs first, and its controller authorizes the rest. Here
-    authorization comes first, because an unauthorized client is to learn nothing from the response.
+    Deviation: Apache Kafka's broker authorizes and checks changes of a broker's configs, and its controller authorizes
+    all of them again. Here each is authorized once, because both have the same ACLs.
     """
     kind, refusal = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     name = CLUSTER_NAME

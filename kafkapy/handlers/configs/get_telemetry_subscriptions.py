@@ -24,10 +24,10 @@ async def handle(
         client_instance_id=instance.client_instance_id,
         subscription_id=instance.subscription_id,
         accepted_compression_types=list(COMPRESSIONS),
-        push_interval_ms=instance.wanted.push_interval_ms,
+        push_interval_ms=instance.requested.push_interval_ms,
         telemetry_max_bytes=telemetry.max_bytes,
         delta_temporality=True,
-        requested_metrics=list(instance.wanted.metrics),
+        requested_metrics=list(instance.requested.metrics),
     )
 
 

@@ -125,11 +125,11 @@ def _next_broker_configs(services: Services, name: str, operations: list[ConfigO
             case ConfigOperationType.DELETE:
                 configs.pop(operation.name, None)
             case _:
-                configs[operation.name] = _changed_list(configs.get(operation.name), operation)
+                configs[operation.name] = _apply_to_validated_list(configs.get(operation.name), operation)
     return configs
 
 
-def _changed_list(current: str | None, operation: ConfigOperation) -> str:
+def _apply_to_validated_list(current: str | None, operation: ConfigOperation) -> str:
     definition = broker_definitions().get(operation.name)
     if definition is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {operation.name}")

@@ -43,7 +43,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteRec
 async def _delete(services: Services, way: Walk, planned: list[PartitionDeletion], timeout_ms: int) -> None:
     """Delete, in turns, then wait until each deletion has its outcome: for DELETED_AT_ONCE of them at a time.
 
-    One wait for all would go through all of them at each partition's news.
+    One wait for all would go through all of them at each change of a partition.
     """
     deletions = services.replica_manager.deletions
     deadline_ms = services.clock.monotonic_ms() + timeout_ms

@@ -18,7 +18,7 @@ def count_reads(
     """Count reads of partitions; `answers` are in their order."""
     for (_, partition), answer in zip(readable, answers, strict=True):
         if partition.traffic is not None:
-            partition.traffic.note_read(answer.error_code)
+            partition.traffic.count_read(answer.error_code)
 
 
 def count_sent(
@@ -42,7 +42,7 @@ def count_sent_to_follower(
             topic = requested.known_topic or requested.topic
             registration = manager.image.topics.partition(topic, requested.request.partition)
             is_reassigned = registration is not None and replica_id in registration.adding_replicas
-            traffic.note_sent_to_follower(size_bytes, is_reassigned=is_reassigned)
+            traffic.count_sent_to_follower(size_bytes, is_reassigned=is_reassigned)
 
 
 def _record_bytes(answer: "PartitionRead") -> int:

@@ -121,7 +121,7 @@ async def read_partitions(
         raise
     if services.replica_manager.traffic is not None:
         count_reads(readable, read.answers[first:])
-    if follower is not None and _note_progress(services, limits, readable, read.answers, before, first):
+    if follower is not None and _record_progress(services, limits, readable, read.answers, before, first):
         read.must_answer = True
     return read
 
@@ -130,7 +130,7 @@ def _end_offset(partition: HostedPartition) -> int:
     return partition.log.log_end_offset if partition.log is not None else 0
 
 
-def _note_progress(
+def _record_progress(
     services: Services,
     limits: Limits,
     readable: list[Readable],
@@ -153,7 +153,7 @@ def _note_progress(
         answer = answers[index]
         if answer.error_code or answer.diverging is not None or partition.follow_count != follow_count:
             continue
-        code = services.replica_manager.note_follower_fetch(
+        code = services.replica_manager.record_follower_fetch(
             partition,
             follower.replica_id,
             fetch_offset=requested.request.fetch_offset,

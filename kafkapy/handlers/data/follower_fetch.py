@@ -1,4 +1,4 @@
-"""Fetch by a follower: the partitions with news of its session, or those that it names; its progress is noted.
+"""Fetch by a follower: the partitions with new data of its session, or those that it names; its progress is noted.
 
 handlers/data/fetch.py has decided that the request is a follower's.
 """
@@ -64,7 +64,7 @@ def _log_stranger(services: Services, context: RequestContext, follower: Followe
     is_registered = services.replica_manager.partitions.brokers.is_registered(follower.replica_id)
     code = ErrorCode.STALE_BROKER_EPOCH if is_registered else ErrorCode.BROKER_ID_NOT_REGISTERED
     header = RequestHeader(context.api_key, context.api_version, context.correlation_id, context.client_id)
-    services.node_refusals.note(header, context.connection, code)
+    services.node_refusals.log(header, context.connection, code)
 
 
 def _count_throttled(services: Services, context: RequestContext, answers: Reads) -> None:
@@ -102,7 +102,7 @@ def _sort_out_for(
 
 
 class _Watched(NamedTuple):
-    """A follower, and the watch of its session for partitions with news."""
+    """A follower, and the watch of its session for partitions with new data."""
 
     follower: Follower
     watch: FollowerWatch
@@ -115,22 +115,22 @@ async def _fetch_watched(
     by: _Watched,
     taken: Sequence[FetchedPartition],
 ) -> Reads:
-    """Return the answers of the partitions with news; if there is not enough, wait for more first."""
+    """Return the answers of the partitions with new data; if there is not enough, wait for more first."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     limits = Limits(FetchIsolation.LOG_END, max_bytes, by.follower, by.watch.times)
-    read, answers = await _read_news(services, context, by, limits, taken, notes_progress=True)
+    read, answers = await _read_changed(services, context, by, limits, taken, notes_progress=True)
     by.watch.times.last_fetch_ms = services.clock.monotonic_ms()
     if read.must_answer or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
         return answers
     read.release()
     by.watch.requeue(answers)
-    await _wait_for_news(by.watch, min_bytes, request.max_wait_ms)
-    _, answers = await _read_news(services, context, by, limits, by.watch.take(), notes_progress=False)
+    await _wait_for_data(by.watch, min_bytes, request.max_wait_ms)
+    _, answers = await _read_changed(services, context, by, limits, by.watch.pop(), notes_progress=False)
     return answers
 
 
-async def _read_news(
+async def _read_changed(
     services: Services,
     context: RequestContext,
     by: _Watched,
@@ -139,12 +139,12 @@ async def _read_news(
     *,
     notes_progress: bool,
 ) -> tuple[FetchRead, Reads]:
-    """Read `taken`, then the other partitions with news until the response is full; return all answers.
+    """Read `taken`, then the other partitions with new data until the response is full; return all answers.
 
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
     100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
     ends meanwhile, nothing more is read: the follower may have another one, and progress would be noted for the old.
-    Returns only the answers that the response needs; MOST_NEWS of them are answered at once.
+    Returns only the answers that the response needs; MOST_CHANGED of them are answered at once.
     """
     read: FetchRead | None = None
     answers: Reads = []
@@ -161,14 +161,14 @@ async def _read_news(
                 readable, refused = _sort_out_for(services, context, some, by.follower, by.watch)
                 first = 0 if read is None else len(read.answers)
                 read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
-                answers += by.watch.requeue_without_news(_with_refused(some, read.answers[first:], refused))
+                answers += by.watch.requeue_unchanged(_with_refused(some, read.answers[first:], refused))
                 read.must_answer |= bool(refused)
             assert read is not None, "there is at least one slice"
-            has_most_news = len(answers) >= follower_watch.MOST_NEWS
-            read.must_answer |= has_most_news
-            if left <= 0 or read.is_full or has_most_news:
+            has_most_changes = len(answers) >= follower_watch.MOST_CHANGED
+            read.must_answer |= has_most_changes
+            if left <= 0 or read.is_full or has_most_changes:
                 return read, answers
-            taken = by.watch.take(left)
+            taken = by.watch.pop(left)
             if not taken:
                 return read, answers
             left -= len(taken)
@@ -195,8 +195,8 @@ def _with_refused(
     return [(requested, refused.get(requested.key) or next(read_answers)) for requested in requested_partitions]
 
 
-async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:
-    """Return once a session has min_bytes of news, or after max_wait_ms."""
+async def _wait_for_data(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:
+    """Return once a session has min_bytes of new data, or after max_wait_ms."""
     future, on_done = completion()
     if not watch.wait(min_bytes, on_done):
         return

@@ -6,6 +6,9 @@ the records. Each partition has its own error code; the base offset of a refused
 v5  log start offset, v7 zstd, v8 record errors and messages (KIP-467), v10 the current leader with
 NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids.
 
+A partition that is named again gets the last of its batches, and has one part in the response: the refusal, if one of
+them was refused before the log was asked. A topic has one part, too.
+
 Transactional batches are verified with their coordinator first (transactional_produce.py). A request is transactional
 if a batch is, whatever its transactional id. Authorization for that id is checked first, and without it the whole
 request fails (CVE-2018-17196).
@@ -15,7 +18,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
@@ -39,6 +42,7 @@ from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy.metrics.traffic import BrokerTraffic
@@ -96,7 +100,7 @@ def _count_conversions(traffic: "BrokerTraffic", appends: list[PartitionAppend])
     """Count the memory and time that decompressing and re-encoding the request's batches took."""
     stats = [append.stats for append in appends if append.stats is not None]
     if stats:
-        traffic.note_validation(
+        traffic.record_validation(
             temporary_bytes=sum(each.temporary_bytes for each in stats),
             conversion_ns=sum(each.conversion_ns for each in stats),
         )
@@ -125,8 +129,8 @@ async def _append(
         is_done = await _append_in_turns(services, walk(services, context), appends, request)
     else:
         is_done = manager.append_records(appends, required_acks=request.acks)
-    if manager.owed_flushes:
-        await _flush_all(services, manager.take_owed_flushes())
+    if manager.pending_flushes:
+        await _flush_all(services, manager.pop_pending_flushes())
     if is_done:
         return
     heavy = [append for append in appends if append.worker_check is not None]
@@ -190,8 +194,8 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
             manager.count_refusal(append, error)
         else:
             manager.append_records([append], required_acks=acks)
-            if manager.owed_flushes:
-                await _flush_all(services, manager.take_owed_flushes())
+            if manager.pending_flushes:
+                await _flush_all(services, manager.pop_pending_flushes())
 
 
 async def _flush_all(services: Services, appends: list[PartitionAppend]) -> None:
@@ -216,10 +220,15 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
         services.replica_manager.refuse_append(append, error)
 
 
-class _PlannedAppends:
-    """The outcome of each partition of a request: an append, or a refusal, which is its part of the response."""
+_Outcome: TypeAlias = PartitionAppend | PartitionProduceResponse
+"""Of a partition: an append, or a refusal, which is its part of the response."""
 
-    __slots__ = ("_access", "_context", "_outcomes", "_request", "_services", "_version", "appends", "transactional")
+
+class _PlannedAppends:
+    """The outcome of each partition of a request."""
+
+    __slots__ = ("_access", "_context", "_is_any_superseded", "_outcomes", "_request", "_services", "_version",
+                 "appends", "transactional")  # fmt: skip
 
     def __init__(
         self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
@@ -232,21 +241,43 @@ class _PlannedAppends:
         self.appends: list[PartitionAppend] = []
         self.transactional: list[PartitionAppend] = []
         """The appends with a transactional batch."""
-        self._outcomes: list[tuple[TopicProduceData, list[PartitionAppend | PartitionProduceResponse]]] = []
+        self._outcomes: dict[str | Uuid, tuple[TopicProduceData, dict[int, _Outcome]]] = {}
+        """By topic (id; before version 13 name) and partition."""
+        self._is_any_superseded = False
 
     def plan(self) -> None:
         """Decide the outcome of each partition."""
-        self._outcomes = [
-            (topic, [self._plan(topic, data) for data in topic.partition_data]) for topic in self._request.topic_data
-        ]
+        for topic in self._request.topic_data:
+            key = topic.topic_id if self._version >= TOPIC_IDS_SINCE else topic.name
+            of_topic = self._outcomes.setdefault(key, (topic, {}))[1]
+            for data in topic.partition_data:
+                outcome, index = self._plan(topic, data), data.index
+                of_topic[index] = outcome if index not in of_topic else self._replace(of_topic[index], outcome)
+        self._drop_superseded()
 
     async def plan_in_turns(self, way: Walk) -> None:
         """As `plan`, for many partitions."""
         for topic in self._request.topic_data:
-            outcomes = [self._plan(topic, data) async for data in way.over(topic.partition_data)]
-            self._outcomes.append((topic, outcomes))
+            key = topic.topic_id if self._version >= TOPIC_IDS_SINCE else topic.name
+            of_topic = self._outcomes.setdefault(key, (topic, {}))[1]
+            async for data in way.over(topic.partition_data):
+                outcome, index = self._plan(topic, data), data.index
+                of_topic[index] = outcome if index not in of_topic else self._replace(of_topic[index], outcome)
+        self._drop_superseded()
 
-    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionAppend | PartitionProduceResponse:
+    def _replace(self, earlier: _Outcome, outcome: _Outcome) -> _Outcome:
+        """Return the outcome of a partition that is named again: a refusal stays it, whatever is appended."""
+        self._is_any_superseded = True
+        return outcome if earlier.__class__ is PartitionAppend else earlier
+
+    def _drop_superseded(self) -> None:
+        """Append only the last batch of each partition, as Apache Kafka does."""
+        if self._is_any_superseded:
+            last = {append.partition: append for append in self.appends}
+            self.appends = list(last.values())
+            self.transactional = [append for append in self.transactional if last[append.partition] is append]
+
+    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> _Outcome:
         index = data.index
         partitions = self._services.replica_manager.partitions
         if self._version >= TOPIC_IDS_SINCE:
@@ -303,7 +334,7 @@ class _PlannedAppends:
 
     def close_on_error(self) -> None:
         """Raise CloseConnection if a partition has an error: with acks=0 there is no response to report it."""
-        if any(outcome.error_code for _, outcomes in self._outcomes for outcome in outcomes):
+        if any(outcome.error_code for _, outcomes in self._outcomes.values() for outcome in outcomes.values()):
             answers = [answer for topic in self.finish().responses for answer in topic.partition_responses]
             failed = [f"{each.index}: {ErrorCode(each.error_code).name}" for each in answers if each.error_code]
             raise CloseConnection(
@@ -316,9 +347,9 @@ class _PlannedAppends:
                 TopicProduceResponse(
                     topic.name,
                     topic_id=topic.topic_id,
-                    partition_responses=[response_of(outcome) for outcome in outcomes],
+                    partition_responses=[response_of(outcome) for outcome in outcomes.values()],
                 )
-                for topic, outcomes in self._outcomes
+                for topic, outcomes in self._outcomes.values()
             ]
         )
         if self._version >= LEADERS_SINCE and _has_moved(response):

@@ -116,7 +116,7 @@ class SmallProduces:
             return Served(len(correlation_ids), end, self._refusals(plan, correlation_ids, error))
         self._log_questions(connection, plan, len(correlation_ids))
         if partition.traffic is not None:
-            partition.traffic.note_appends(
+            partition.traffic.count_appends(
                 produces=len(correlation_ids),
                 size_bytes=coalesced.size_bytes,
                 messages=coalesced.end_offset - coalesced.base_offsets[0],

@@ -25,7 +25,7 @@ WIDE: Final = 250
 """More partitions are handled in turns: about a millisecond of work."""
 READ_AT_ONCE: Final = 50
 CHECK_PAUSE_MS: Final = 10
-"""The pause after news that were not enough, before what can be read is counted again."""
+"""The pause after new data that were not enough, before what can be read is counted again."""
 
 T = TypeVar("T")
 SortOut = Callable[[Sequence[FetchedPartition], TopicAccess, dict[object, PartitionRead]], list[Readable]]
@@ -106,14 +106,14 @@ async def _read(services: Services, way: Walk, readable: list[Readable], limits:
     return read
 
 
-class _News:
+class _DataSignal:
     """Wakes the one that waits for an append to any of its partitions, or for the time-out."""
 
     def __init__(self) -> None:
         self._has_come = False
         self._future: asyncio.Future[None] | None = None
 
-    def note(self) -> None:
+    def set(self) -> None:
         self._has_come = True
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
@@ -130,7 +130,7 @@ async def _wait(
 ) -> None:
     """Return once min_bytes can be read, a partition has an error, or max_wait_ms has passed."""
     deadline_ms = services.clock.monotonic_ms() + max_wait_ms
-    news = _News()
+    signal = _DataSignal()
     watches: list[PartitionsWatch] = []
     try:
         for some in _slices(readable):
@@ -138,9 +138,9 @@ async def _wait(
                 await way.give_way()
             left_ms = max(0, deadline_ms - services.clock.monotonic_ms())
             keys = [partition for _, partition in some]
-            watches.append(services.replica_manager.watch_for_data(keys, max_wait_ms=left_ms, on_news=news.note))
+            watches.append(services.replica_manager.watch_for_data(keys, max_wait_ms=left_ms, on_data=signal.set))
         while True:
-            await news.wait()
+            await signal.wait()
             if services.clock.monotonic_ms() >= deadline_ms or await _has_enough(way, readable, limits, min_bytes):
                 break
             await asyncio.sleep(CHECK_PAUSE_MS / 1000)

@@ -1,4 +1,7 @@
-"""DeleteGroups 0-2: delete groups without members, with their committed offsets."""
+"""DeleteGroups 0-3: delete groups without members, with their committed offsets.
+
+v3: error_message, which Apache Kafka 4.4.0 sets if the topology of a streams group cannot be deleted; null here.
+"""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, walk

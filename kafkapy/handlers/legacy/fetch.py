@@ -140,7 +140,7 @@ class _Conversion:
         """Return the converted messages of a region, as far as there is room, and the offset after the region."""
         heavy_work = self._services.heavy_work
         most_bytes = min(self.bytes_left, max(region.length, SMALL_ANSWER_BYTES))
-        room = heavy_work.take_answer_room(most_bytes)
+        room = heavy_work.acquire_response_room(most_bytes)
         if room is None:
             self.bytes_left = 0
             await asyncio.sleep(NO_ROOM_PAUSE_S)

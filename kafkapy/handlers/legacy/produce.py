@@ -59,12 +59,14 @@ async def handle(
     context.connection.is_held = False  # if nothing was converted: else the next request that waits would be held
     response = await produce.serve(services, context.at_version(OLDEST_SERVED), conversion.request, access)
     if response is not None:
-        appended = (answer for topic in response.responses for answer in topic.partition_responses)
-        for answer, done in zip(conversion.awaited, appended, strict=True):
-            is_storage_error = done.error_code == KAFKA_STORAGE_ERROR
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_storage_error else done.error_code
-            answer.base_offset = done.base_offset
-            answer.log_append_time_ms = done.log_append_time_ms
+        for topic in response.responses:
+            for done in topic.partition_responses:
+                answer = conversion.answers[topic.name, done.index]
+                if not answer.error_code:
+                    is_storage_error = done.error_code == KAFKA_STORAGE_ERROR
+                    answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_storage_error else done.error_code
+                    answer.base_offset = done.base_offset
+                    answer.log_append_time_ms = done.log_append_time_ms
         return conversion.response
     if conversion.refused:
         raise CloseConnection(f"refused by partition {conversion.refused} under acks=0, client id {context.client_id}")
@@ -73,7 +75,10 @@ async def handle(
 
 
 class _Conversion:
-    """The converted request, and the response. Partitions that cannot be converted are only in the response."""
+    """The converted request, and the response. Partitions that cannot be converted are only in the response.
+
+    The response has one part for a partition that is named again: the refusal, if one of its message sets is refused.
+    """
 
     def __init__(self, requested: LegacyProduceRequest, heavy_work: "HeavyWork") -> None:
         self._requested = requested
@@ -81,21 +86,26 @@ class _Conversion:
         self.is_light = _is_light(requested)
         self.request = ProduceRequest(acks=requested.acks, timeout_ms=requested.timeout_ms)
         self.response = LegacyProduceResponse()
-        self.awaited: list[PartitionProduceResponse] = []
-        """The partition responses that the append completes, in the order of the converted request."""
+        self.answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+        """The partitions of the response, which the append completes unless they have an error."""
         self.refused: dict[int, str] = {}
 
     async def run(self, forbidden: Container[str]) -> None:
         """Convert all partitions, except those of forbidden topics."""
+        answered_topics: dict[str, TopicProduceResponse] = {}
         for topic in self._requested.topic_data:
             self.request.topic_data.append(TopicProduceData(name=topic.name))
-            self.response.responses.append(TopicProduceResponse(topic.name))
+            answered = answered_topics.get(topic.name)
+            if answered is None:
+                answered = answered_topics[topic.name] = TopicProduceResponse(topic.name)
+                self.response.responses.append(answered)
             for data in topic.partition_data:
-                await self._add(data, is_forbidden=topic.name in forbidden)
+                answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+                if self.answers.setdefault((topic.name, data.index), answer) is answer:
+                    answered.partition_responses.append(answer)
+                await self._add(data, self.answers[topic.name, data.index], is_forbidden=topic.name in forbidden)
 
-    async def _add(self, data: LegacyData, *, is_forbidden: bool) -> None:
-        answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-        self.response.responses[-1].partition_responses.append(answer)
+    async def _add(self, data: LegacyData, answer: PartitionProduceResponse, *, is_forbidden: bool) -> None:
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
         try:
             if is_forbidden:
@@ -110,7 +120,6 @@ class _Conversion:
         finally:
             data.records = None  # the frame is not needed for them any more
         self.request.topic_data[-1].partition_data.append(PartitionProduceData(data.index, records=records))
-        self.awaited.append(answer)
 
     async def _convert(self, records: ReadableBuffer) -> bytes:
         if self.is_light:

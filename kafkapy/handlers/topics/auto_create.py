@@ -123,15 +123,15 @@ def _log_failures(services: Services, names: Sequence[str], response: CreateTopi
     """Log the failures that are not logged yet: clients ask again until they give up."""
     under_way = services.topics_in_creation
     if isinstance(response, BaseException):
-        if under_way.note_failure(", ".join(names), str(response)):
+        if under_way.record_failure(", ".join(names), str(response)):
             log.warning("Auto topic creation failed for %s: %s", ", ".join(names), response)
         return
     for topic in response.topics:
         if topic.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            under_way.note_created(topic.name)
+            under_way.on_created(topic.name)
             continue
         reason = f"{ErrorCode(topic.error_code).name}: {topic.error_message}{_advice(topic.name, topic.error_code)}"
-        if under_way.note_failure(topic.name, reason):
+        if under_way.record_failure(topic.name, reason):
             log.warning("Auto topic creation failed for %s with error %s", topic.name, reason)
 
 

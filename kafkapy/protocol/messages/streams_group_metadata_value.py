@@ -58,6 +58,8 @@ class StreamsGroupMetadataValue(Message):
         "metadata_hash",
         "validated_topology_epoch",
         "last_assignment_configs",
+        "stored_description_topology_epoch",
+        "failed_description_topology_epoch",
         "unknown_tagged_fields",
     )
 
@@ -71,6 +73,8 @@ class StreamsGroupMetadataValue(Message):
     metadata_hash: int
     validated_topology_epoch: int
     last_assignment_configs: list[LastAssignmentConfig] | None
+    stored_description_topology_epoch: int
+    failed_description_topology_epoch: int
     unknown_tagged_fields: dict[int, bytes] | None
 
     def __init__(
@@ -80,12 +84,16 @@ class StreamsGroupMetadataValue(Message):
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
         last_assignment_configs: list[LastAssignmentConfig] | None = EMPTY,
+        stored_description_topology_epoch: int = -1,
+        failed_description_topology_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
         self.last_assignment_configs = [] if last_assignment_configs is EMPTY else last_assignment_configs
+        self.stored_description_topology_epoch = stored_description_topology_epoch
+        self.failed_description_topology_epoch = failed_description_topology_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
@@ -145,6 +153,18 @@ def _read_tags_of_streams_group_metadata_value_v0(
                 last_assignment_configs_list.append(last_assignment_configs_item)
             item.last_assignment_configs = last_assignment_configs_list
         check_tag_end(1, value, end)
+    value = tags.pop(2, None)
+    if value is not None:
+        end = 0
+        (item.stored_description_topology_epoch,) = _unpack_i(value, end)
+        end += 4
+        check_tag_end(2, value, end)
+    value = tags.pop(3, None)
+    if value is not None:
+        end = 0
+        (item.failed_description_topology_epoch,) = _unpack_i(value, end)
+        end += 4
+        check_tag_end(3, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
@@ -159,6 +179,8 @@ def _read_streams_group_metadata_value_v0(
     position += 13
     item.validated_topology_epoch = -1
     item.last_assignment_configs = []
+    item.stored_description_topology_epoch = -1
+    item.failed_description_topology_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
         position = _read_tags_of_streams_group_metadata_value_v0(item, data, position, tag_count, budget)
@@ -178,12 +200,22 @@ def _write_tags_of_streams_group_metadata_value_v0(out: Writer, item: StreamsGro
             for last_assignment_configs_item in item.last_assignment_configs:
                 _write_last_assignment_config_v0(value, last_assignment_configs_item)
         tags[1] = value.joined()
+    if item.stored_description_topology_epoch != -1:
+        tags[2] = _pack_i(item.stored_description_topology_epoch)
+    if item.failed_description_topology_epoch != -1:
+        tags[3] = _pack_i(item.failed_description_topology_epoch)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
 def _write_streams_group_metadata_value_v0(out: Writer, item: StreamsGroupMetadataValue) -> None:
     out += _pack_iq(item.epoch, item.metadata_hash)
-    if item.unknown_tagged_fields or item.validated_topology_epoch != -1 or item.last_assignment_configs != []:
+    if (
+        item.unknown_tagged_fields
+        or item.validated_topology_epoch != -1
+        or item.last_assignment_configs != []
+        or item.stored_description_topology_epoch != -1
+        or item.failed_description_topology_epoch != -1
+    ):
         _write_tags_of_streams_group_metadata_value_v0(out, item)
     else:
         out.append(0)

@@ -91,12 +91,12 @@ class DirectoryAssignments:
         backoff_ms = FIRST_BACKOFF_MS
         while self._ready:
             await asyncio.sleep(0)  # lets assignments of the same loop pass share a request
-            sent = self._sent = self._take_valid()
+            sent = self._sent = self._pop_valid()
             if not sent:
                 continue
             logger.info("Sending %d directory assignments to the controller", len(sent))
             try:
-                failed = self._note(await self._send(sent), sent)
+                failed = self._record_outcome(await self._send(sent), sent)
             except ApiError as error:
                 logger.error(
                     "Could not send %d directory assignments to the controller, trying again: %s", len(sent), error
@@ -116,7 +116,7 @@ class DirectoryAssignments:
                 await asyncio.sleep(backoff_ms / 1000)
             backoff_ms = min(2 * backoff_ms, MAX_BACKOFF_MS) if failed else FIRST_BACKOFF_MS
 
-    def _take_valid(self) -> dict[tuple[Uuid, int], Assignment]:
+    def _pop_valid(self) -> dict[tuple[Uuid, int], Assignment]:
         """Take the next request's assignments from the queue, without replicas that are no longer here."""
         taken: dict[tuple[Uuid, int], Assignment] = {}
         while self._ready and len(taken) < MAX_ASSIGNMENTS_PER_REQUEST:
@@ -151,7 +151,7 @@ class DirectoryAssignments:
             request, lambda controller, _: controller.partitions.decide_assign_replicas(request)
         )
 
-    def _note(
+    def _record_outcome(
         self, response: "AssignReplicasToDirsResponse", sent: dict[tuple[Uuid, int], Assignment]
     ) -> list[tuple[Uuid, int]]:
         """Call on_accepted of the accepted assignments; return the keys of those to retry."""

@@ -100,7 +100,7 @@ class IsrUpdates:
         self._queued[partition] = partition.pending_isr
         self._has_queued.set()
 
-    def note_brokers_changed(self) -> None:
+    def on_brokers_changed(self) -> None:
         """Re-check the high watermarks soon: they may have waited for a broker that is fenced now.
 
         The controller may fence a broker in a later batch than the one that removes it from ISRs.
@@ -134,7 +134,7 @@ class IsrUpdates:
         elif (
             partition.is_leader
             and not partition.is_alone
-            and (partition.maybe_advance_high_watermark(now_ms) or partition.is_log_start_news)
+            and (partition.maybe_advance_high_watermark(now_ms) or partition.is_log_start_changed)
         ):
             self._replica_manager.complete_waiting(partition)
 
@@ -147,12 +147,12 @@ class IsrUpdates:
                 continue
             try:
                 response = await self._send_request(sent)
-                self._note_failure(ErrorCode(response.error_code).name if response.error_code else None)
+                self._record_failure(ErrorCode(response.error_code).name if response.error_code else None)
                 refused = self._apply_response(response, sent)
                 if refused:
                     await self._send_again(refused)
             except ApiError as error:
-                self._note_failure(str(error))
+                self._record_failure(str(error))
                 await self._send_again(sent)
             except Exception:
                 logger.exception("AlterPartition failed unexpectedly")
@@ -172,7 +172,7 @@ class IsrUpdates:
             self._has_queued.set()
         return sent
 
-    def _note_failure(self, failure: str | None) -> None:
+    def _record_failure(self, failure: str | None) -> None:
         """Log the failure of a request once, and when requests work again."""
         before, self._failure = self._failure, failure
         if failure is not None and failure != before:
@@ -226,12 +226,12 @@ class IsrUpdates:
             if partition.pending_isr is not pending:  # newer metadata has decided it
                 self._refusals.pop(partition, None)
                 if answer is not None and not answer.error_code:
-                    self._note_change(partition, pending)
+                    self._log_change(partition, pending)
             elif answer is None or not self._apply_answer(partition, pending, answer):
                 refused[partition] = pending
         return refused
 
-    def _note_change(self, partition: "HostedPartition", made: "PendingIsr") -> None:
+    def _log_change(self, partition: "HostedPartition", made: "PendingIsr") -> None:
         """Count a change that the controller has made. Its metadata often arrives before its answer."""
         self.shrink_count += made.added_count < 0
         self.expand_count += made.added_count > 0
@@ -264,7 +264,7 @@ class IsrUpdates:
             partition_epoch=answer.partition_epoch,
             now_ms=self._clock.monotonic_ms(),
         )
-        self._note_change(partition, pending)
+        self._log_change(partition, pending)
         if has_moved:
             self._replica_manager.complete_waiting(partition)
         return True

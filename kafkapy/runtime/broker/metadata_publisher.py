@@ -138,7 +138,7 @@ class MetadataPublisher:
         self._turn = None
         self._is_at_work = True
         try:
-            is_done = self._take_steps()
+            is_done = self._run_steps()
         except Exception as error:
             logger.critical("Error publishing metadata to this broker, stopping: %s", error, exc_info=error)
             self.close(error)
@@ -151,7 +151,7 @@ class MetadataPublisher:
         if not is_done and not self._is_closed:
             self._turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._work)
 
-    def _take_steps(self) -> bool:
+    def _run_steps(self) -> bool:
         """Return whether everything is applied."""
         turn = Turn(self._clock, STEPS_PER_TURN)
         self._step_count = 0

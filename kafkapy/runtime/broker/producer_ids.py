@@ -31,16 +31,16 @@ class ProducerIdManager:
     async def next_id(self) -> int:
         """Return an unused id. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS if there is none."""
         await self.at_hand()
-        producer_id = self.take()
+        producer_id = self.allocate()
         assert producer_id is not None
         return producer_id
 
     async def at_hand(self) -> None:
         """Return once `take` has an id to return. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS."""
         while self._used == len(self._block):
-            await self._take_next_block()
+            await self._request_next_block()
 
-    def take(self) -> int | None:
+    def allocate(self) -> int | None:
         """Return an unused id, or None if the block is used up (then await `at_hand`)."""
         if self._used == len(self._block):
             return None
@@ -72,7 +72,7 @@ class ProducerIdManager:
             message = "No producer id is at hand, and the controller gave none."
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
 
-    async def _take_next_block(self) -> None:
+    async def _request_next_block(self) -> None:
         """Wait for the requested block; if several callers wait for it, the first to wake installs it."""
         task = self._request_block()
         try:

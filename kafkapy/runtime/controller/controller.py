@@ -158,7 +158,7 @@ class MetadataRuntime:
     ) -> tuple[R, bool]:
         """As `write`; also return whether there were records."""
         if timeout_ms is not None and timeout_ms <= 0:
-            self._decisions.note_timed_out()
+            self._decisions.on_timed_out()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller = self._active().controller
         if may_interrupt and self._decisions.is_taken:
@@ -166,7 +166,7 @@ class MetadataRuntime:
             if isinstance(decided, Decision) and not decided.records:
                 await self._committed(controller.next_offset - 1, timeout_ms)
                 return decided.response, False
-        await self._decisions.take(timeout_ms)
+        await self._decisions.acquire(timeout_ms)
         response, first_offset, end_offset = await self._decide(decide)
         await self._committed(end_offset - 1, timeout_ms)
         return response, end_offset > first_offset
@@ -189,7 +189,7 @@ class MetadataRuntime:
 
         self._run_in_background(run())
 
-    def take_has_appended(self) -> bool:
+    def pop_has_appended(self) -> bool:
         """Return whether records were appended in this term since the last call."""
         term = self._active()
         has_appended, term.has_appended = term.has_appended, False
@@ -254,7 +254,7 @@ class MetadataRuntime:
         )
         yield from self._loader.load_snapshot(self._decoded(reader), provenance)
         yield from self._publish()
-        self._note_committed(snapshot_id.offset - 1)
+        self._on_committed(snapshot_id.offset - 1)
 
     def _decoded(self, reader: "SnapshotSource") -> Iterator[Any]:
         for batch in reader.batches():
@@ -271,7 +271,7 @@ class MetadataRuntime:
             if count >= RECORDS_PER_IMAGE or batch is batches[-1]:
                 count = 0
                 yield from self._publish()
-                self._note_committed(batch.last_offset)
+                self._on_committed(batch.last_offset)
                 if batch is not batches[-1]:
                     yield
 
@@ -280,7 +280,7 @@ class MetadataRuntime:
             self._loader.replay(records)
             yield
 
-    def _note_committed(self, offset: int) -> None:
+    def _on_committed(self, offset: int) -> None:
         self._committed_offset = offset
         while self._pending and self._pending[0][0] <= offset:
             _, future = self._pending.popleft()
@@ -288,7 +288,7 @@ class MetadataRuntime:
                 future.set_result(None)
 
     def _records_of(self, batch: "CommittedBatch") -> Iterable[Any]:
-        own = None if self._term is None else self._term.take_appended(batch)
+        own = None if self._term is None else self._term.pop_appended(batch)
         return map(decode_record, batch.records) if own is None else own
 
     def _publish(self) -> Iterator[None]:
@@ -357,7 +357,7 @@ class MetadataRuntime:
         try:
             term = self._active()
             controller = term.controller
-            steps = term.carry_out(decide, self._clock.monotonic_ms())
+            steps = term.decide_and_append(decide, self._clock.monotonic_ms())
             first_offset = controller.next_offset
             turn = Turn(self._clock, STEPS_PER_TURN)
             while not turn.is_over(next(steps)):
@@ -370,7 +370,7 @@ class MetadataRuntime:
             if not is_released:
                 self._decisions.release()
         self._background.add(task)
-        task.add_done_callback(self._note_ended)
+        task.add_done_callback(self._on_ended)
         response, end_offset = await asyncio.shield(task)
         term.check()  # if it ended meanwhile, another leader's records may have these offsets
         return response, first_offset, end_offset
@@ -387,7 +387,7 @@ class MetadataRuntime:
         except StopIteration as end:
             return end.value, term.controller.next_offset
 
-    def _note_ended(self, task: "asyncio.Task[Any]") -> None:
+    def _on_ended(self, task: "asyncio.Task[Any]") -> None:
         """A decision that took more than a turn is done, or was cancelled, perhaps before its task began."""
         self._decisions.release()
         self._background.discard(task)

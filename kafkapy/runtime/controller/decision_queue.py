@@ -29,7 +29,7 @@ class DecisionQueue:
     def is_taken(self) -> bool:
         return self._is_taken
 
-    async def take(self, timeout_ms: int | None = None) -> None:
+    async def acquire(self, timeout_ms: int | None = None) -> None:
         """Return when it is the caller's turn, at once if the lock is free. Raises ApiError REQUEST_TIMED_OUT."""
         counts = self._counts
         requested_ns = 0 if counts is None else counts.now_ns()
@@ -37,7 +37,7 @@ class DecisionQueue:
             await self._turn(timeout_ms)
         self._is_taken = True
         if counts is not None:
-            self._began_ns = counts.note_started(requested_ns)
+            self._began_ns = counts.record_start(requested_ns)
 
     async def _turn(self, timeout_ms: int | None) -> None:
         """Wait until the lock is handed to the caller. Raises ApiError REQUEST_TIMED_OUT."""
@@ -61,7 +61,7 @@ class DecisionQueue:
         """Let the next caller decide."""
         assert self._is_taken, "released without being taken"
         if self._counts is not None and self._began_ns:
-            self._counts.note_done(self._began_ns)
+            self._counts.record_done(self._began_ns)
             self._began_ns = 0
         while self._waiting:
             turn = self._waiting.popleft()
@@ -70,12 +70,12 @@ class DecisionQueue:
                 return
         self._is_taken = False
 
-    def note_timed_out(self) -> None:
+    def on_timed_out(self) -> None:
         """A decision was refused because its time was over before it began."""
         if self._counts is not None:
             self._counts.timed_out += 1
 
     def _time_out(self, turn: "asyncio.Future[None]") -> None:
         if not turn.done():
-            self.note_timed_out()
+            self.on_timed_out()
             turn.set_exception(ApiError(ErrorCode.REQUEST_TIMED_OUT))

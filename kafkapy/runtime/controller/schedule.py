@@ -32,7 +32,7 @@ class ScheduledController(Protocol):
         """Decide, append and replay; return the response once committed. Raises ApiError."""
         ...
 
-    def take_has_appended(self) -> bool:
+    def pop_has_appended(self) -> bool:
         """Return whether records were appended in this term since the last call. Raises ApiError."""
         ...
 
@@ -89,9 +89,9 @@ class ControllerSchedule:
 
         Apache Kafka writes one in every interval.
         """
-        if not self._controller.take_has_appended():
+        if not self._controller.pop_has_appended():
             await self._controller.write(lambda controller, _: controller.decide_no_op())
-            self._controller.take_has_appended()
+            self._controller.pop_has_appended()
 
     async def fence_expired(self, late_ms: int) -> None:
         """Fence brokers whose session expired, unless this event loop has stalled: heartbeats may be unread then.

@@ -65,7 +65,9 @@ class Term:
         if self.is_ended:
             raise not_controller(self._quorum)
 
-    def carry_out(self, decide: Callable[[Controller, int], Decided[Any, R]], now_ms: int) -> Generator[int, None, R]:
+    def decide_and_append(
+        self, decide: Callable[[Controller, int], Decided[Any, R]], now_ms: int
+    ) -> Generator[int, None, R]:
         """Decide at once, then return the steps of the decision: each yields the number of steps that it counts for.
 
         No other decision is made between them: at each decision the tables equal the log.
@@ -130,7 +132,7 @@ class Term:
         except StorageError as error:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"The controller stops: {error}") from error
 
-    def take_appended(self, batch: "CommittedBatch") -> Iterable[Any] | None:
+    def pop_appended(self, batch: "CommittedBatch") -> Iterable[Any] | None:
         """Return the records of an own batch, which is committed now; None if it is not one."""
         while self._appended and self._appended[0][0] <= batch.base_offset:
             base_offset, records = self._appended.popleft()

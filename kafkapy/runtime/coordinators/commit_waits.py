@@ -24,7 +24,7 @@ class CommittingHost(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    def carry_out_effect(self, effect: Any) -> None:
+    def run_effect(self, effect: Any) -> None:
         """Carry out one effect of a decision whose records are committed."""
         ...
 
@@ -85,7 +85,7 @@ class EffectWait(DelayedOperation):
             self._host.watch_effects(self._effects, self._required_offset)
         elif self._host.is_active:
             for effect in self._effects:
-                self._host.carry_out_effect(effect)
+                self._host.run_effect(effect)
 
 
 def set_outcome(future: asyncio.Future[Any], response: Any) -> None:

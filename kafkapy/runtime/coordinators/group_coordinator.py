@@ -103,10 +103,23 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             self._matching = RegexMatching(
                 image=lambda: self._replica_manager.image, clock=self._clock, on_matched=self._resolve_regexes
             )
-        self._matching.want(group_id, GroupToMatch(regexes, may_describe, shard.consumer.prepare_hash))
+        self._matching.request(group_id, GroupToMatch(regexes, may_describe, shard.consumer.prepare_hash))
 
     def _resolve_regexes(self, group_id: str, matches: "Mapping[str, ResolvedRegex]") -> None:
-        self.host_of(group_id).carry_out(lambda shard: shard.consumer.resolve_regexes(group_id, matches))
+        self.host_of(group_id).decide_and_append(lambda shard: shard.consumer.resolve_regexes(group_id, matches))
+
+    @property
+    def share_states(self) -> "ShareStates":
+        """What has the states of share partitions created and deleted. Raises COORDINATOR_NOT_AVAILABLE without any."""
+        if self._share_states is None:
+            from kafkapy.runtime.coordinators.share_states import ShareStates
+
+            if self._persister is None:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._share_states = ShareStates(
+                self._persister(), lambda group_id, decide: self.host_of(group_id).decide_and_append(decide)
+            )
+        return self._share_states
 
     @property
     def share_states(self) -> "ShareStates":
@@ -178,7 +191,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def _forget_topic(self, topic: "TopicImage") -> None:
         for host in self._hosts.values():
             try:
-                host.carry_out(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
+                host.decide_and_append(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
             except ApiError as error:
                 logger.warning(
                     "Could not remove the offsets of deleted topic %s, which stay until they expire: %s",

@@ -52,7 +52,7 @@ class GroupHost(ShardHost[GroupShard]):
         )
         self._on_effect = on_effect
 
-    def carry_out_effect(self, effect: Any) -> None:
+    def run_effect(self, effect: Any) -> None:
         self._on_effect(effect)
 
     def on_active(self) -> None:
@@ -70,7 +70,7 @@ class GroupHost(ShardHost[GroupShard]):
     # -- time -----------------------------------------------------------------------------------------------------
 
     def on_decided(self, key: str) -> None:
-        self.shard.note_deadline(key)
+        self.shard.add_deadline(key)
         deadline_ms = self.shard.deadline_ms()
         if deadline_ms is not None and (not self.is_scheduled or deadline_ms < self.deadline_ms):
             self._arm()
@@ -82,15 +82,15 @@ class GroupHost(ShardHost[GroupShard]):
         self.write_shared()
         for group_id in self.shard.due_groups(now_ms):
             try:
-                self._carry_out(self.shard.on_time(group_id, now_ms))
+                self._apply_decision(self.shard.on_time(group_id, now_ms))
             except ApiError as error:
-                self._note_unwritten(group_id, error)
+                self._log_unwritten(group_id, error)
             else:
                 self._unwritten.pop(group_id, None)
-            self.shard.note_deadline(group_id)
+            self.shard.add_deadline(group_id)
         self._arm()
 
-    def _note_unwritten(self, group_id: str, error: ApiError) -> None:
+    def _log_unwritten(self, group_id: str, error: ApiError) -> None:
         """Log a repeated failure (twice a second, while replicas are missing) at exponentially growing intervals."""
         count = self._unwritten[group_id] = self._unwritten.get(group_id, 0) + 1
         if count & (count - 1) == 0:
@@ -107,7 +107,7 @@ class GroupHost(ShardHost[GroupShard]):
             if not self.is_active:
                 return
             self.write_shared()
-            self._carry_out(self.shard.expire(group_id))
+            self._apply_decision(self.shard.expire(group_id))
             if index % GROUPS_PER_SLICE == GROUPS_PER_SLICE - 1:
                 await asyncio.sleep(0)
 

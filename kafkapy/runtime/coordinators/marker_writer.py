@@ -63,13 +63,7 @@ class PendingMarkers(TimerEntry):
         super().__init__()
         self.host = host
         self.effect = effect
-        self.marker = Marker(
-            effect.producer_id,
-            effect.producer_epoch,
-            effect.is_commit,
-            effect.coordinator_epoch,
-            effect.transaction_version,
-        )
+        self.marker = _marker_of(effect)
         self.to_write = effect.partitions
         """Partitions that the current try has not reached yet."""
         self.refused: dict[TopicPartition, ErrorCode] = {}
@@ -80,12 +74,12 @@ class PendingMarkers(TimerEntry):
         self._retry = retry
         self._backoff_ms = FIRST_BACKOFF_MS
 
-    def take(self, most: int) -> tuple[TopicPartition, ...]:
+    def pop(self, most: int) -> tuple[TopicPartition, ...]:
         """Take up to `most` partitions to write to now."""
         taken, self.to_write = self.to_write[:most], self.to_write[most:]
         return taken
 
-    def note_tried(self) -> None:
+    def on_tried(self) -> None:
         """Let callers of `tried` go on: the markers are written, or wait for a retry."""
         self._was_tried = True
         waiters, self._waiters = self._waiters, []
@@ -101,7 +95,7 @@ class PendingMarkers(TimerEntry):
             self._waiters.append(waiter)
             await waiter
 
-    def take_backoff(self) -> int:
+    def next_backoff(self) -> int:
         """Return the back-off before the next try in ms, and double it."""
         backoff_ms, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, MAX_BACKOFF_MS)
         return backoff_ms
@@ -156,63 +150,67 @@ class MarkerWriter:
     def enqueue(self, host: "TransactionHost", effect: "WriteMarkers") -> None:
         """Write the markers of a decided transaction in the next turn of the loop."""
         if not self._is_closed:
-            self._add(host, effect)
-            if not self._is_scheduled:
-                self._schedule()
+            pending = PendingMarkers(host, effect, self._try_again)
+            self._untried[effect.transactional_id] = pending
+            self._enqueue(pending)
 
     def write_now(self, host: "TransactionHost", effect: "WriteMarkers") -> bool:
         """Write the markers of a decided transaction, unless some wait for others; return whether all were tried.
 
         If another transaction is open in a partition, it may end in this pass of the loop, too: then the marker waits
-        for the flush, which writes the markers of both together.
+        for the flush, which writes the markers of both together. Mostly nothing is left to do at the end, so that the
+        transaction becomes pending only if something is.
         """
         if self._is_closed:
             return True
-        pending = self._add(host, effect)
+        written: list[TopicPartition] = []
+        refused: dict[TopicPartition, ErrorCode] = {}
+        if len(effect.partitions) <= MOST_MARKERS_NOW:
+            try:
+                self._write_sole(effect, written, refused)
+            except BaseException:
+                self.enqueue(host, effect)  # the decision stands: its markers are owed whatever has failed here
+                raise
+        if len(written) < len(effect.partitions):
+            return self._keep_rest(PendingMarkers(host, effect, self._try_again), written, refused)
         try:
-            return self._try_now(pending)
-        finally:
-            if self._queued and not self._is_scheduled:  # mostly nothing is: a turn of the loop less
-                self._schedule()
-
-    def _add(self, host: "TransactionHost", effect: "WriteMarkers") -> PendingMarkers:
-        pending = PendingMarkers(host, effect, self._try_again)
-        self._untried[effect.transactional_id] = pending
-        pending.is_queued = True
-        self._queued.append(pending)
-        return pending
-
-    def _try_now(self, pending: PendingMarkers) -> bool:
-        if len(pending.to_write) > MOST_MARKERS_NOW:
-            return False
-        written = self._write_sole(pending)
-        if pending.to_write:
-            pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
-            if written:
-                self._record_written(pending, written)
-            return False
-        assert self._queued[-1] is pending
-        self._queued.pop()
-        pending.is_queued = False
-        try:
-            self._record_written(pending, written)
-        finally:
-            self._end_try(pending)
+            host.mark_written(effect, written)
+        except ApiError as error:
+            pending = PendingMarkers(host, effect, self._try_again)
+            pending.to_write = ()
+            _log_incomplete([pending], error)
+            self._end_or_retry(pending, is_noted=False)
         return True
 
-    def _write_sole(self, pending: PendingMarkers) -> list[TopicPartition]:
-        """Write the next markers until one has to wait for others; return the partitions that need none any more."""
-        written = []
-        for partition in pending.to_write:
-            code = self._sink.write_sole(partition, pending.marker)
+    def _write_sole(
+        self, effect: "WriteMarkers", written: list[TopicPartition], refused: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        """Write markers until one has to wait for others; add each partition to `written` or `refused`."""
+        marker = _marker_of(effect)
+        for partition in effect.partitions:
+            code = self._sink.write_sole(partition, marker)
             if code is None:
-                break
-            pending.take(1)
+                return
             if code in WRITTEN or self._is_gone(partition):
                 written.append(partition)
             else:
-                pending.refused[partition] = ErrorCode(code)
-        return written
+                refused[partition] = ErrorCode(code)
+
+    def _keep_rest(
+        self, pending: PendingMarkers, written: Sequence[TopicPartition], refused: dict[TopicPartition, ErrorCode]
+    ) -> bool:
+        """Leave what a first try has not written to the next flush, or to a retry if all was tried; return whether."""
+        done = len(written) + len(refused)
+        pending.to_write, pending.refused = pending.effect.partitions[done:], refused
+        if not pending.to_write:
+            self._record_written(pending, written)
+            return True
+        pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
+        self._untried[pending.effect.transactional_id] = pending
+        self._enqueue(pending)
+        if written:
+            self._record_written(pending, written)
+        return False
 
     def leaders_changed(self) -> None:
         """Retry waiting transactions at once: their partitions may have a leader now."""
@@ -253,7 +251,7 @@ class MarkerWriter:
         self._enqueue(pending)
 
     def _end_try(self, pending: PendingMarkers) -> None:
-        pending.note_tried()
+        pending.on_tried()
         if self._untried.get(pending.effect.transactional_id) is pending:
             del self._untried[pending.effect.transactional_id]
 
@@ -261,7 +259,7 @@ class MarkerWriter:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        parts = self._take_parts()
+        parts = self._pop_parts()
         try:
             if parts:
                 self._write(parts)
@@ -270,7 +268,7 @@ class MarkerWriter:
                 if not pending.to_write:  # else it has more partitions than one flush takes
                     self._end_try(pending)
 
-    def _take_parts(self) -> Parts:
+    def _pop_parts(self) -> Parts:
         """Return what one flush writes; the rest is left for the next."""
         parts: list[tuple[PendingMarkers, tuple[TopicPartition, ...]]] = []
         room = MARKERS_PER_FLUSH
@@ -280,7 +278,7 @@ class MarkerWriter:
             if self._is_closed or not pending.host.is_active:
                 self._end_try(pending)
                 continue
-            parts.append((pending, pending.take(room)))
+            parts.append((pending, pending.pop(room)))
             room -= max(len(parts[-1][1]), 1)
             if pending.to_write:
                 self._enqueue(pending)
@@ -331,7 +329,7 @@ class MarkerWriter:
         """Record the written markers, which may complete the transaction; schedule a retry of the refused ones."""
         is_noted = True
         try:
-            pending.host.note_written(pending.effect, written)
+            pending.host.mark_written(pending.effect, written)
         except ApiError as error:
             is_noted = False
             _log_incomplete([pending], error)
@@ -343,7 +341,7 @@ class MarkerWriter:
         """As `_record_written`, for transactions of one shard: their completions are one write."""
         is_noted = True
         try:
-            host.note_all_written([(pending.effect, partitions) for pending, partitions in written])
+            host.mark_all_written([(pending.effect, partitions) for pending, partitions in written])
         except ApiError as error:
             is_noted = False
             _log_incomplete([pending for pending, _ in written], error)
@@ -367,7 +365,17 @@ class MarkerWriter:
                 _refusals(pending.refused),
             )
             self._waiting.add(pending)
-            self._wheel.add(pending, self._clock.monotonic_ms() + pending.take_backoff())
+            self._wheel.add(pending, self._clock.monotonic_ms() + pending.next_backoff())
+
+
+def _marker_of(effect: "WriteMarkers") -> Marker:
+    return Marker(
+        effect.producer_id,
+        effect.producer_epoch,
+        effect.is_commit,
+        effect.coordinator_epoch,
+        effect.transaction_version,
+    )
 
 
 def _log_incomplete(transactions: Sequence[PendingMarkers], error: ApiError) -> None:

@@ -58,7 +58,7 @@ class RegexMatching:
         self._kept_entries = 0
         self.task: asyncio.Task[None] | None = None
 
-    def want(self, group_id: str, group: GroupToMatch) -> None:
+    def request(self, group_id: str, group: GroupToMatch) -> None:
         """Match expressions of a group, unless some of the group's are in work: its next heartbeat asks again."""
         if group_id in self._groups:
             return
@@ -89,7 +89,7 @@ class RegexMatching:
         if self._topics is not image.topics or not self._names:
             self._topics, self._names = image.topics, frozenset(image.topics.by_name)
         names = self._names
-        found = yield from match_topics(regex, names, self._take_kept(regex))
+        found = yield from match_topics(regex, names, self._pop_kept(regex))
         self._keep(regex, found)
         topics = set()
         for name in found.topics:
@@ -101,7 +101,7 @@ class RegexMatching:
             yield
         return frozenset(topics)
 
-    def _take_kept(self, regex: str) -> TopicMatches:
+    def _pop_kept(self, regex: str) -> TopicMatches:
         if regex not in self._kept:
             return TopicMatches()
         found = self._kept.pop(regex)
@@ -113,7 +113,7 @@ class RegexMatching:
         self._kept[regex] = found
         self._kept_entries += _entries(regex, found)
         while self._kept_entries > MOST_KEPT:
-            self._take_kept(next(iter(self._kept)))
+            self._pop_kept(next(iter(self._kept)))
 
 
 def _entries(regex: str, found: TopicMatches) -> int:

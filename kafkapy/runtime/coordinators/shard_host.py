@@ -147,7 +147,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def on_decided(self, key: str) -> None:
         """Called after a decision for this key was carried out; its deadlines may have changed."""
 
-    def carry_out_effect(self, effect: Any) -> None:
+    def run_effect(self, effect: Any) -> None:
         """Carry out one effect of a decision whose records are committed."""
         raise AssertionError(f"nobody carries out {effect}")
 
@@ -191,7 +191,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             if shared.error is not None:
                 raise shared.error
         else:
-            self._carry_out(decision, write)
+            self._apply_decision(decision, write)
         self.on_decided(key)
         await self.committed()
         return decision.response
@@ -205,7 +205,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self.write_shared()
         decision = decide(self.shard, self._clock.wall_ms())
         assert decision.response is not None
-        self._carry_out(decision)
+        self._apply_decision(decision)
         self.on_decided(key)
         return decision.response if self.log.is_committed(self.replayed_offset) else None
 
@@ -213,7 +213,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
-            self._carry_out(decision)
+            self._apply_decision(decision)
         except ApiError as error:
             if decision.on_failed is None:
                 set_outcome(future, error)
@@ -236,11 +236,11 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         if not self.is_active:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading() else ErrorCode.NOT_COORDINATOR)
 
-    def carry_out(self, decide: Callable[[ShardT], Decision]) -> None:
+    def decide_and_append(self, decide: Callable[[ShardT], Decision]) -> None:
         """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended."""
         if self.is_active:
             self.write_shared()
-            self._carry_out(decide(self.shard))
+            self._apply_decision(decide(self.shard))
 
     def write_shared(self) -> None:
         """Write and replay the decisions that wait to share a write. Call it before reading what they may change.
@@ -251,7 +251,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         if shared is None:
             return
         self._shared = None
-        self._sharing.note_written(shared.decision_count)
+        self._sharing.mark_written(shared.decision_count)
         if not self.is_active:
             return
         try:
@@ -301,7 +301,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
-    def _carry_out(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
+    def _apply_decision(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
         """Append and replay a decision's records, then handle its replies. Raises ApiError if the append fails."""
         if decision.records:
             try:
@@ -310,15 +310,15 @@ class ShardHost(TimerEntry, Generic[ShardT]):
                 self._respond_failed(decision, error)
                 raise
         if decision.replies:
-            self._respond_when_committed(self._take_waiting(decision.replies))
+            self._respond_when_committed(self._pop_waiting(decision.replies))
         if decision.effects:
-            self._carry_out_when_committed(decision.effects)
+            self._run_when_committed(decision.effects)
 
     def _respond_failed(self, decision: Decision, error: ApiError) -> None:
         if decision.on_failed is not None:
-            answers = self._take_waiting(decision.on_failed(error.code))
+            answers = self._pop_waiting(decision.on_failed(error.code))
         else:
-            answers = [(future, error) for future, _ in self._take_waiting(decision.replies)]
+            answers = [(future, error) for future, _ in self._pop_waiting(decision.replies)]
         for future, response in answers:
             set_outcome(future, response)
 
@@ -371,7 +371,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     # -- once committed -------------------------------------------------------------------------------------------
 
-    def _take_waiting(self, replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
+    def _pop_waiting(self, replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
         """Return the futures of the replies' requests, without those that are no longer waiting."""
         taken = ((self._waiting.pop(reply.token, None), reply.response) for reply in replies)
         return [(future, response) for future, response in taken if future is not None]
@@ -383,10 +383,10 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             return
         self._watch(CommitWait(self, answers))
 
-    def _carry_out_when_committed(self, effects: Sequence[Any]) -> None:
+    def _run_when_committed(self, effects: Sequence[Any]) -> None:
         if self.log.is_committed(self.replayed_offset):
             for effect in effects:
-                self.carry_out_effect(effect)
+                self.run_effect(effect)
             return
         self._watch(EffectWait(self, effects, self.replayed_offset))
 

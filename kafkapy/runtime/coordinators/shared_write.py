@@ -77,7 +77,7 @@ class SharingRule:
             return False
         return True
 
-    def note_written(self, decision_count: int) -> None:
+    def mark_written(self, decision_count: int) -> None:
         """Note how many decisions have shared a write."""
         if decision_count == 1:
             self._skipped = WRITTEN_AT_ONCE_AFTER_LONE

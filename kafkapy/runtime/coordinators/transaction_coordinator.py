@@ -119,7 +119,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         shard = TransactionShard(
             TransactionSettings(self._keys.config, self._keys.transaction_version),
             coordinator_epoch=partition.leader_epoch,
-            take_producer_id=self._producer_ids.take,
+            allocate_producer_id=self._producer_ids.allocate,
         )
         host = TransactionHost(
             partition,

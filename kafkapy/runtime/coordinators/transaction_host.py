@@ -51,7 +51,7 @@ class TransactionHost(ShardHost[TransactionShard]):
     def on_active(self) -> None:
         """Complete the transactions that were decided before the load."""
         failpoint("transaction.load.replayed")
-        self._carry_out(self.shard.on_loaded(self._clock.wall_ms()))
+        self._apply_decision(self.shard.on_loaded(self._clock.wall_ms()))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -66,17 +66,20 @@ class TransactionHost(ShardHost[TransactionShard]):
         decision = decide(self.shard, self._clock.wall_ms())
         assert decision.response is not None, "no request is parked"
         if not decision.effects:
-            self._carry_out(decision)
+            self._apply_decision(decision)
             if not self.log.is_committed(self.replayed_offset):
                 await self.committed()
             return decision.response
         failpoint("transaction.prepare.before_append")
         self._write(decision, None)
         if not self.log.is_committed(self.replayed_offset):
-            self._carry_out_when_committed(decision.effects)
+            self._run_when_committed(decision.effects)
             await self.committed()
-        elif self._write_markers_now(decision.effects):
-            return decision.response
+        else:
+            (effect,) = decision.effects
+            failpoint("transaction.prepare.after_append")
+            if self.markers.write_now(self, effect):
+                return decision.response
         await self.markers.tried(transactional_id)
         return decision.response
 
@@ -87,17 +90,11 @@ class TransactionHost(ShardHost[TransactionShard]):
 
     # -- the end of a transaction ---------------------------------------------------------------------------------
 
-    def _write_markers_now(self, effects: Sequence[WriteMarkers]) -> bool:
-        """Write the markers of the transaction that a request has ended; return whether all were tried."""
-        (effect,) = effects
-        failpoint("transaction.prepare.after_append")
-        return self.markers.write_now(self, effect)
-
-    def carry_out_effect(self, effect: WriteMarkers) -> None:
+    def run_effect(self, effect: WriteMarkers) -> None:
         failpoint("transaction.prepare.after_append")
         self.markers.enqueue(self, effect)
 
-    def note_written(self, effect: WriteMarkers, partitions: Iterable[TopicPartition]) -> None:
+    def mark_written(self, effect: WriteMarkers, partitions: Iterable[TopicPartition]) -> None:
         """Record that these partitions have their marker, or need none; the last one completes the transaction.
 
         Raises ApiError if the completion cannot be appended; call again with no partitions.
@@ -105,8 +102,8 @@ class TransactionHost(ShardHost[TransactionShard]):
         if self.is_active:
             self._complete(self.shard.markers_written(effect, partitions, self._clock.wall_ms()))
 
-    def note_all_written(self, written: Sequence[tuple[WriteMarkers, Iterable[TopicPartition]]]) -> None:
-        """As `note_written`, for several transactions: the completions are one write."""
+    def mark_all_written(self, written: Sequence[tuple[WriteMarkers, Iterable[TopicPartition]]]) -> None:
+        """As `mark_written`, for several transactions: the completions are one write."""
         if self.is_active:
             now_ms = self._clock.wall_ms()
             decisions = [self.shard.markers_written(effect, partitions, now_ms) for effect, partitions in written]
@@ -116,7 +113,7 @@ class TransactionHost(ShardHost[TransactionShard]):
     def _complete(self, decision: TransactionDecision) -> None:
         if decision.records:
             failpoint("transaction.complete.before_append")
-            self._carry_out(decision)
+            self._write(decision, None)  # nobody waits for it: EndTxn was answered by the first record
             failpoint("transaction.complete.after_append")
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -129,9 +126,9 @@ class TransactionHost(ShardHost[TransactionShard]):
         """Abort a timed-out transaction. Raises ApiError, NeedsProducerId."""
         if self.is_active:
             logger.info("Aborting the transaction of %s: its transaction.timeout.ms has passed", transactional_id)
-            self._carry_out(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
+            self._apply_decision(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
 
     def expire(self, transactional_ids: Iterable[str]) -> None:
         """Remove those of the ids that were not used for transactional.id.expiration.ms. Raises ApiError."""
         if self.is_active:
-            self._carry_out(self.shard.expire(transactional_ids, self._clock.wall_ms()))
+            self._apply_decision(self.shard.expire(transactional_ids, self._clock.wall_ms()))

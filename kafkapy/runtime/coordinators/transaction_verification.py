@@ -145,7 +145,7 @@ class CountedGate:
         """As specified by TransactionGate."""
         requested_ns = self._counts.now_ns()
         codes = await self._gate.verify(producer, partitions)
-        self._counts.note(requested_ns, sum(code != ErrorCode.NONE for code in codes.values()))
+        self._counts.record(requested_ns, sum(code != ErrorCode.NONE for code in codes.values()))
         return codes
 
     def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
@@ -153,7 +153,7 @@ class CountedGate:
         requested_ns = self._counts.now_ns()
         code = self._gate.verify_at_once(producer, partition)
         if code == ErrorCode.NONE:
-            self._counts.note(requested_ns, 0)
+            self._counts.record(requested_ns, 0)
         return code
 
 

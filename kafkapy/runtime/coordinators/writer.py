@@ -112,12 +112,23 @@ class CoordinatorWriter:
         return min(config.max_message_bytes, config.segment_bytes)
 
     def append(self, encoded: Sequence[NewRecord], write: TransactionalWrite | None) -> int:
-        """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
+        """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients.
+
+        Most batches are written as they are encoded here, without a check of what this process has just made
+        (own_append.py); compressed ones, those of transactions, and what that cannot write are checked like any other.
+        """
         compression = self._coordinator_log.compression()
         base_offset = NOT_WRITTEN
+
+        def write_own(log: "Log", leader_epoch: int) -> bool:
+            now_ms, base_sequence = encoded[0][0], self._coordinator_log.base_sequence
+            return append_own_records(
+                log, encoded, leader_epoch=leader_epoch, now_ms=now_ms, base_sequence=base_sequence
+            )
+
         try:
             if write is None and compression == NONE:
-                base_offset = self._append_own(encoded)
+                base_offset = self._replica_manager.write_own(self._partition, write_own)
             if base_offset == NOT_WRITTEN:
                 base_offset = self._append_any(encoded, compression, write)
         except ApiError as error:
@@ -128,20 +139,6 @@ class CoordinatorWriter:
             raise ApiError(_TRANSLATED.get(code, code)) from error
         self._append_refusal = None
         return base_offset
-
-    def _append_own(self, encoded: Sequence[NewRecord]) -> int:
-        """Append a batch as it is encoded here; return its base offset. Raises ApiError.
-
-        Returns NOT_WRITTEN if it must be checked like any other (own_append.py).
-        """
-        now_ms, base_sequence = encoded[0][0], self._coordinator_log.base_sequence
-
-        def write(log: "Log", leader_epoch: int) -> bool:
-            return append_own_records(
-                log, encoded, leader_epoch=leader_epoch, now_ms=now_ms, base_sequence=base_sequence
-            )
-
-        return self._replica_manager.write_own(self._partition, write)
 
     def _append_any(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> int:
         """Append a batch that is checked like any other; return its base offset. Raises ApiError."""

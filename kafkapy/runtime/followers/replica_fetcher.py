@@ -1,8 +1,8 @@
 """A follower's fetcher: fetches the followed partitions of one leader and keeps their logs equal to the leader's.
 
 It sends one Fetch at a time on its own connection, in an incremental session (KIP-227): a request names the partitions
-that changed, a response those with news, and the others cost nothing. When a log has diverged, the leader's response
-says from which epoch on (Fetch 12+, KIP-595), and the log is truncated. If the leader does not have the fetch offset,
+that changed, a response those with new data, and the others cost nothing. When a log has diverged, the response says
+from which epoch on (Fetch 12+, KIP-595), and the log is truncated. If the leader does not have the fetch offset,
 ListOffsets finds the start and the end of its log. Batches are appended as they arrive; when flush.messages is reached
 they are fsynced before the next Fetch, which acknowledges them to the leader.
 
@@ -119,7 +119,7 @@ class ReplicaFetcher:
         """Start to fetch a partition, or continue with its new metadata."""
         self._followed[key] = partition
         self._delayed.pop(key, None)
-        self._note_unflushed(partition)  # its former fetcher may not have flushed what it appended
+        self._add_unflushed(partition)  # its former fetcher may not have flushed what it appended
         self._request_partition(key, partition)
         self._changed.set()
 
@@ -147,17 +147,17 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         while True:
             try:
-                await self._take_round()
+                await self._run_round()
             except ApiError as error:
-                self._session.note_failure()
-                self._note_failure(str(error))
+                self._session.record_failure()
+                self._record_failure(str(error))
                 await asyncio.sleep(min(RECONNECT_MS, self._backoff_ms) / 1000)
             except Exception:
-                self._session.note_failure()
+                self._session.record_failure()
                 logger.exception("Fetching from broker %d failed unexpectedly, trying again", self._leader_id)
                 await asyncio.sleep(self._backoff_ms / 1000)
 
-    async def _take_round(self) -> None:
+    async def _run_round(self) -> None:
         """Fetch once, or wait until there is a partition to fetch. Raises ApiError."""
         if self._unflushed:
             await self._flush_appended()
@@ -168,10 +168,10 @@ class ReplicaFetcher:
             await self._wait()
             return
         request = self._session.next_request()
-        await self._take(await self._fetch(request), request)
-        self._note_failure(None)
+        await self._apply_response(await self._fetch(request), request)
+        self._record_failure(None)
 
-    def _note_failure(self, failure: str | None) -> None:
+    def _record_failure(self, failure: str | None) -> None:
         """Log the failure of a Fetch once, and when fetching works again."""
         if failure == self._failure:
             return
@@ -190,7 +190,7 @@ class ReplicaFetcher:
         self._changed.clear()
         if not self._followed:
             self._close_peer()
-            self._session.note_failure()
+            self._session.record_failure()
         now_ms = self._broker.clock.monotonic_ms()
         timeout_s = max(min(self._delayed.values()) - now_ms, 1) / 1000 if self._delayed else None
         try:
@@ -269,26 +269,26 @@ class ReplicaFetcher:
 
     # ---- responses
 
-    async def _take(self, response: FetchResponse, request: SessionRequest) -> None:
+    async def _apply_response(self, response: FetchResponse, request: SessionRequest) -> None:
         """Process a response."""
         if response.error_code:
             if response.error_code not in SESSION_ERRORS:
                 raise answered_error(response.error_code)
-            self._session.note_failure(response.error_code)
+            self._session.record_failure(response.error_code)
             return
-        self._session.note_answer(request, response.session_id)
+        self._session.on_response(request, response.session_id)
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
                 partition, requested = self._followed.get(key), self._session.sent(key)
                 if partition is None or requested is None or key in self._delayed:
                     continue
-                await self._take_one(key, partition, requested, answer)
+                await self._apply_partition(key, partition, requested, answer)
                 if answer.records:
-                    self._note_unflushed(partition)
+                    self._add_unflushed(partition)
                     await asyncio.sleep(0)  # yield to other tasks after each partition with records
 
-    def _note_unflushed(self, partition: "HostedPartition") -> None:
+    def _add_unflushed(self, partition: "HostedPartition") -> None:
         log = partition.log
         if log is not None and log.recovery_point < log.flush_required_to:
             self._unflushed[log] = None
@@ -298,7 +298,7 @@ class ReplicaFetcher:
         logs, self._unflushed = self._unflushed, {}
         await asyncio.gather(*(self._broker.flush(log) for log in logs), return_exceptions=True)
 
-    async def _take_one(
+    async def _apply_partition(
         self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
     ) -> None:
         if not _is_still_requested(partition, requested):
@@ -356,7 +356,7 @@ class ReplicaFetcher:
         if manager.traffic is not None and answer.records:
             registration = manager.image.topics.partition(*partition.topic_partition)
             is_reassigned = registration is not None and node_id in registration.adding_replicas
-            manager.traffic.note_replicated(len(answer.records), is_reassigned=is_reassigned)
+            manager.traffic.count_replicated(len(answer.records), is_reassigned=is_reassigned)
 
     def _hold_back(self, key: PartitionKey, reason: str) -> None:
         if key in self._followed:

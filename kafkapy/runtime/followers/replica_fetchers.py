@@ -77,7 +77,7 @@ class ReplicaFetchers:
         changes = delta.topics_changed.local_changes(self.node_id)
         partitions = self.replica_manager.partitions
         for topic_partition, topic_id in changes.deleted.items():
-            self._take_away((topic_id, topic_partition.partition))
+            self._detach((topic_id, topic_partition.partition))
         for topic_partition, change in (*changes.leaders.items(), *changes.followers.items()):
             partition = partitions.find_by_id(change.topic_id, topic_partition.partition)
             if partition is not None:
@@ -109,7 +109,7 @@ class ReplicaFetchers:
         """Assign a partition to a fetcher of its leader, and remove it from the previous one."""
         key = (partition.topic_id, partition.topic_partition.partition)
         if partition.role is not Role.FOLLOWER or partition.leader_id < 0:
-            self._take_away(key)
+            self._detach(key)
             return
         fetcher = self._fetcher_for(partition)
         placed = self._placed.get(key)
@@ -119,9 +119,9 @@ class ReplicaFetchers:
         fetcher.add(key, partition)
 
     def _forget(self, partition: "HostedPartition") -> None:
-        self._take_away((partition.topic_id, partition.topic_partition.partition))
+        self._detach((partition.topic_id, partition.topic_partition.partition))
 
-    def _take_away(self, key: "PartitionKey") -> None:
+    def _detach(self, key: "PartitionKey") -> None:
         placed = self._placed.pop(key, None)
         if placed is not None:
             placed[1].remove(key)

@@ -106,14 +106,14 @@ class FollowerSession:
             self._added.pop(key, None)
 
     def next_request(self) -> SessionRequest:
-        """Return the next request. Call note_answer or note_failure before the one after it."""
+        """Return the next request. Call on_response or record_failure before the one after it."""
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:
             if self._sent:
                 self._named_before.append(iter(self._sent))
             self._sent, self._changed, self._forgotten = {}, {}, {}
         names_all = is_full and self._is_refused
-        added = self._take_added(sys.maxsize if names_all else ADDED_PER_REQUEST)
+        added = self._pop_added(sys.maxsize if names_all else ADDED_PER_REQUEST)
         named, self._changed = [*self._changed, *added], {}
         forgotten, self._forgotten = self._forgotten, {}
         for key in forgotten:
@@ -123,7 +123,7 @@ class FollowerSession:
         has_more = bool(self._added or self._named_before)
         return SessionRequest(self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more)
 
-    def note_answer(self, request: SessionRequest, session_id: int) -> None:
+    def on_response(self, request: SessionRequest, session_id: int) -> None:
         """Record a response without a session error."""
         self._session_id = session_id
         self._is_refused = request.is_full and session_id == NO_SESSION_ID
@@ -132,13 +132,13 @@ class FollowerSession:
         else:
             self._epoch = 1 if request.is_full else next_epoch(request.session_epoch)
 
-    def note_failure(self, error_code: int = 0) -> None:
+    def record_failure(self, error_code: int = 0) -> None:
         """Record a failed request or a session error: the next request names all partitions."""
         self._epoch = INITIAL_EPOCH
         if error_code == SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION_ID
 
-    def _take_added(self, most: int) -> Iterable[PartitionKey]:
+    def _pop_added(self, most: int) -> Iterable[PartitionKey]:
         """Take partitions that the leader's session does not have; look at `most` of them."""
         taken = dict.fromkeys(islice(self._added, most))
         for key in taken:

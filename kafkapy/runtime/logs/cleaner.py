@@ -67,7 +67,7 @@ class LogCleaner:
         self._workers: list[CleanerWorker] = []
         self._at_work: dict[TopicPartition, asyncio.Task[None]] = {}
         self._stop = Stop()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def start(self, settings: "LogDefaults") -> None:
         """Start cleaning with the log.cleaner.* keys, unless log.cleaner.enable is false."""
@@ -84,7 +84,7 @@ class LogCleaner:
         before, self._settings = self._settings, settings
         if any(getattr(before, name) != getattr(settings, name) for name in STARTING_OVER):
             self._stop.set()
-            self._news.set()
+            self._wakeup.set()
 
     async def stop(self) -> None:
         """Stop at once; unfinished passes leave the log unchanged."""
@@ -130,7 +130,7 @@ class LogCleaner:
 
     async def _run(self) -> None:
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             if self._stop.is_set:
                 await self._start_over()
             has_begun = False
@@ -139,13 +139,13 @@ class LogCleaner:
             except Exception:
                 logger.exception("The log cleaner failed unexpectedly, trying again")
             if not has_begun:
-                await self._wait_for_news()
+                await self._wait_for_wakeup()
 
-    async def _wait_for_news(self) -> None:
+    async def _wait_for_wakeup(self) -> None:
         """Return when a pass has ended, settings have changed, or the back-off is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._backoff_ms / 1000):
-                await self._news.wait()
+                await self._wakeup.wait()
 
     @property
     def _backoff_ms(self) -> int:
@@ -173,7 +173,7 @@ class LogCleaner:
     def _on_pass_over(self, worker: CleanerWorker, partition: "TopicPartition", task: "asyncio.Task[None]") -> None:
         worker.is_at_work = False
         del self._at_work[partition]
-        self._news.set()
+        self._wakeup.set()
         if not task.cancelled() and task.exception() is not None:
             logger.error("Finishing the cleaning of %s failed", partition, exc_info=task.exception())
 

@@ -141,7 +141,7 @@ class CleanerWorker:
             answer = await self._call("advance", pass_id=pass_id, max_bytes=self._throttle.step_bytes, max_ms=STEP_MS)
             if "is_lost" in answer:
                 raise HelperError("the helper process was started anew")
-            self._manager.note_io(answer.get("io_bytes", 0))
+            self._manager.record_io(answer.get("io_bytes", 0))
             if "failure" in answer:
                 failure = answer["failure"]
                 self._manager.fail(cleaning, failure["message"], failure["errno"])

@@ -51,7 +51,7 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
             finally:
                 flush.complete(clock.wall_ms())
             if flush.is_done:
-                log.note_ready_to_close(flush.end_offset)
+                log.on_ready_to_close(flush.end_offset)
         except (ApiError, StorageError):
             continue  # already logged, or tried again by LogManager.close
         except Exception:  # tried again by LogManager.close

@@ -105,11 +105,11 @@ class FullDirectories:
         if not self._given_away and not any(state.is_full for state in full):
             return
         for count, partition in enumerate(list(self._partitions), 1):
-            self._look_at(partition)
+            self._assign_place(partition)
             if count % PARTITIONS_PER_TURN == 0:
                 yield
 
-    def _look_at(self, partition: "HostedPartition") -> None:
+    def _assign_place(self, partition: "HostedPartition") -> None:
         log, key = partition.log, (partition.topic_id, partition.topic_partition.partition)
         topic = self._partitions.newest_image.topics.by_id.get(key[0])
         registration = topic.partitions.get(key[1]) if topic is not None else None

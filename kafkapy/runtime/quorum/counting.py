@@ -17,16 +17,16 @@ class QuorumCounting:
         self._counts = counts
         self._clock = clock
 
-    def note_commits(self, batches: list[CommittedBatch]) -> None:
+    def count_commits(self, batches: list[CommittedBatch]) -> None:
         """Note batches that this node has appended as the leader, and that are committed now."""
         wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         for batch in batches:
             record_count = batch.last_offset - batch.base_offset + 1
-            self._counts.note_commit(wall_ms - batch.append_timestamp_ms, record_count, now_ms)
+            self._counts.count_commit(wall_ms - batch.append_timestamp_ms, record_count, now_ms)
 
-    def note_role(self, role: Role) -> None:
+    def record_role(self, role: Role) -> None:
         """Note the role after a step."""
-        self._counts.note_role(
+        self._counts.record_role(
             role,
             is_electing=isinstance(role, Prospective | Candidate),
             has_leader=isinstance(role, Leader | Follower),

@@ -47,19 +47,19 @@ class QuorumEffects:
         self._exchange = exchange
         self._step_next = step_next
 
-    def carry_out(self, effect: Effect) -> None:
+    def run(self, effect: Effect) -> None:
         """Carry out one effect. Raises StorageError if the disk fails: the node must then stop."""
         match effect:
             case AppendBatch():
                 self._append(effect)
             case FlushLog():
-                self._flushes.want(effect)
+                self._flushes.request(effect)
             case HighWatermarkAdvanced():
                 self._log.log.update_high_watermark(effect.high_watermark)
             case PersistElection():
                 self._log.state_file.write(effect.state, effect.kraft_version, effect.voter_ids)
             case LeaderChanged():
-                self._delivery.note_leader(effect)
+                self._delivery.on_leader_changed(effect)
             case SendRequest():
                 self._send(effect)
             case Reply():
@@ -93,5 +93,5 @@ class QuorumEffects:
         else:
             data = build_log_batch(batch, wall_ms)
             last_offset = self._log.append(data, leader_epoch=batch.leader_epoch, now_ms=wall_ms)
-            self._delivery.note_own(effect, timestamp_ms=wall_ms, size_bytes=len(data))
+            self._delivery.add_own_batch(effect, timestamp_ms=wall_ms, size_bytes=len(data))
         assert last_offset == batch.last_offset, f"appended up to {last_offset}, not {batch.last_offset}"

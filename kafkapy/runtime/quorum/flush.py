@@ -25,20 +25,20 @@ class QuorumFlushes:
         self._clock = clock
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        self._wanted: FlushLog | None = None
+        self._requested: FlushLog | None = None
         self._is_flushing = False
         self._ended = asyncio.Event()
 
-    def want(self, effect: FlushLog) -> None:
+    def request(self, effect: FlushLog) -> None:
         """Flush up to the offset of the effect, in the next fsync."""
-        self._wanted = effect
+        self._requested = effect
 
     def maybe_start(self, log: MetadataLog) -> None:
         """Start an fsync of everything appended so far, unless none is wanted or one is in flight."""
-        wanted = self._wanted
+        wanted = self._requested
         if wanted is None or self._is_flushing:
             return
-        self._wanted = None
+        self._requested = None
         self._is_flushing = True
         self._ended.clear()
         flush = log.prepare_flush()

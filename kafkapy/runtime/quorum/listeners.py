@@ -93,10 +93,10 @@ class Delivery:
             self._to_load = snapshot_id
             self.delivered_offset = snapshot_id.offset
 
-    def note_leader(self, notice: LeaderChanged) -> None:
+    def on_leader_changed(self, notice: LeaderChanged) -> None:
         self._notice = notice
 
-    def note_own(self, effect: AppendBatch, *, timestamp_ms: int, size_bytes: int) -> None:
+    def add_own_batch(self, effect: AppendBatch, *, timestamp_ms: int, size_bytes: int) -> None:
         """Keep a batch that we appended as leader in memory until it is committed."""
         batch = effect.batch
         values = batch.data if isinstance(batch.data, list) else []
@@ -125,7 +125,7 @@ class Delivery:
         if notice is not None and notice.leader_id != self._node_id:
             self._notify_leader(notice)
         elif self._steps:
-            self._take_step()
+            self._run_step()
         elif self._to_load is not None:
             self._load_snapshot(log, self._to_load)
         elif self.delivered_offset < high_watermark:
@@ -159,7 +159,7 @@ class Delivery:
 
     def _deliver(self, log: MetadataLog, end_offset: int) -> None:
         """Deliver the next committed batches: own ones from memory, others from the log, one chunk at a time."""
-        found = self._take_own(end_offset)
+        found = self._pop_own_batches(end_offset)
         if not found:
             found = self._read_chunk(log, end_offset)
         elif self._on_own_committed is not None:
@@ -174,14 +174,14 @@ class Delivery:
         if steps is not None:
             self._steps.append(steps)
             if self._steps[0] is steps:
-                self._take_step()
+                self._run_step()
 
-    def _take_step(self) -> None:
+    def _run_step(self) -> None:
         steps = self._steps[0]
         if next(steps, self) is self and self._steps and self._steps[0] is steps:
             self._steps.popleft()
 
-    def _take_own(self, end_offset: int) -> list[CommittedBatch]:
+    def _pop_own_batches(self, end_offset: int) -> list[CommittedBatch]:
         own = self._own
         while own and own[0].base_offset < self.delivered_offset:
             own.popleft()

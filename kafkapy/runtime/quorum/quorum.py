@@ -92,7 +92,7 @@ class Quorum:
         self._on_fatal = on_fatal
         self._transport = transport
         self._counting = None if counts is None else _new_counting(counts, system)
-        self._delivery = Delivery(identity.node_id, None if self._counting is None else self._counting.note_commits)
+        self._delivery = Delivery(identity.node_id, None if self._counting is None else self._counting.count_commits)
         self._flushes = QuorumFlushes(directory.flush_pool or system.io_pool, system.clock, self._step, self._fail)
         self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
@@ -382,9 +382,9 @@ class Quorum:
         try:
             while self._events:
                 for effect in self._core.step(self._events.popleft(), self._clock.monotonic_ms()):
-                    self._effects.carry_out(effect)
+                    self._effects.run(effect)
             if self._counting is not None:
-                self._counting.note_role(self._core.role)
+                self._counting.record_role(self._core.role)
             self._flushes.maybe_start(self._log)
         except Exception as error:
             self._fail(error)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafkapy.errors import ProtocolError
+from kafkapy.metadata.image import KRAFT_VERSION
 from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.client_connection import ClientRequest, newest_version
 from kafkapy.protocol.error_code import ErrorCode
@@ -34,7 +35,6 @@ from kafkapy.runtime.quorum.exchange import KraftVersions
 logger = logging.getLogger(__name__)
 
 SOFTWARE_NAME = "kafkapy"
-KRAFT_VERSION = "kraft.version"
 ZERO_MINIMUM_SINCE = 4
 """The first version of ApiVersions whose response includes features with minimum level 0."""
 RESPONSE_SLACK_MS = 500
@@ -147,16 +147,16 @@ class NetworkRaftTransport:
         try:
             response = message_to_response(message, request, version, self._wire)
         except PeerError as error:
-            self._note_refusal(node_id, type(request).__name__, error.code)
+            self._log_refusal(node_id, type(request).__name__, error.code)
             response = None
         except (RecordsError, ProtocolError) as error:
             logger.warning("Cannot parse the response of node %d to %s: %s", node_id, type(request).__name__, error)
             response = None
         else:
-            self._note_answer(node_id, type(request).__name__)
+            self._log_recovery(node_id, type(request).__name__)
         on_response(response)
 
-    def _note_refusal(self, node_id: int, request: str, code: int) -> None:
+    def _log_refusal(self, node_id: int, request: str, code: int) -> None:
         """Log the error of a response to a request that is sent again, unless it was the last one, too.
 
         Deviation: Apache Kafka stops the node after CLUSTER_AUTHORIZATION_FAILED. Here it goes on to ask, because an
@@ -167,7 +167,7 @@ class NetworkRaftTransport:
             name = next((each.name for each in ErrorCode if each == code), str(code))
             logger.warning("Node %d refuses %s, trying again: %s", node_id, request, name)
 
-    def _note_answer(self, node_id: int, request: str) -> None:
+    def _log_recovery(self, node_id: int, request: str) -> None:
         if self._refusals and self._refusals.pop((node_id, request), None) is not None:
             logger.info("Node %d answers %s again", node_id, request)
 

@@ -34,8 +34,8 @@ from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeProcess
 from kafkapy.server.cluster.status import ClusterStatus, NodeStatus, add_partitions, or_none
 from kafkapy.server.cluster.voters import CONTROLLER_LISTENER, leave_quorum, replace_voter
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.checkpoint import decode_meta_properties
-from kafkapy.storage.offline.format import META_PROPERTIES, FormatRequest, Voter, format_directories
+from kafkapy.storage.checkpoint import META_PROPERTIES_FILE, decode_meta_properties
+from kafkapy.storage.offline.format import FormatRequest, Voter, format_directories
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
 
@@ -219,7 +219,7 @@ class LocalCluster:
 
     def _directory_id(self, node: NodePlan) -> str:
         """Return the id of a node's directory as text; empty if there is none."""
-        path = self.processes[node.node_id].log_dir / META_PROPERTIES
+        path = self.processes[node.node_id].log_dir / META_PROPERTIES_FILE
         try:
             directory_id = decode_meta_properties(path.read_bytes(), str(path)).directory_id
         except FileNotFoundError:

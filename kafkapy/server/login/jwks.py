@@ -122,9 +122,9 @@ class JwksEndpoint:
     def _read(self) -> None:
         self._cancel_timer()
         self._is_reading = True
-        self._io_pool.submit(lambda: read(self._url, self._context), self._take)
+        self._io_pool.submit(lambda: read(self._url, self._context), self._on_read)
 
-    def _take(self, data: bytes | None, error: BaseException | None) -> None:
+    def _on_read(self, data: bytes | None, error: BaseException | None) -> None:
         self._is_reading = False
         if self._loop is None:
             return

@@ -91,14 +91,14 @@ class NodeToken:
 
         def done(text: str | None, error: BaseException | None) -> None:
             self._is_requesting = False
-            self._take(text, error, properties)
+            self._on_read(text, error, properties)
 
         if _is_unsigned(config, self._listener):
             self._io_pool.submit(lambda: unsigned_token(options, now_ms), done)
         else:
             self._io_pool.submit(lambda: retrieve_token(properties, options), done)
 
-    def _take(self, text: str | None, error: BaseException | None, properties: Mapping[str, str]) -> None:
+    def _on_read(self, text: str | None, error: BaseException | None, properties: Mapping[str, str]) -> None:
         now_ms = self._clock.wall_ms()
         try:
             if text is None:

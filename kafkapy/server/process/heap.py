@@ -47,9 +47,9 @@ class FrozenMetadata:
         """Count the changes of an image (an ImageListener)."""
         if delta.topics_changed is None:
             return
-        self.note(sum(1 + len(topic.partition_changes) for topic in delta.topics_changed.changed.values()))
+        self.count_changes(sum(1 + len(topic.partition_changes) for topic in delta.topics_changed.changed.values()))
 
-    def note(self, change_count: int) -> None:
+    def count_changes(self, change_count: int) -> None:
         """Count further changes; freeze if there are enough."""
         self._change_count += change_count
         if self._change_count >= CHANGES_PER_FREEZE:

@@ -106,7 +106,7 @@ class CleaningPass:
     def run(self) -> Iterator[Progress]:
         """Run the pass step by step. Raises OSError, RecordsError, CorruptIndexError; the pass is then over."""
         yield from self._index_dirty_part()
-        self._retained.take(self.offset_map)
+        self._retained.mark_kept(self.offset_map)
         if self.clean_to <= 0:
             return
         groups = group_segments(
@@ -180,7 +180,7 @@ class CleaningPass:
                 return [], []
             columns = record_columns(batch.records_payload(), batch.record_count)
             base_offset = batch.base_offset
-            self._note_peculiar(batch, columns)
+            self._add_peculiar(batch, columns)
             if base_offset >= self.plan.first_dirty_offset and None not in columns.keys:
                 offsets = [base_offset + delta for delta in columns.offset_deltas]
                 return columns.keys, offsets  # type: ignore[return-value]  # none of them is None
@@ -191,16 +191,16 @@ class CleaningPass:
         dirty = [(key, at) for key, at in found if key is not None and at >= self.plan.first_dirty_offset]
         return [key for key, _ in dirty], [at for _, at in dirty]
 
-    def _note_peculiar(self, batch: RecordBatch, columns: RecordColumns) -> None:
+    def _add_peculiar(self, batch: RecordBatch, columns: RecordColumns) -> None:
         """Mark tombstones and records without a key; note whether records are out of order."""
         base_offset, deltas = batch.base_offset, columns.offset_deltas
         if batch.record_count == batch.next_offset - base_offset and deltas != list(range(batch.record_count)):
             self._retained.has_disorder = True
         if columns.null_values:
-            self._retained.note((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
+            self._retained.mark((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
         if None in columns.keys:
             without_key = (delta for key, delta in zip(columns.keys, deltas, strict=True) if key is None)
-            self._retained.note((base_offset + delta for delta in without_key), NO_KEY)
+            self._retained.mark((base_offset + delta for delta in without_key), NO_KEY)
 
     # Writing
 

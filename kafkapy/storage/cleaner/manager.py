@@ -101,7 +101,7 @@ class CleanerManager:
         self.io_bytes = 0
         """What the cleaner has read and written."""
 
-    def note_io(self, size_bytes: int) -> None:
+    def record_io(self, size_bytes: int) -> None:
         self.io_bytes += size_bytes
 
     @property
@@ -123,7 +123,7 @@ class CleanerManager:
         trouble = self._troubles.get(log.topic_partition)
         return trouble if trouble is not None and trouble.topic_id == log.topic_id else None
 
-    def _note_trouble(self, log: Log) -> _Trouble:
+    def _record_trouble(self, log: Log) -> _Trouble:
         trouble = self._trouble_of(log)
         if trouble is None:
             trouble = _Trouble(log.topic_id)
@@ -171,10 +171,10 @@ class CleanerManager:
             log.log_dir.handle_os_error(error, f"looking at {log.topic_partition} for the cleaner")
             return None
         if to_clean.is_reset:
-            self._note_reset(log, to_clean.first_dirty_offset)
+            self._log_reset(log, to_clean.first_dirty_offset)
         return to_clean if to_clean.clean_bytes + to_clean.dirty_bytes > 0 else None
 
-    def _note_reset(self, log: Log, first_dirty_offset: int) -> None:
+    def _log_reset(self, log: Log, first_dirty_offset: int) -> None:
         assert log.clean_to is not None, "what is not known is not reset"
         if log.clean_to > log.log_end_offset:
             logger.warning(
@@ -193,7 +193,7 @@ class CleanerManager:
                 first_dirty_offset,
                 log.clean_to,
             )
-        log.note_cleaned(first_dirty_offset)
+        log.on_cleaned(first_dirty_offset)
 
     def choose(
         self, assessed: "Sequence[tuple[Log, LogToClean]]", worker_id: int = 0
@@ -275,7 +275,7 @@ class CleanerManager:
 
     def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:
         """Record a complete pass and return its report; the caller writes the checkpoint."""
-        cleaning.log.note_cleaned(facts["clean_to"])
+        cleaning.log.on_cleaned(facts["clean_to"])
         self._troubles.pop(cleaning.log.topic_partition, None)
         self.reports.pop(cleaning.worker_id, None)
         self.reports[cleaning.worker_id] = report = CleaningReport(
@@ -309,7 +309,7 @@ class CleanerManager:
         if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
             return  # retention deleted a segment during the pass
         if error_number and error_number != errno.ENOENT:
-            self._note_trouble(log)
+            self._record_trouble(log)
             log.log_dir.handle_os_error(OSError(error_number, message), f"cleaning {log.topic_partition}")
             return
         self.set_aside(log, message)
@@ -320,13 +320,13 @@ class CleanerManager:
 
     def postpone(self, log: Log) -> None:
         """Record a pass that a shortage prevented or stopped: other logs are cleaned first."""
-        self._note_trouble(log)
+        self._record_trouble(log)
 
     def helper_lost(self, cleaning: Cleaning, message: str) -> None:
         """Record that the helper process died during a pass; after MAX_LOST_PASSES set the log aside."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
-        trouble = self._note_trouble(log)
+        trouble = self._record_trouble(log)
         trouble.lost_passes += 1
         logger.warning(
             "The helper process that cleaned %s ended unexpectedly, %d times so far: %s",
@@ -339,7 +339,7 @@ class CleanerManager:
 
     def set_aside(self, log: Log, reason: str) -> None:
         """Exclude the log from cleaning until the next start."""
-        self._note_trouble(log).reason = reason
+        self._record_trouble(log).reason = reason
         logger.error(
             "Cleaning of %s in dir %s failed; marking its partition as uncleanable: %s",
             log.topic_partition,

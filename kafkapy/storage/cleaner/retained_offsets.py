@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class RetainedOffsets:
-    """The marks for offsets from `first_offset` on. Complete after `take`."""
+    """The marks for offsets from `first_offset` on. Complete after `mark_kept`."""
 
     __slots__ = ("_end_offset", "_first_offset", "_marks", "has_disorder")
 
@@ -42,14 +42,14 @@ class RetainedOffsets:
         self.has_disorder = False
         """Whether some batch has a record at each of its offsets, but not in ascending order."""
 
-    def note(self, offsets: Iterable[int], mark: int) -> None:
+    def mark(self, offsets: Iterable[int], mark: int) -> None:
         """Mark tombstones, or records without a key. Offsets that are not covered are ignored."""
         first_offset, marks = self._first_offset, self._marks
         for offset in offsets:
             if 0 <= offset - first_offset < len(marks):
                 marks[offset - first_offset] |= mark
 
-    def take(self, offset_map: OffsetMap) -> None:
+    def mark_kept(self, offset_map: OffsetMap) -> None:
         """Mark the offsets in the map; then all covered offsets up to its latest offset can be judged."""
         first_offset, marks, size = self._first_offset, self._marks, len(self._marks)
         for offsets in offset_map.offsets():

@@ -37,27 +37,27 @@ class CleanedTransactions:
             aborted = self._coming.popleft()
             self._aborted.setdefault(aborted.producer_id, aborted)
         if batch.is_control:
-            return self._take_marker(batch)
+            return self._apply_marker(batch)
         if not batch.is_transactional:
             return False
         is_aborted = batch.producer_id in self._aborted
         (self._with_aborted_data if is_aborted else self._with_data).add(batch.producer_id)
         return is_aborted
 
-    def _take_marker(self, batch: RecordBatch) -> bool:
+    def _apply_marker(self, batch: RecordBatch) -> bool:
         record = next(batch.records(), None)
         if record is None:
             return True  # a control batch emptied by an earlier pass
         control_type = control_type_of(record.key)
         if control_type is ControlType.ABORT:
-            return self._take_abort(batch.producer_id)
+            return self._pop_abort(batch.producer_id)
         if control_type is ControlType.COMMIT:
             had_data = batch.producer_id in self._with_data
             self._with_data.discard(batch.producer_id)
             return not had_data
         return False
 
-    def _take_abort(self, producer_id: int) -> bool:
+    def _pop_abort(self, producer_id: int) -> bool:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or producer_id not in self._with_aborted_data:
             return True

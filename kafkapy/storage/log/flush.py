@@ -53,7 +53,7 @@ class Flush:
         except OSError:
             self._release()
             raise
-        log.note_flush_begun(self)
+        log.on_flush_begun(self)
 
     @property
     def has_work(self) -> bool:
@@ -111,10 +111,10 @@ class Flush:
             return
         is_current = self.truncation_count == log.truncation_count
         assert not is_current or self.end_offset <= log.log_end_offset, f"{log} was flushed to {self.end_offset}"
-        log.note_flushed(self.end_offset if is_current else log.recovery_point, now_ms)
+        log.on_flushed(self.end_offset if is_current else log.recovery_point, now_ms)
 
     def _release(self) -> None:
-        self.log.note_flush_ended()
+        self.log.on_flush_ended()
         for handle in self._handles:
             handle.unpin(self)
         for call in self.on_complete:

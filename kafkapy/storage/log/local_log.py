@@ -91,7 +91,7 @@ class LocalLog:
             raise
         self.segments.add(segment)
         self._closed.append(old)
-        self.reader.known.note(log_end_offset, segment, 0)
+        self.reader.known.remember(log_end_offset, segment, 0)
         return segment
 
     def cut(self, offset: int, now_ms: int) -> None:
@@ -179,10 +179,10 @@ class LocalLog:
         self.segments.add(cleaned)
         self.has_new_names = True
 
-    def take_due_files(self, now_ms: int) -> list[str]:
+    def pop_due_files(self, now_ms: int) -> list[str]:
         """Release the files whose delay has passed and return their paths, for a worker to unlink."""
         pending = self.pending_file_deletions
-        return pending.take_due_files(now_ms, self.config.file_delete_delay_ms) if len(pending) else []
+        return pending.pop_due_files(now_ms, self.config.file_delete_delay_ms) if len(pending) else []
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due (ms), or None if there are none."""
@@ -240,7 +240,7 @@ class LocalLog:
         self._closed.clear()
         self._syncing_files = handles
         for handle in handles:
-            handle.note_synced()
+            handle.mark_synced()
         calls: list[Callable[[], None]] = []
         self._syncing, self.snapshots.unsynced = self.snapshots.unsynced, []
         calls.extend(_sync_call(disk, self.snapshots.path(offset)) for offset in self._syncing)
@@ -297,7 +297,7 @@ class LocalLog:
         """Have other_syncs return its last calls again: they were not run, or not all of them."""
         epochs.is_dirty = self.has_new_names = self._has_new_topic_id = self._is_new_directory = True
         for handle in self._syncing_files:
-            handle.note_written()
+            handle.mark_written()
         self.snapshots.unsynced = [*self._syncing, *self.snapshots.unsynced]
 
     def close_files(self) -> None:

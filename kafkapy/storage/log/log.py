@@ -104,8 +104,6 @@ class Log:
     def __repr__(self) -> str:  # mypyc takes no `__repr__ = __str__`
         return str(self)
 
-    # Facts
-
     @property
     def directory(self) -> str:
         return self.local_log.directory
@@ -290,14 +288,14 @@ class Log:
             raise self.log_dir.handle_os_error(error, f"appending to {self.topic_partition}") from error
         self.now_ms = now_ms
         self.log_end_offset = end_offset
-        self._reader.known.note(end_offset, segment, segment.size)
+        self._reader.known.remember(end_offset, segment, segment.size)
         if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never decrease along a log
             assign_leader_epochs(self.leader_epochs, batches)
         for each in in_sequence:
             each.producer.add_batch(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp_ms)
         if prepared is not None:
             commit_producers(self, prepared, segment)
-        self.producer_state.note_end(end_offset)
+        self.producer_state.record_end_offset(end_offset)
         if end_offset - self.recovery_point >= self.flush_messages:
             self.flush_required_to = end_offset
 
@@ -388,7 +386,8 @@ class Log:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.high_watermark = offset
-        self.producer_state.on_high_watermark(offset)
+        if self.producer_state.first_unstable_offset is not None:  # else no marker waits for the high watermark
+            self.producer_state.on_high_watermark(offset)
         return offset
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -423,17 +422,17 @@ class Log:
 
     # State changes reported by the functions of the neighbouring modules
 
-    def note_time(self, now_ms: int) -> None:
+    def record_time(self, now_ms: int) -> None:
         """Record the time, for later operations that are not given one."""
         self.now_ms = now_ms
 
-    def note_flush_begun(self, flush: Flush) -> None:
+    def on_flush_begun(self, flush: Flush) -> None:
         self.flush_under_way = flush
 
-    def note_flush_ended(self) -> None:
+    def on_flush_ended(self) -> None:
         self.flush_under_way = None
 
-    def note_flushed(self, end_offset: int, now_ms: int) -> None:
+    def on_flushed(self, end_offset: int, now_ms: int) -> None:
         """Record that everything below end_offset is durable."""
         assert end_offset <= self.log_end_offset, f"{self} was flushed up to {end_offset}"
         self.last_flush_ms = now_ms
@@ -445,7 +444,7 @@ class Log:
         assert offset >= 0, f"recovery point {offset} of {self}"
         self.recovery_point = min(self.recovery_point, offset)
 
-    def note_truncation_begun(self, offset: int) -> None:
+    def on_truncation_begun(self, offset: int) -> None:
         """Prepare for the removal of records at and above `offset`; see truncation_count."""
         self.truncation_count += 1
         self.lower_recovery_point(offset)
@@ -453,25 +452,25 @@ class Log:
         if self.clean_to is not None:
             self.clean_to = min(self.clean_to, offset)
 
-    def note_truncated(self, end_offset: int, log_start_offset: int) -> None:
+    def on_truncated(self, end_offset: int, log_start_offset: int) -> None:
         """Set the end and start offsets after a truncation; clamp the high watermark."""
         self.log_end_offset = end_offset
         self.log_start_offset = log_start_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, end_offset))
         self._check_offsets()
 
-    def note_cleaned(self, offset: int | None) -> None:
+    def on_cleaned(self, offset: int | None) -> None:
         """Record that the cleaner has compacted everything below `offset`, or is to start there; None if unknown."""
         assert offset is None or offset >= 0, f"{self} is clean up to {offset}"
         self.clean_to = offset
         self._check_offsets()
 
-    def note_topic_id(self, topic_id: Uuid | None) -> None:
+    def set_topic_id(self, topic_id: Uuid | None) -> None:
         """Record the id in partition.metadata."""
         assert self.topic_id in (None, topic_id), f"{self} is another topic's"
         self.topic_id = topic_id
 
-    def note_retired(self) -> None:
+    def on_retired(self) -> None:
         """Mark the log as permanently out of service: deleted, or replaced by its copy in another directory."""
         self.is_retired = True
 
@@ -483,7 +482,7 @@ class Log:
 
     # The end
 
-    def note_ready_to_close(self, end_offset: int) -> None:
+    def on_ready_to_close(self, end_offset: int) -> None:
         """Record a complete closing flush up to end_offset: `close` syncs the files again only if something changed."""
         assert end_offset <= self.log_end_offset, f"{self} was flushed up to {end_offset}"
         self._closing_offset = end_offset

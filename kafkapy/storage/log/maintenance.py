@@ -17,10 +17,10 @@ logger = logging.getLogger("kafkapy.storage")
 def delete_old_segments(log: "Log", now_ms: int) -> int:
     """Delete the segments that are due by retention or the log start offset; return their number.
 
-    The last segment is kept if there is no space to create another. Files are deleted later: LocalLog.take_due_files.
+    The last segment is kept if there is no space to create another. Files are deleted later: LocalLog.pop_due_files.
     """
     log.log_dir.check_online()
-    log.note_time(now_ms)
+    log.record_time(now_ms)
     with log.failures("deleting segments"):
         due = due_segments(
             log.local_log.facts(log.log_end_offset),

@@ -57,7 +57,7 @@ def open_log(
         )
         loaded = loader.load()
         log = Log(loaded, directory, topic_partition, config, shared, now_ms=now_ms)
-        log.note_topic_id(log.local_log.read_topic_id())
+        log.set_topic_id(log.local_log.read_topic_id())
     except OSError as error:
         shared.files.close_in(directory)
         if error.errno in NOT_THE_DISK and not last_stop.was_clean:
@@ -81,4 +81,4 @@ def assign_topic_id(log: Log, topic_id: Uuid) -> None:
         raise ApiError(INCONSISTENT_TOPIC_ID, f"{log.directory} holds another topic of the name")
     with log.failures("writing partition.metadata"):
         log.local_log.write_topic_id(topic_id)
-    log.note_topic_id(topic_id)
+    log.set_topic_id(topic_id)

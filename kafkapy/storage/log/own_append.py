@@ -35,7 +35,7 @@ def append_own_records(
 
     Raises ApiError (no space), StorageError (the disk failed); the log is then unchanged.
     """
-    if not _is_possible(log):
+    if not log.takes_own_batches or log.log_dir.is_full or log.log_dir.offline_reason is not None:
         return False
     base_offset = log.log_end_offset
     if len(records) == 1 and not records[0][3]:
@@ -67,7 +67,7 @@ def append_own_markers(
     (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: for any of the markers; no space), StorageError (the disk
     failed); the log is then unchanged.
     """
-    if not _is_possible(log):
+    if not log.takes_own_batches or log.log_dir.is_full or log.log_dir.offline_reason is not None:
         return False
     data: list[bytes] = []
     appended: list[PlacedBatch] = []
@@ -95,11 +95,6 @@ def append_own_markers(
         of_producers, AppendOrigin.COORDINATOR, transaction_version=transaction_version
     )
     return _write(log, data[0] if len(data) == 1 else b"".join(data), appended, now_ms, prepared)
-
-
-def _is_possible(log: Log) -> bool:
-    log_dir = log.log_dir
-    return log.takes_own_batches and not log_dir.is_full and log_dir.offline_reason is None
 
 
 def _write(

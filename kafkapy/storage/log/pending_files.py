@@ -45,7 +45,7 @@ class FileDeletion:
 
 
 class _PendingFiles:
-    """A segment, its producer snapshot's path, and when they are due: None until the first `take_due_files`."""
+    """A segment, its producer snapshot's path, and when they are due: None until the first `pop_due_files`."""
 
     __slots__ = ("due_ms", "segment", "snapshot_path")
 
@@ -73,7 +73,7 @@ class PendingFileDeletions:
     def add(self, segment: Segment, snapshot_path: str | None) -> None:
         self._waiting.append(_PendingFiles(segment, snapshot_path))
 
-    def take_due_files(self, now_ms: int, delay_ms: int) -> list[str]:
+    def pop_due_files(self, now_ms: int, delay_ms: int) -> list[str]:
         """Release the files that have waited `delay_ms`; return their paths, for a worker to unlink (maybe gigabytes).
 
         Pinned regions stay readable until they are released.
@@ -100,7 +100,7 @@ class PendingFileDeletions:
 
     def delete_due_files(self, now_ms: int, delay_ms: int) -> int | None:
         """Delete the due files now; return when the next are due (ms), or None. Blocks. Raises OSError."""
-        paths = self.take_due_files(now_ms, delay_ms)
+        paths = self.pop_due_files(now_ms, delay_ms)
         for index, path in enumerate(paths):
             try:
                 self._disk.delete(path)

@@ -61,7 +61,7 @@ class KnownPositions:
     def __init__(self) -> None:
         self._positions: dict[int, tuple[Segment, int]] = {}
 
-    def note(self, offset: int, segment: Segment, position: int) -> None:
+    def remember(self, offset: int, segment: Segment, position: int) -> None:
         positions = self._positions
         positions[offset] = (segment, position)
         if len(positions) > MAX_KNOWN_POSITIONS:
@@ -97,7 +97,7 @@ class LogReader:
             batch = segment.find_batch(offset, wait=wait)
             if batch is not None:
                 if batch.base_offset == offset:
-                    self.known.note(offset, segment, batch.position)
+                    self.known.remember(offset, segment, batch.position)
                 return segment, batch.position, batch.base_offset
             segment = self.segments.after(segment)
         return None
@@ -133,7 +133,7 @@ class LogReader:
                 aborted = self.aborted_transactions(offset, upper, segment, wait=wait)
             read.aborted_transactions = aborted
         if end_offset >= 0:
-            self._note_end(segment, end_position, end_offset)
+            self._record_end(segment, end_position, end_offset)
         assert end_position <= segment.size, f"a read up to byte {end_position} of {segment}"
         read.next_offset = end_offset
         read.size_bytes = end_position - position
@@ -162,7 +162,7 @@ class LogReader:
         batch = next(segment.scan(position, wait=wait))
         return batch.end_position, batch.last_offset + 1
 
-    def _note_end(self, segment: Segment, end_position: int, end_offset: int) -> None:
+    def _record_end(self, segment: Segment, end_position: int, end_offset: int) -> None:
         """Cache where the next read begins: at end_position, or at the start of the next segment.
 
         A next segment that the cleaner has emptied is not cached: the records to read lie after it.
@@ -171,9 +171,9 @@ class LogReader:
             following = self.segments.after(segment)
             if following is not None:
                 if following.base_offset == end_offset and (following.size or following is self.segments.active):
-                    self.known.note(end_offset, following, 0)
+                    self.known.remember(end_offset, following, 0)
                 return
-        self.known.note(end_offset, segment, end_position)
+        self.known.remember(end_offset, segment, end_position)
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, segment: Segment, *, wait: bool, max_count: int | None = None

@@ -14,5 +14,5 @@ def take_over(copy: "Log", original: "Log") -> None:
     latest = original.leader_epochs.entries[-1] if original.latest_epoch is not None else None
     if latest is not None and latest.leader_epoch > (copy.latest_epoch if copy.latest_epoch is not None else -1):
         copy.leader_epochs.assign(*latest)  # an epoch without records yet
-    copy.note_cleaned(original.clean_to)
+    copy.on_cleaned(original.clean_to)
     copy.producer_state.take_over_verifications(original.producer_state)

@@ -46,18 +46,18 @@ def truncate_fully_and_start_at(log: "Log", offset: int, log_start_offset: int |
 
 
 def _cut(log: "Log", offset: int) -> None:
-    log.note_truncation_begun(offset)
+    log.on_truncation_begun(offset)
     log.local_log.cut(offset, log.now_ms)
-    log.note_truncated(offset, min(log.log_start_offset, offset))
+    log.on_truncated(offset, min(log.log_start_offset, offset))
     log.leader_epochs.truncate_to(offset)
     _rebuild_producers(log)
     log.update_high_watermark(log.high_watermark)
 
 
 def _start_over(log: "Log", offset: int, log_start_offset: int) -> None:
-    log.note_truncation_begun(offset)
+    log.on_truncation_begun(offset)
     log.local_log.start_over(offset, log.now_ms)
-    log.note_truncated(offset, log_start_offset)
+    log.on_truncated(offset, log_start_offset)
     log.leader_epochs.clear()
     log.producer_state.clear(offset)
     _rebuild_producers(log)

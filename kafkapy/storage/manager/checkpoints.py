@@ -102,7 +102,7 @@ class LogCheckpoints:
             for partition, offset in self._read(directory, checkpoint.CLEANER_OFFSET_FILE).items():
                 log = logs.get((directory.path, partition))
                 if log is not None:
-                    log.note_cleaned(offset)
+                    log.on_cleaned(offset)
 
     def _read(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
         """Read a checkpoint; if that fails, the directory goes offline."""

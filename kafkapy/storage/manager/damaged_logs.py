@@ -40,7 +40,7 @@ class DamagedLogs:
     def __contains__(self, topic_partition: object) -> bool:
         return topic_partition in self._found
 
-    def note(self, topic_partition: TopicPartition, log_dir: LogDirState, path: str, reason: str) -> None:
+    def add(self, topic_partition: TopicPartition, log_dir: LogDirState, path: str, reason: str) -> None:
         logger.error(
             "Damaged log in %s: %s. %s is offline unless another broker leads it", path, reason, topic_partition
         )

@@ -129,9 +129,9 @@ class LogLoading:
     def _plan_directory(self, directory: LogDirectory) -> list[LogToLoad]:
         names = _partition_directories(directory)
         for name, partition in directory.damaged_names():
-            self._manager.damaged_logs.note(partition, directory.state, directory.file(name), "it is no directory")
+            self._manager.damaged_logs.add(partition, directory.state, directory.file(name), "it is no directory")
         directory.forget_names()
-        is_clean = directory.take_clean_shutdown()
+        is_clean = directory.pop_clean_shutdown()
         recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
         start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
         if not names:
@@ -188,7 +188,7 @@ class LogLoading:
                 item.directory.state.go_offline(f"Error while loading log dir {item.directory.path}: {error}")
                 return
             log = None
-            self._manager.damaged_logs.note(item.topic_partition, item.directory.state, item.path, error.message)
+            self._manager.damaged_logs.add(item.topic_partition, item.directory.state, item.path, error.message)
         except (OSError, StorageError, ApiError) as error:
             item.directory.state.go_offline(f"Error while loading log dir {item.directory.path}: {error}")
             return
@@ -219,10 +219,10 @@ class LogLoading:
                 item.log_start_offset, item.recovery_point, item.directory.was_clean_shutdown, item.is_recovered
             ),
         )
-        self._take(log, is_future=item.marker == FUTURE_DIRECTORY_SUFFIX)
+        self._add_log(log, is_future=item.marker == FUTURE_DIRECTORY_SUFFIX)
         return log
 
-    def _take(self, log: Log, *, is_future: bool) -> None:
+    def _add_log(self, log: Log, *, is_future: bool) -> None:
         manager, partition = self._manager, log.topic_partition
         table = manager.future_logs if is_future else manager.logs
         if self._is_stray is not None and self._is_stray(log):

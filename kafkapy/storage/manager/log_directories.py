@@ -128,7 +128,7 @@ class LogDirectories:
         epoch = epochs.pop() if len(epochs) == 1 else None
         return epoch if epoch is not None else -1
 
-    def take_clean_shutdown(self, path: str) -> bool:
+    def pop_clean_shutdown(self, path: str) -> bool:
         """Return whether the last stop was clean in `path`; delete the clean-shutdown files of all directories.
 
         Call it before the quorum writes to its directory, which is before the logs are loaded.
@@ -136,13 +136,13 @@ class LogDirectories:
         taken = {}
         for directory in self.live:
             try:
-                taken[directory.path] = directory.take_clean_shutdown()
+                taken[directory.path] = directory.pop_clean_shutdown()
             except OSError as error:
                 directory.state.go_offline(f"reading the clean-shutdown file: {error}")
         return taken.get(path, False)
 
     def give_back_clean_shutdown(self) -> None:
-        """Undo take_clean_shutdown if the start fails before anything was written: the next start decides alike."""
+        """Undo pop_clean_shutdown if the start fails before anything was written: the next start decides alike."""
         for directory in self.live:
             try:
                 directory.give_back_clean_shutdown()

@@ -28,7 +28,7 @@ class LogDirectory:
         self.needs_recovery = False
         """Whether something in it could not be closed cleanly: then no clean-shutdown file is written."""
         self._clean_shutdown: bytes | None = None
-        """Content of the last stop's clean-shutdown file, set by take_clean_shutdown."""
+        """Content of the last stop's clean-shutdown file, set by pop_clean_shutdown."""
         self._disk = disk
         self._names: list[tuple[str, bool]] | None = None
         """What `names` has found, until the logs are planned."""
@@ -112,7 +112,7 @@ class LogDirectory:
             if found is not None and not found[1] and found[0] != METADATA_PARTITION
         ]
 
-    def take_clean_shutdown(self) -> bool:
+    def pop_clean_shutdown(self) -> bool:
         """Return whether the last stop was clean; delete the clean-shutdown file, as a later crash is not a clean stop.
 
         Call it before anything is written. Later calls return the same.
@@ -126,7 +126,7 @@ class LogDirectory:
         return self.was_clean_shutdown
 
     def give_back_clean_shutdown(self) -> None:
-        """Undo take_clean_shutdown, if nothing was written since. Raises OSError."""
+        """Undo pop_clean_shutdown, if nothing was written since. Raises OSError."""
         if self._clean_shutdown is not None:
             self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), self._clean_shutdown)
 

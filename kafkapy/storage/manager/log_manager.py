@@ -36,6 +36,7 @@ from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.storage.manager.log_table import LogTable
 from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync, PendingLogDeletions
 from kafkapy.storage.producers.state import ProducerState
+from kafkapy.storage.producers.ungranted import UngrantedProducers
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
@@ -104,6 +105,7 @@ class LogManager:
         self.pending_log_deletions = PendingLogDeletions(disk, random)
         self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
+        self.ungranted_producers = UngrantedProducers()
         self._random = random
         self.is_verification_enabled = True
         self._watcher = watcher
@@ -127,7 +129,7 @@ class LogManager:
             del self.logs[partition]
         self.offline_logs.update(failed)
         future = [partition for partition, log in self.future_logs.items() if log.log_dir is state]
-        self._lost_logs += [log for partition in future if (log := self.future_logs.take(partition)) is not None]
+        self._lost_logs += [log for partition in future if (log := self.future_logs.remove(partition)) is not None]
         logger.warning(
             "Logs for partitions %s are offline and logs for future partitions %s are offline due to failure on log "
             "directory %s",
@@ -168,6 +170,7 @@ class LogManager:
         return ProducerState(
             producer_id_expiration_ms=self.producer_id_expiration_ms,
             is_verification_enabled=self.is_verification_enabled,
+            ungranted=self.ungranted_producers,
         )
 
     def configure_producers(self, *, expiration_ms: int, is_verification_enabled: bool) -> None:
@@ -292,7 +295,7 @@ class LogManager:
 
     def delete_future_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Cancel a move; return whether there was one. Raises StorageError."""
-        log = self.future_logs.take(topic_partition)
+        log = self.future_logs.remove(topic_partition)
         if log is None:
             return False
         self.schedule_deletion(log, now_ms)
@@ -311,7 +314,7 @@ class LogManager:
         offline = self.offline_logs.pop(topic_partition, None)
         if offline is not None:
             self._lost_logs.append(offline)
-        log = self.logs.take(topic_partition)
+        log = self.logs.remove(topic_partition)
         try:
             self.delete_future_log(topic_partition, now_ms)
         finally:
@@ -324,7 +327,7 @@ class LogManager:
 
         If there is no space for the longer name, the log keeps its name and `due_log_deletions` tries again.
         """
-        log.note_retired()
+        log.on_retired()
         self.pending_log_deletions.schedule(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
@@ -395,6 +398,7 @@ class LogManager:
         The cleaner applies retention to compacted logs, between its passes: a segment deleted during a pass would waste
         what the pass has read. As in Apache Kafka, this holds even if log.cleaner.enable is false.
         """
+        self.ungranted_producers.start_recount()
         for log in self._all_logs():
             if log.is_offline or not self._is_in_service(log):
                 continue
@@ -409,7 +413,9 @@ class LogManager:
                         error,
                     )
             log.producer_state.remove_expired(now_ms)
+            self.ungranted_producers.recount(log.producer_state.producers)
             yield deleted
+        self.ungranted_producers.finish_recount()
 
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion | None]:
         """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool.
@@ -419,7 +425,7 @@ class LogManager:
         for count, log in enumerate(self._all_logs(), 1):
             if count % LOGS_PER_SLICE == 0:
                 yield None
-            paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
+            paths = [] if log.is_offline else log.local_log.pop_due_files(now_ms)
             if paths:
                 yield FileDeletion(self.disk, log.log_dir, log.directory, paths, log.local_log.pending_file_deletions)
 
@@ -439,11 +445,9 @@ class LogManager:
                 directory.state.check_online()
                 described.total_bytes = self.disk.total_bytes(directory.path)
                 described.usable_bytes = self.disk.free_bytes(directory.path)
-            except StorageError:
-                described.error_code = KAFKA_STORAGE_ERROR
-                continue
-            except OSError as error:
-                directory.state.handle_os_error(error, f"looking for room in {directory.path}")
+            except (OSError, StorageError) as error:
+                if isinstance(error, OSError):
+                    directory.state.handle_os_error(error, f"looking for room in {directory.path}")
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             described.is_cordoned = directory.path in self.directories.cordoned

@@ -17,7 +17,7 @@ class LogTable(dict[TopicPartition, Log]):
         """The number of logs by directory path."""
 
     def __setitem__(self, topic_partition: TopicPartition, log: Log) -> None:
-        self.take(topic_partition)
+        self.remove(topic_partition)
         super().__setitem__(topic_partition, log)
         self.counts[log.log_dir.path] += 1
 
@@ -27,7 +27,7 @@ class LogTable(dict[TopicPartition, Log]):
         self.counts[path] -= 1
         super().__delitem__(topic_partition)
 
-    def take(self, topic_partition: TopicPartition) -> Log | None:
+    def remove(self, topic_partition: TopicPartition) -> Log | None:
         """Remove and return a partition's log, or None."""
         log = self.get(topic_partition)
         if log is not None:

@@ -16,7 +16,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.raft.control_records import note_in_history
+from kafkapy.raft.control_records import add_to_history
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.voters import VoterHistory, VoterSet
 from kafkapy.record.batch import RecordBatch
@@ -221,7 +221,7 @@ class MetadataLog:
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.base_offset} does not fit")
         self.view.append(batch.base_offset, batch.last_offset, batch.partition_leader_epoch)
         if batch.is_control and batch.base_offset >= snapshot_end:
-            note_in_history(self.voters, batch)
+            add_to_history(self.voters, batch)
 
     # ---- reading and writing
 

@@ -27,6 +27,7 @@ from kafkapy.record.batches import batches
 from kafkapy.record.builder import BatchFields, build_batch
 from kafkapy.record.control import build_raft_control, read_raft_control
 from kafkapy.seams import Disk, File, failpoint
+from kafkapy.storage.file_names import RAFT_SNAPSHOT_SUFFIX
 from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -34,15 +35,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafkapy.storage")
 
-SUFFIX: Final = ".checkpoint"
-DELETED_SUFFIX: Final = ".checkpoint.deleted"
 READ_CHUNK_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"^(\d{20})-(\d{10})(\.checkpoint(?:\.part|\.deleted)?)$")
 _LENGTH_FIELD_END: Final = 12
 
 
 def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
-    return f"{snapshot_id.offset:020d}-{snapshot_id.leader_epoch:010d}{SUFFIX}"
+    return f"{snapshot_id.offset:020d}-{snapshot_id.leader_epoch:010d}{RAFT_SNAPSHOT_SUFFIX}"
 
 
 def parse_name(name: str) -> tuple[OffsetAndEpoch, str] | None:
@@ -82,12 +81,12 @@ class SnapshotReader:
         for batch in self._checked_batches():
             for message in self._controls(batch):
                 if isinstance(message, SnapshotHeaderRecord):
-                    self._note_quorum(batch)
+                    self._read_quorum(batch)
                     return message
             break
         raise self._damage("it does not begin with a snapshot header")
 
-    def _note_quorum(self, batch: RecordBatch) -> None:
+    def _read_quorum(self, batch: RecordBatch) -> None:
         for message in self._controls(batch):
             if isinstance(message, KRaftVersionRecord):
                 self.kraft_version = message.kraft_version
@@ -276,13 +275,13 @@ class SnapshotStore:
     def complete(self) -> list[OffsetAndEpoch]:
         """Return the complete snapshots, oldest first."""
         parsed = (parse_name(name) for name in self._disk.list_directory(self.directory))
-        return sorted(found[0] for found in parsed if found is not None and found[1] == SUFFIX)
+        return sorted(found[0] for found in parsed if found is not None and found[1] == RAFT_SNAPSHOT_SUFFIX)
 
     def clear_remains(self) -> None:
         """Delete .part and .deleted files left by a crash. Only at the start."""
         for name in self._disk.list_directory(self.directory):
             found = parse_name(name)
-            if found is not None and found[1] != SUFFIX:
+            if found is not None and found[1] != RAFT_SNAPSHOT_SUFFIX:
                 self._disk.delete(f"{self.directory}/{name}")
 
     def path_of(self, snapshot_id: OffsetAndEpoch) -> str:

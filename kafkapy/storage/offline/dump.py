@@ -39,8 +39,6 @@ from kafkapy.storage.producers.state import NO_TRANSACTION, decode_snapshot
 from kafkapy.storage.segment import offset_index, time_index, txn_index
 from kafkapy.types import INT32_MAX
 
-RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
-BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 NO_LIMIT: Final = INT32_MAX
 """max_bytes if not given; the tool then also reports the bytes after the last whole batch."""
 
@@ -86,7 +84,7 @@ class Dumper:
         self._out(f"Dumping {path}")
         suffix = PurePath(path).suffix
         try:
-            if suffix in (file_names.LOG_SUFFIX, RAFT_SNAPSHOT_SUFFIX):
+            if suffix in (file_names.LOG_SUFFIX, file_names.RAFT_SNAPSHOT_SUFFIX):
                 self._dump_log(path, suffix)
             elif suffix == file_names.OFFSET_INDEX_SUFFIX:
                 self._dump_offset_index(path)
@@ -258,7 +256,7 @@ def _log_title(path: str, suffix: str) -> str:
     name = PurePath(path).name
     if suffix == file_names.LOG_SUFFIX:
         return f"Log starting offset: {_base_offset(path)}"
-    if name == BOOTSTRAP_SNAPSHOT:
+    if name == file_names.BOOTSTRAP_CHECKPOINT:
         return "KRaft bootstrap snapshot"
     match = _RAFT_SNAPSHOT_NAME.match(name)
     if match is None:

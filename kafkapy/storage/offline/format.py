@@ -15,46 +15,45 @@ from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
 from kafkapy.config.load import load
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
+from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_5_IV2, MV_4_0_IV1
+from kafkapy.metadata.image import ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, METADATA_VERSION
 from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
+from kafkapy.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
+from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
+from kafkapy.raft.control_records import voters_to_record
+from kafkapy.raft.voters import Endpoint, VoterSet
+from kafkapy.raft.voters import Voter as RecordedVoter
+from kafkapy.record.builder import BatchFields, build_batch
+from kafkapy.record.control import build_raft_control
 from kafkapy.seams import Clock, Disk, Random
-from kafkapy.storage.checkpoint import MetaProperties, decode_meta_properties
+from kafkapy.storage.checkpoint import META_PROPERTIES_FILE, MetaProperties, decode_meta_properties
 from kafkapy.storage.errors import CheckpointError
-from kafkapy.storage.file_names import holds_metadata_log, partition_directories
-from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
+from kafkapy.storage.file_names import BOOTSTRAP_CHECKPOINT, holds_metadata_log, partition_directories
+from kafkapy.storage.metadata.snapshot import snapshot_name
+from kafkapy.types import METADATA_PARTITION, OffsetAndEpoch, ReplicaKey, Uuid, uuid_from_string, uuid_to_string
 
 if TYPE_CHECKING:
-    from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
     from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+    from kafkapy.record.control import RaftControl
 
-META_PROPERTIES: Final = "meta.properties"
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
-VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
-METADATA_VERSION: Final = "metadata.version"
-KRAFT_VERSION: Final = "kraft.version"
+METADATA_DIRECTORY: Final = str(METADATA_PARTITION)
+VOTERS_CHECKPOINT: Final = snapshot_name(OffsetAndEpoch(0, 0))
 RELEASES: Final = {
     "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
     "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
     "3.9-IV0": 21, "4.0-IV0": 22, "4.0-IV1": 23, "4.0-IV2": 24, "4.0-IV3": 25, "4.1-IV0": 26, "4.1-IV1": 27,
-    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30,
+    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30, "4.4-IV0": 31, "4.4-IV1": 32, "4.4-IV2": 33,
 }  # fmt: skip
 """Kafka's releases of metadata.version, by name."""
-DEFAULT_SINCE: Final = {
-    "group.version": 22,
-    "transaction.version": 24,
-    "eligible.leader.replicas.version": 26,
-    "share.version": 28,
-    "streams.version": 29,
+DEFAULT_LEVELS: Final[Mapping[str, Mapping[int, int]]] = {
+    "group.version": {22: 1},
+    "transaction.version": {24: 2},
+    "eligible.leader.replicas.version": {26: 1},
+    "share.version": {28: 1, 31: 2},
+    "streams.version": {29: 1},
 }
-"""The metadata.version (22 is 4.0-IV0, 29 is 4.2-IV1) from which on a feature is enabled by default."""
-ELR_SINCE: Final = 23
-"""The first metadata.version whose records can hold eligible leader replicas."""
-SCRAM_SINCE: Final = 11
-"""The first metadata.version with records of SCRAM credentials."""
-CONTROL_SNAPSHOT_HEADER: Final = 3
-CONTROL_SNAPSHOT_FOOTER: Final = 4
-CONTROL_KRAFT_VERSION: Final = 5
-CONTROL_KRAFT_VOTERS: Final = 6
+"""Each feature's default levels by the metadata.version (22 is 4.0-IV0, 31 is 4.4-IV0) from which on they hold."""
 
 
 class FormatError(KafkapyError):
@@ -128,7 +127,7 @@ def directories_of(config: BrokerConfig) -> list[str]:
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     """Return a directory's meta.properties, None if it is not formatted. Raises CheckpointError, OSError."""
-    path = f"{directory}/{META_PROPERTIES}"
+    path = f"{directory}/{META_PROPERTIES_FILE}"
     return decode_meta_properties(disk.read_file(path), path) if disk.exists(path) else None
 
 
@@ -146,9 +145,9 @@ def check_not_lost(disk: Disk, config: BrokerConfig, formatted: Mapping[str, Met
             names.append(METADATA_DIRECTORY)
         if names:
             raise FormatError(
-                f"No readable {META_PROPERTIES} files found. {path} holds {len(names)} logs, such as {names[0]}. "
-                f"Nothing was touched. Restore {META_PROPERTIES} (cluster.id, node.id, directory.id) from a backup; "
-                "or, to begin anew without these logs, move their directories away."
+                f"No readable {META_PROPERTIES_FILE} files found. {path} holds {len(names)} logs, such as {names[0]}. "
+                f"Nothing was touched. Restore {META_PROPERTIES_FILE} (cluster.id, node.id, directory.id) from a "
+                "backup; or, to begin anew without these logs, move their directories away."
             )
 
 
@@ -265,16 +264,13 @@ def _standalone_voter(config: BrokerConfig, random: Random) -> Voter:
 
 def _feature_levels(request: FormatRequest) -> dict[str, int]:
     """Return every feature's level: as requested, else the release's default. Raises FormatError."""
-    from kafkapy.metadata.features import KNOWN_FEATURES
-
     metadata_version = request.feature_levels.get(METADATA_VERSION, KNOWN_FEATURES[METADATA_VERSION].max_version)
-    levels = {
-        name: known.max_version if metadata_version >= DEFAULT_SINCE.get(name, 0) else 0
-        for name, known in KNOWN_FEATURES.items()
-    }
+    levels = {name: known.max_version for name, known in KNOWN_FEATURES.items()}
+    for name, by_version in DEFAULT_LEVELS.items():
+        levels[name] = max((level for since, level in by_version.items() if since <= metadata_version), default=0)
     has_dynamic_quorum = not request.config.quorum_voters
     levels[KRAFT_VERSION] = 1 if has_dynamic_quorum else 0
-    if request.scram_records and metadata_version < SCRAM_SINCE:
+    if request.scram_records and metadata_version < MV_3_5_IV2:
         raise FormatError("SCRAM is only supported in metadata.version 3.5-IV2 or later.")
     for name, level in request.feature_levels.items():
         if name not in levels:
@@ -285,8 +281,8 @@ def _feature_levels(request: FormatRequest) -> dict[str, int]:
                 f"Feature {name} has no level {level}: it must be within {known.min_version} and {known.max_version}."
             )
         levels[name] = level
-    if levels["eligible.leader.replicas.version"] and metadata_version < ELR_SINCE:
-        raise FormatError(f"Eligible leader replicas need metadata.version {ELR_SINCE} or later.")
+    if levels[ELIGIBLE_LEADER_REPLICAS_VERSION] and metadata_version < MV_4_0_IV1:
+        raise FormatError(f"Eligible leader replicas need metadata.version {MV_4_0_IV1} or later.")
     if bool(levels[KRAFT_VERSION]) != has_dynamic_quorum:
         raise FormatError(
             f"Cannot set kraft.version to {levels[KRAFT_VERSION]} "
@@ -306,13 +302,13 @@ def _check_formatted(request: FormatRequest, formatted: Mapping[str, MetaPropert
             )
         if properties.cluster_id != request.cluster_id:
             raise FormatError(
-                f"Invalid cluster.id in: {path}/{META_PROPERTIES}. Expected {request.cluster_id}, but read "
+                f"Invalid cluster.id in: {path}/{META_PROPERTIES_FILE}. Expected {request.cluster_id}, but read "
                 f"{properties.cluster_id}"
             )
         if properties.node_id != request.config.node_id:
             raise FormatError(
                 f"Stored node id {properties.node_id} doesn't match previous node id {request.config.node_id} in "
-                f"{path}/{META_PROPERTIES}"
+                f"{path}/{META_PROPERTIES_FILE}"
             )
 
 
@@ -352,7 +348,7 @@ def _format_directory(
         node_id=config.node_id,
         directory_id=own_voter.directory_id if own_voter is not None else random.uuid(),
     )
-    disk.write_file_atomically(f"{path}/{META_PROPERTIES}", properties.encode())
+    disk.write_file_atomically(f"{path}/{META_PROPERTIES_FILE}", properties.encode())
 
 
 def _description(path: str, config: BrokerConfig, voters: Sequence[Voter] | None) -> str:
@@ -368,66 +364,29 @@ def bootstrap_checkpoint(
     features: Mapping[str, int], more: "Sequence[UserScramCredentialRecord]" = (), *, now_ms: int
 ) -> bytes:
     """Return bootstrap.checkpoint: header, the feature levels above 0 except kraft.version, `more`, footer."""
+    from kafkapy.metadata.bootstrap import feature_records
     from kafkapy.metadata.record_serde import encode_record
-    from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
-    from kafkapy.record.builder import BatchFields, build_batch
 
-    values = [encode_record(record, 0) for record in (*_feature_records(features), *more)]
-    header = _control_batch([(CONTROL_SNAPSHOT_HEADER, SnapshotHeaderRecord().encode(0))], base_offset=0, now_ms=now_ms)
+    values = [encode_record(record, 0) for record in (*feature_records(features), *more)]
+    header = _control_batch([SnapshotHeaderRecord()], base_offset=0, now_ms=now_ms)
     data = build_batch([(now_ms, None, value, ()) for value in values], BatchFields(base_offset=1, leader_epoch=0))
-    footer = _control_batch([_snapshot_footer()], base_offset=1 + len(values), now_ms=now_ms)
-    return header + data + footer
-
-
-def _feature_records(features: Mapping[str, int]) -> "list[FeatureLevelRecord]":
-    from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
-
-    others = sorted(name for name in features if name not in (METADATA_VERSION, KRAFT_VERSION) and features[name] > 0)
-    return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in (METADATA_VERSION, *others)]
+    return header + data + _control_batch([SnapshotFooterRecord()], base_offset=1 + len(values), now_ms=now_ms)
 
 
 def voters_checkpoint(voters: Iterable[Voter], listener: str, *, kraft_version: int, now_ms: int) -> bytes:
     """Return the metadata log's snapshot 0-0: header, kraft.version and voters in one batch, then the footer."""
-    from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
-    from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
-
-    records = [
-        (CONTROL_SNAPSHOT_HEADER, SnapshotHeaderRecord(last_contained_log_timestamp=now_ms).encode(0)),
-        (CONTROL_KRAFT_VERSION, KRaftVersionRecord(kraft_version=kraft_version).encode(0)),
-        (CONTROL_KRAFT_VOTERS, _voters_value(voters, listener)),
+    recorded = VoterSet(
+        RecordedVoter(ReplicaKey(voter.node_id, voter.directory_id), (Endpoint(listener, voter.host, voter.port),))
+        for voter in voters
+    )
+    records: list[RaftControl] = [
+        SnapshotHeaderRecord(last_contained_log_timestamp=now_ms),
+        KRaftVersionRecord(kraft_version=kraft_version),
+        voters_to_record(recorded),
     ]
     head = _control_batch(records, base_offset=0, now_ms=now_ms)
-    return head + _control_batch([_snapshot_footer()], base_offset=len(records), now_ms=now_ms)
+    return head + _control_batch([SnapshotFooterRecord()], base_offset=len(records), now_ms=now_ms)
 
 
-def _voters_value(voters: Iterable[Voter], listener: str) -> bytes:
-    from kafkapy.protocol.messages.voters_record import Endpoint, KRaftVersionFeature, VotersRecord
-    from kafkapy.protocol.messages.voters_record import Voter as RecordedVoter
-
-    supported = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
-    recorded = [
-        RecordedVoter(
-            voter_id=voter.node_id,
-            voter_directory_id=voter.directory_id,
-            endpoints=[Endpoint(name=listener, host=voter.host, port=voter.port)],
-            kraft_version_feature=supported,
-        )
-        for voter in voters
-    ]
-    return VotersRecord(voters=recorded).encode(0)
-
-
-def _snapshot_footer() -> tuple[int, bytes]:
-    from kafkapy.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
-
-    return CONTROL_SNAPSHOT_FOOTER, SnapshotFooterRecord().encode(0)
-
-
-def _control_batch(records: Iterable[tuple[int, bytes]], *, base_offset: int, now_ms: int) -> bytes:
-    """Return a batch of control records (type, value); a control record's key is int16 version 0, int16 type."""
-    from kafkapy.record.builder import BatchFields, build_batch
-
-    return build_batch(
-        [(now_ms, b"\0\0" + control_type.to_bytes(2, "big"), value, ()) for control_type, value in records],
-        BatchFields(base_offset=base_offset, leader_epoch=0, is_control=True),
-    )
+def _control_batch(records: "Sequence[RaftControl]", *, base_offset: int, now_ms: int) -> bytes:
+    return build_raft_control(records, base_offset=base_offset, leader_epoch=0, timestamp_ms=now_ms)

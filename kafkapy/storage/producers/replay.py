@@ -104,20 +104,20 @@ def rebuild_producers(
     snapshot_at = {segment.base_offset for segment in (previous, active) if segment is not None}
     if snapshots.latest is None and was_clean_shutdown:
         for offset in sorted({*snapshot_at, end_offset}):
-            producers.note_end(offset)
-            snapshots.take_if_there_is_room(producers)
+            producers.record_end_offset(offset)
+            snapshots.write_if_there_is_room(producers)
         return
     had_none = producers.is_empty and producers.map_end_offset >= end_offset
     truncate_and_reload(producers, snapshots, log_start_offset, end_offset, now_ms)
     if end_offset > producers.map_end_offset and not had_none:
         for segment in segments.between(producers.map_end_offset, end_offset):
             start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-            producers.note_end(start_offset)
+            producers.record_end_offset(start_offset)
             if segment.base_offset in snapshot_at:
-                snapshots.take_if_there_is_room(producers)
+                snapshots.write_if_there_is_room(producers)
             _replay_segment(producers, segment, start_offset, end_offset)
-    producers.note_end(end_offset)
-    snapshots.take_if_there_is_room(producers)
+    producers.record_end_offset(end_offset)
+    snapshots.write_if_there_is_room(producers)
 
 
 def truncate_and_reload(

@@ -34,7 +34,7 @@ class ProducerSnapshots:
         assert offset >= 0, f"a snapshot at {offset}"
         return segment_file(self.directory, offset, SNAPSHOT_SUFFIX)
 
-    def take_if_there_is_room(self, state: ProducerState) -> None:
+    def write_if_there_is_room(self, state: ProducerState) -> None:
         """Like maybe_take, but on a full disk write nothing: a later snapshot will do. Raises OSError."""
         try:
             self.maybe_take(state)

@@ -15,7 +15,6 @@ log reads and writes the `.snapshot` files, whose format is:
 
 import struct
 from collections.abc import Iterable
-from itertools import islice, takewhile
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -36,6 +35,7 @@ from kafkapy.storage.producers.entry import (
     VerificationGuard,
     VerificationState,
 )
+from kafkapy.storage.producers.ungranted import UngrantedProducers
 
 __all__ = [
     "NO_TRANSACTION",
@@ -85,7 +85,15 @@ class PreparedAppend:
 class ProducerState:
     """All producers of one partition, as of map_end_offset."""
 
-    def __init__(self, *, producer_id_expiration_ms: int = 86400000, is_verification_enabled: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        producer_id_expiration_ms: int = 86400000,
+        is_verification_enabled: bool = True,
+        ungranted: UngrantedProducers | None = None,
+    ) -> None:
+        """ungranted: bounds the producers of all partitions whose ids the cluster never granted; None: no bound."""
+        self._ungranted = ungranted if ungranted is not None else UngrantedProducers()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.is_verification_enabled = is_verification_enabled
         self.producers: dict[int, ProducerEntry] = {}
@@ -150,7 +158,7 @@ class ProducerState:
         """Check batches that are about to be appended, without a change of state.
 
         Raises ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
-        TRANSACTION_COORDINATOR_FENCED.
+        TRANSACTION_COORDINATOR_FENCED; UNKNOWN_PRODUCER_ID as ungranted.py describes.
         """
         prepared = PreparedAppend()
         for batch in batches:
@@ -163,33 +171,32 @@ class ProducerState:
                 self._check_verified(batch, entry, verification)
             staged = prepared.staged.get(batch.producer_id)
             if staged is None:
-                entry = entry if entry is not None else ProducerEntry(batch.producer_id)
+                if entry is None:
+                    if origin is AppendOrigin.CLIENT:
+                        self._ungranted.check(batch.producer_id)
+                    entry = ProducerEntry(batch.producer_id)
                 staged = StagedProducer(entry, origin, self._verifications.get(batch.producer_id))
                 prepared.staged[batch.producer_id] = staged
-            self._stage(prepared, staged, batch, transaction_version)
+            if batch.marker is None:
+                staged.add_batch(batch)
+            else:
+                completed = staged.add_marker(batch, batch.marker, transaction_version)
+                if completed is not None:
+                    prepared.completed.append(completed)
         return prepared
-
-    def _stage(
-        self, prepared: PreparedAppend, staged: StagedProducer, batch: ProducerBatch, transaction_version: int
-    ) -> None:
-        if batch.marker is None:
-            staged.add_batch(batch)
-        else:
-            completed = staged.add_marker(batch, batch.marker, transaction_version)
-            if completed is not None:
-                prepared.completed.append(completed)
 
     def _check_verified(
         self, batch: ProducerBatch, entry: ProducerEntry | None, verification: VerificationGuard | None
     ) -> None:
         """Raise ApiError if the first batch of a transaction was not verified with the transaction coordinator."""
-        if self.has_open_transaction(batch.producer_id, batch.producer_epoch):
-            return
-        if entry is not None and batch.producer_epoch < entry.producer_epoch:
-            raise ApiError(
-                INVALID_PRODUCER_EPOCH,
-                f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is fenced by {entry.producer_epoch}",
-            )
+        if entry is not None:
+            if entry.transaction_first_offset != NO_TRANSACTION and entry.producer_epoch == batch.producer_epoch:
+                return
+            if batch.producer_epoch < entry.producer_epoch:
+                raise ApiError(
+                    INVALID_PRODUCER_EPOCH,
+                    f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is fenced by {entry.producer_epoch}",
+                )
         if not self.is_verification_enabled or batch.marker is not None:
             return
         state = self._verifications.get(batch.producer_id)
@@ -201,6 +208,8 @@ class ProducerState:
         assert prepared.duplicate is None, f"{prepared.duplicate} is not appended again"
         started: list[tuple[int, int]] = []
         for producer_id, staged in prepared.staged.items():
+            if producer_id not in self.producers:
+                self._ungranted.add(producer_id)
             entry = self.producers.setdefault(producer_id, staged.entry)
             entry.move_to_epoch(staged.producer_epoch)
             entry.batches.extend(staged.batches)
@@ -208,13 +217,14 @@ class ProducerState:
             entry.coordinator_epoch = staged.coordinator_epoch
             entry.last_timestamp_ms = staged.last_timestamp_ms
             entry.transaction_first_offset = staged.transaction_first_offset
-            started += [(first_offset, producer_id) for first_offset in staged.started]
+            if staged.started:
+                started += [(first_offset, producer_id) for first_offset in staged.started]
         if started:
-            self._note_started(started)
+            self._add_started(started)
         if self._verifications:
             self._end_verifications(prepared)
 
-    def _note_started(self, started: list[tuple[int, int]]) -> None:
+    def _add_started(self, started: list[tuple[int, int]]) -> None:
         """Add the (first offset, producer id) of transactions begun by one append, maybe several per producer."""
         last_offset = next(reversed(self._open), -1)
         for first_offset, producer_id in sorted(started):
@@ -245,8 +255,10 @@ class ProducerState:
         one append holds this transaction and the next, its entry would imply that the next one has ended, too, and
         read_committed readers would get the next one's records if it is aborted later.
         """
-        opened = islice(self._open, 2)  # ordered by first offset, including `completed`
-        return next((first for first in opened if first != completed.first_offset), completed.last_offset + 1)
+        for first_offset in self._open:  # ordered, and `completed` is one of them: two steps at most
+            if first_offset != completed.first_offset:
+                return first_offset
+        return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until the high watermark has passed its marker."""
@@ -260,7 +272,11 @@ class ProducerState:
         """Remove the ended transactions whose markers are below the high watermark."""
         if not self._unreplicated:
             return
-        passed = list(takewhile(lambda first: self._unreplicated[first] < high_watermark, self._unreplicated))
+        passed = []
+        for first_offset, marker_offset in self._unreplicated.items():  # in the order of the markers
+            if marker_offset >= high_watermark:
+                break
+            passed.append(first_offset)
         for first_offset in passed:
             del self._unreplicated[first_offset]
         if passed:
@@ -335,7 +351,7 @@ class ProducerState:
             and now_ms - entry.last_timestamp_ms >= self.producer_id_expiration_ms
         )
 
-    def note_end(self, map_end_offset: int) -> None:
+    def record_end_offset(self, map_end_offset: int) -> None:
         """Record that all batches below `map_end_offset` are applied. Without producers it may decrease."""
         assert map_end_offset >= self.map_end_offset or self.is_empty, f"{self.map_end_offset} to {map_end_offset}"
         self.map_end_offset = map_end_offset

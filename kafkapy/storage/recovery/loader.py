@@ -158,14 +158,14 @@ class LogLoader:
             self._segments.add(self._create_segment(self._start_checkpoint))
             self._has_new_names = True
         active = self._segments.active
-        if self._was_clean and _end_position(active) < active.size:
+        if self._was_clean and active.size and _end_position(active) < active.size:
             logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
             self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
         active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
         if not self._is_durable:
             for segment in (*self._segments.between(min(self._recovery_point, end_offset), 1 << 63), active):
-                segment.note_not_durable()
+                segment.mark_not_durable()
         is_flushed = self._was_clean and self._is_durable and is_kept
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)
@@ -334,7 +334,7 @@ class LogLoader:
         recovery = SegmentRecovery(segment, self._config, self._epochs, producers, may_split=may_split, sync=sync)
         cut_bytes = recovery.run()
         self._was_compacted = self._was_compacted or recovery.has_gaps
-        self._snapshots.take_if_there_is_room(producers)
+        self._snapshots.write_if_there_is_room(producers)
         return cut_bytes
 
     def _schedule_deletion(self, segments: list[Segment]) -> None:

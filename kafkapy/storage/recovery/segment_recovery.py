@@ -192,19 +192,19 @@ class SegmentRecovery:
         while self._valid_bytes < size:
             start = self._valid_bytes
             chunk = log.file.pread(min(length, size - start), start)  # reopened if the cache closed it for an index
-            if not self._take_plain(chunk):
+            if not self._scan_plain(chunk):
                 return
             if self._valid_bytes == start:
                 batch_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(chunk[8:12], "big", signed=True)
                 if batch_bytes > len(chunk) and batch_bytes <= size - start:
                     length = batch_bytes  # larger than what was read
                     continue
-                if not self._take_careful(chunk):
+                if not self._scan_carefully(chunk):
                     return
             length = CHUNK_BYTES
             self._write_offset_entries()
 
-    def _take_plain(self, chunk: bytes) -> bool:
+    def _scan_plain(self, chunk: bytes) -> bool:
         """Process batches of magic 2 up to the first other or incomplete one; return False at an invalid one."""
         # One piece: a gigabyte of small batches has millions, and what they change stays in local variables. Its parts,
         # a batch: is it valid; its producer; the indexes' entries; its leader epoch; gaps.
@@ -251,13 +251,13 @@ class SegmentRecovery:
                         at, end - at, base_offset, last_offset, leader_epoch, magic, crc, attributes, 0, max_ms,
                         producer_id, producer_epoch, sequence, count,
                     )  # fmt: skip
-                    if not self._take_producer(header, chunk):
+                    if not self._scan_producer(header, chunk):
                         return self._stop(chunk_start + at, next_offset)
             if max_ms > largest_ms:
                 largest_ms = max_ms
                 self._largest = TimestampOffset(max_ms, last_offset)
             if at - indexed_to > interval:
-                self._note_entries(last_offset, chunk_start + at)
+                self._add_entries(last_offset, chunk_start + at)
                 indexed_to = at
             if leader_epoch > epoch:
                 self._epochs.assign(leader_epoch, base_offset)
@@ -272,10 +272,10 @@ class SegmentRecovery:
     def _stop(self, valid_bytes: int, next_offset: int, *, holds: bool = False) -> bool:
         self._valid_bytes = valid_bytes
         self._next_offset = next_offset
-        self._producers.note_end(next_offset)
+        self._producers.record_end_offset(next_offset)
         return holds
 
-    def _take_careful(self, chunk: bytes) -> bool:
+    def _scan_carefully(self, chunk: bytes) -> bool:
         """Process the messages of magic 0 and 1 at the start of a chunk; return False if there is no valid one."""
         chunk_start = self._valid_bytes
         try:
@@ -284,7 +284,7 @@ class SegmentRecovery:
                     break
                 if not self._holds(header, chunk):
                     return False
-                self._take_old(header, chunk_start + header.position)
+                self._scan_old(header, chunk_start + header.position)
         except RecordsError as error:
             self._warn(error)
             return False
@@ -294,11 +294,11 @@ class SegmentRecovery:
         path = self._segment.log.path
         logger.warning("Found invalid messages in %s at byte %d: %s", path, self._valid_bytes, error)
 
-    def _take_old(self, header: BatchHeader, position: int) -> None:
+    def _scan_old(self, header: BatchHeader, position: int) -> None:
         if header.max_timestamp > self._largest.timestamp_ms:
             self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
         if position - self._indexed_to > self._config.index_interval_bytes:
-            self._note_entries(header.last_offset, position)
+            self._add_entries(header.last_offset, position)
         self._stop(position + header.size_bytes, header.last_offset + 1)
 
     def _holds(self, header: BatchHeader, chunk: bytes) -> bool:
@@ -314,7 +314,7 @@ class SegmentRecovery:
         if self._may_split:
             raise OffsetOverflowError(self._segment)
 
-    def _take_producer(self, header: BatchHeader, chunk: bytes) -> bool:
+    def _scan_producer(self, header: BatchHeader, chunk: bytes) -> bool:
         """Replay a batch with a producer id; return False for a control batch that cannot be parsed."""
         try:
             batch = producer_batch(header, chunk)
@@ -327,7 +327,7 @@ class SegmentRecovery:
 
     # Indexes
 
-    def _note_entries(self, last_offset: int, position: int) -> None:
+    def _add_entries(self, last_offset: int, position: int) -> None:
         """Add index entries for the batch at `position`: written once per chunk, those of the time index at the end."""
         base_offset = self._segment.base_offset
         self._offset_entries += offset_index.ENTRY.pack(last_offset - base_offset, position)

@@ -68,7 +68,7 @@ def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
                 if parts[-1].batch_count == 1:
                     parts.pop()
                 break
-            _take(scanned, parts)
+            _add_part(scanned, parts)
     except RecordsError as error:
         logger.warning("%s: %s", segment.log.path, error)
     if parts and next_base_offset is not None and parts[-1].last_offset >= next_base_offset:
@@ -76,7 +76,7 @@ def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
     return parts
 
 
-def _take(scanned: ScannedBatch, parts: list[Part]) -> None:
+def _add_part(scanned: ScannedBatch, parts: list[Part]) -> None:
     """Add a batch to the last part, or to a new one if it does not fit."""
     header = scanned.header
     if not parts or header.last_offset - parts[-1].base_offset > INT32_MAX:

@@ -125,7 +125,7 @@ class OpenFiles:
 class FileHandle:
     """A file by its path, opened on use. Has one owner (a segment or an index); for the event loop's thread only.
 
-    is_dirty: the next flush must sync the file: its owner has called `note_written`. Of a .log file only truncations
+    is_dirty: the next flush must sync the file: its owner has called `mark_written`. Of a .log file only truncations
     are noted: offsets tell whether there are appends to sync.
     """
 
@@ -166,12 +166,12 @@ class FileHandle:
         self._files.add(self)
         return file
 
-    def note_written(self) -> None:
+    def mark_written(self) -> None:
         """Have the next flush sync the file: its content or size has changed."""
         self.is_dirty = True
 
-    def note_synced(self) -> None:
-        """Record that a flush has begun to sync the file. If that fails, the caller calls `note_written`."""
+    def mark_synced(self) -> None:
+        """Record that a flush has begun to sync the file. If that fails, the caller calls `mark_written`."""
         self.is_dirty = False
 
     def pin(self, holder: object) -> None:

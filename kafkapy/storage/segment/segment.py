@@ -122,7 +122,7 @@ class Segment:
         segment.offset_index.create(config.segment_index_bytes)
         segment.time_index.create(config.segment_index_bytes)
         segment._largest = TimestampOffset(NO_TIMESTAMP, base_offset)
-        segment._note_full()
+        segment._mark_full()
         return segment
 
     @classmethod
@@ -159,7 +159,7 @@ class Segment:
             for batch in batches:
                 largest = self._largest
                 if largest is None or batch.max_timestamp > largest.timestamp_ms or not self.size:
-                    self._note_timestamp(batch.max_timestamp, batch.last_offset)
+                    self._record_timestamp(batch.max_timestamp, batch.last_offset)
                 if self.bytes_since_index_entry > self.index_interval_bytes and not self.is_index_full:
                     if index_entries < 0:
                         index_entries, time_entries = self.offset_index.entry_count, self.time_index.entry_count
@@ -168,7 +168,7 @@ class Segment:
                 position += batch_bytes
                 self.bytes_since_index_entry += batch_bytes
         except OSError:
-            self._take_back_append(index_entries, time_entries if index_entries >= 0 else -1)
+            self._undo_append(index_entries, time_entries if index_entries >= 0 else -1)
             raise
         assert position == self.size + size_bytes, "the batches of an append are its bytes"
         self.size = position
@@ -181,9 +181,9 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.index_room -= 1  # the time index may have got none
         if self.index_room <= 0:
-            self._note_full()
+            self._mark_full()
 
-    def _take_back_append(self, offset_entries: int, time_entries: int) -> None:
+    def _undo_append(self, offset_entries: int, time_entries: int) -> None:
         """Truncate what a failed append may have written. If that fails too, recovery truncates it."""
         assert (offset_entries < 0) == (time_entries < 0), "entries were added to both indexes, or to none"
         self._is_longer = True
@@ -199,13 +199,13 @@ class Segment:
         except OSError:
             return
 
-    def _note_timestamp(self, max_timestamp: int, last_offset: int) -> None:
+    def _record_timestamp(self, max_timestamp: int, last_offset: int) -> None:
         if max_timestamp > (self._largest or self.largest).timestamp_ms:
             self._largest = TimestampOffset(max_timestamp, last_offset)
         if self._first_timestamp is None and self.size == 0:
             self._first_timestamp = max_timestamp
 
-    def _note_full(self) -> None:
+    def _mark_full(self) -> None:
         self.index_room = room = min(self.offset_index.room, self.time_index.room)
         self.is_index_full = room <= 0
 
@@ -312,6 +312,8 @@ class Segment:
     def read_next_offset(self) -> int:
         """Return the last offset + 1, or the base offset if the segment is empty. Blocks."""
         next_offset = self.base_offset
+        if self.size == 0:  # as each new log's: no index to read
+            return next_offset
         for batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset, wait=True).position, wait=True):
             next_offset = batch.last_offset + 1
         return next_offset
@@ -330,7 +332,7 @@ class Segment:
             self._first_timestamp = None
         self.bytes_since_index_entry = 0
         self._largest = self._read_largest()
-        self._note_full()
+        self._mark_full()
         return cut_bytes
 
     def truncate_to_position(self, position: int) -> int:
@@ -339,7 +341,7 @@ class Segment:
         cut_bytes = self.size - position
         self.log.cut_regions(position)
         self.log.file.truncate(position)
-        self.log.note_written()
+        self.log.mark_written()
         self.size = position
         return cut_bytes
 
@@ -358,7 +360,7 @@ class Segment:
         """
         self.offset_index.resize(max_index_bytes)
         self.time_index.resize(max_index_bytes)
-        self._note_full()
+        self._mark_full()
 
     def become_inactive(self) -> None:
         """End appends: add the last time index entry, trim the files to their content. Raises OSError."""
@@ -369,7 +371,7 @@ class Segment:
         self.time_index.trim()
         if self._is_longer:
             self.log.file.truncate(self.size)
-            self.log.note_written()
+            self.log.mark_written()
             self._is_longer = False
 
     def write_index_entries(self) -> None:
@@ -384,16 +386,16 @@ class Segment:
             if error.errno not in NO_SPACE:
                 raise
 
-    def note_not_durable(self) -> None:
+    def mark_not_durable(self) -> None:
         """Have the next flush sync all files: another process, or one that crashed, wrote them."""
         for handle in self.handles():
-            handle.note_written()
+            handle.mark_written()
 
     def set_largest(self, largest: TimestampOffset) -> None:
         """Set the largest timestamp, which recovery found while reading all batches."""
         self._largest = largest
         self._first_timestamp = None
-        self._note_full()
+        self._mark_full()
 
     def handles(self) -> list[FileHandle]:
         """Return the handles of the files that exist, the log last."""

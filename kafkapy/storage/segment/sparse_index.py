@@ -82,7 +82,7 @@ class SparseIndex:
         file = self.handle.create()
         if file.size():
             file.truncate(0)
-            self.handle.note_written()
+            self.handle.mark_written()
         self._is_longer = False
         self.resize(max_bytes)
 
@@ -98,7 +98,7 @@ class SparseIndex:
         self.write_buffered()
         if self._is_longer:
             self.handle.file.truncate(self.size_bytes)
-            self.handle.note_written()
+            self.handle.mark_written()
             self._is_longer = False
 
     def truncate_to_entries(self, entry_count: int) -> None:
@@ -113,7 +113,7 @@ class SparseIndex:
             self._is_longer = True  # a worker that counted the entries before finds zeros, not the file's end
             file.truncate(entry_count * self.ENTRY_BYTES)
             file.truncate(size)
-            self.handle.note_written()
+            self.handle.mark_written()
         self._entry_count = entry_count  # first: a lookup on a worker must find every entry it counts
         self._kept_back = (first_kept, kept_back[: max(entry_count - first_kept, 0) * self.ENTRY_BYTES])
         self._forget_last()
@@ -162,7 +162,7 @@ class SparseIndex:
 
     def _write(self, entries: ReadableBuffer, slot: int) -> None:
         assert slot >= 0, f"slot {slot} of {self.handle.path}"
-        self.handle.note_written()
+        self.handle.mark_written()
         try:
             self.handle.file.pwrite((entries,), slot * self.ENTRY_BYTES)
         except OSError:

@@ -118,7 +118,7 @@ class TransactionIndex:
         assert aborted.last_offset >= self.base_offset, f"{aborted} in a segment from {self.base_offset}"
         blocks = self._loaded()
         assert not blocks.entry_count or aborted.last_offset > blocks.last_offsets[-1], "markers are appended in order"
-        self.handle.note_written()
+        self.handle.mark_written()
         self.handle.create().pwrite((ENTRY.pack(VERSION, *aborted),), blocks.entry_count * ENTRY.size)
         self._exists = True
         blocks.add(aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
@@ -165,7 +165,7 @@ class TransactionIndex:
             return
         values = _decode(self._read_block(number, wait=True), self.handle.path)
         kept = values[: _FIELDS * bisect_left(values[_LAST_OFFSETS], offset)]
-        self.handle.note_written()
+        self.handle.mark_written()
         self.handle.file.truncate((number * BLOCK_ENTRIES + len(kept) // _FIELDS) * ENTRY.size)
         blocks.cut(number)
         if kept:
@@ -175,7 +175,7 @@ class TransactionIndex:
         """Remove all entries, before recovery reads the segment again."""
         self._blocks = _Blocks()
         if self._exists:
-            self.handle.note_written()
+            self.handle.mark_written()
             self.handle.file.truncate(0)
 
     def _loaded(self) -> _Blocks:

@@ -37,15 +37,18 @@ def test_topics_are_created_described_altered_and_deleted(run) -> None:
     assert run("topics", "create", "t1", "t2", "-p", 2, "-c", "retention.ms=1000").out == (
         "Created topic t1.\nCreated topic t2.\n"
     )
+    partition = {"leader": 1, "replicas": [1], "isr": [1], "start_offset": 0, "end_offset": 0, "size_bytes": 0}
     assert json.loads(run("topics", "describe", "t1", "--json").out) == [
         {
             "topic": "t1",
             "configs": {"retention.ms": "1000"},
-            "partitions": [{"partition": each, "leader": 1, "replicas": [1], "isr": [1]} for each in (0, 1)],
+            "partitions": [{"partition": each, **partition} for each in (0, 1)],
         }
     ]
     assert run("topics", "alter", "t1", "-p", 3).out == "Topic t1 has 3 partitions.\n"
-    assert {"topic": "t1", "partitions": 3} in json.loads(run("topics", "list", "--json").out)
+    assert {"topic": "t1", "partitions": 3, "replicas": 1, "records": 0, "size_bytes": 0} in json.loads(
+        run("topics", "list", "--json").out
+    )
     assert run("topics", "delete", "t1", "t2").status == 0
     assert json.loads(run("topics", "list", "--json").out) == []
 
@@ -55,8 +58,8 @@ def test_tables_are_for_people(run) -> None:
     assert "table" in run("topics", "list").out
     described = run("topics", "describe", "table").out.splitlines()
     assert described[0].strip() == "table  flush.ms=7"
-    assert described[1].split() == ["PARTITION", "LEADER", "REPLICAS", "ISR"]
-    assert described[2].split() == ["0", "1", "[1]", "[1]"]
+    assert described[1].split() == ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "RECORDS", "SIZE"]
+    assert described[2].split() == ["0", "1", "[1]", "[1]", "0", "0", "0", "0", "B"]
 
 
 @pytest.mark.parametrize(

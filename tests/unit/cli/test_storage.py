@@ -33,8 +33,8 @@ def test_random_uuids_are_uuids(capsys) -> None:
 def test_format_then_info(properties, tmp_path, capsys) -> None:
     assert storage("format", "-t", CLUSTER_ID, "-c", properties, "--standalone") == 0
     assert capsys.readouterr().out == (
-        f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.3-IV0.\n"
-        f"Formatting data directory {tmp_path}/b with metadata.version 4.3-IV0.\n"
+        f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.4-IV2.\n"
+        f"Formatting data directory {tmp_path}/b with metadata.version 4.4-IV2.\n"
     )
     assert storage("info", "-c", properties) == 0
     output = capsys.readouterr().out
@@ -87,6 +87,7 @@ def test_format_refuses_in_one_line(properties, tmp_path, capsys, arguments, mes
         ("3.9-IV0", "3.9-IV0", []),
         ("4.0", "4.0-IV3", [b"group.version", b"transaction.version"]),
         ("4.3", "4.3-IV0", [b"group.version", b"transaction.version", b"share.version", b"streams.version"]),
+        ("4.4", "4.4-IV2", [b"group.version", b"transaction.version", b"share.version", b"streams.version"]),
     ],
 )
 def test_release_decides_which_features_are_on(properties, tmp_path, capsys, release, name, features) -> None:

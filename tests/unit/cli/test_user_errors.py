@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-import typer
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
-from kafkapy.cli.main import app
+from kafkapy.cli.main import command as root
 from tests.support.client_requests import until
 
 pytest.importorskip("confluent_kafka")
@@ -31,7 +30,7 @@ OWN_PARSERS = {"start", "console", "storage", "protocol", "dump-log", "completio
 
 def commands(group: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     """Every command that typer parses, with its path."""
-    command = typer.main.get_command(app) if group is None else group
+    command = root() if group is None else group
     yield path, command
     for name, each in getattr(command, "commands", {}).items():
         if name not in OWN_PARSERS:

@@ -40,7 +40,7 @@ def test_clients_are_bounded() -> None:
 
 def test_charts_do_not_add_up_what_clients_push() -> None:
     samples = MetricSamples([])
-    samples.take([TEXT], 1.0)
+    samples.add([TEXT], 1.0)
     assert samples.names() == ["kafka_server_x", "kafkapy_client_telemetry_pushes_total"]
 
 
@@ -50,7 +50,7 @@ def test_no_label_begins_a_line(separator: str) -> None:
     forged = f"{separator}kafka_server_forged 5{separator}kafkapy_client_forged{{}} 5{separator}"
     line = f'kafkapy_client_x{{client_id="{forged}",client_instance_id="I"}} 1\nkafka_server_y{{group="{forged}"}} 2\n'
     samples = MetricSamples([])
-    samples.take([line], 1.0)
+    samples.add([line], 1.0)
     assert samples.names() == ["kafka_server_y"]
     assert set(samples.clients) == {"I"}
     assert [name for name, _, _ in samples.clients["I"].values] == ["x"]

@@ -27,7 +27,7 @@ def watching(settings: Settings, lags: LagSamples) -> Iterator[LagWatch]:
 def test_the_lags_of_the_groups_shown_last_are_kept() -> None:
     lags = LagSamples()
     for number, now_s in itertools.product(range(MAX_GROUPS + 1), (1.0, 1.5, 9.0)):
-        lags.note(f"g{number}", number, now_s)
+        lags.record(f"g{number}", number, now_s)
     assert lags.of("g0") == []
     assert lags.of("g5") == [(1.0, 5.0), (9.0, 5.0)]
     assert lags.names()[:2] == [f"g{MAX_GROUPS}", f"g{MAX_GROUPS - 1}"]
@@ -36,9 +36,9 @@ def test_the_lags_of_the_groups_shown_last_are_kept() -> None:
 def test_no_group_that_was_shown_makes_way_for_one_that_was_not() -> None:
     lags = LagSamples()
     for number in range(MAX_GROUPS - 1):
-        lags.note(f"g{number}", 1, 1.0)
-    lags.note_unseen("first", 1, 1.0)
-    lags.note_unseen("second", 1, 1.0)
+        lags.record(f"g{number}", 1, 1.0)
+    lags.record_unseen("first", 1, 1.0)
+    lags.record_unseen("second", 1, 1.0)
     assert lags.of("first")
     assert not lags.of("second")
     assert lags.of("g0")
@@ -46,9 +46,9 @@ def test_no_group_that_was_shown_makes_way_for_one_that_was_not() -> None:
 
 def test_what_is_older_than_an_hour_is_forgotten() -> None:
     lags = LagSamples()
-    lags.note("gone", 5, 100.0)
-    lags.note("here", 5, 100.0)
-    lags.note("here", 6, 101.0 + HOUR_S)
+    lags.record("gone", 5, 100.0)
+    lags.record("here", 5, 100.0)
+    lags.record("here", 6, 101.0 + HOUR_S)
     lags.drop_old(101.0 + HOUR_S)
     assert lags.names() == ["here"]
     assert lags.of("here") == [(101.0 + HOUR_S, 6.0)]

@@ -31,7 +31,7 @@ def test_series_and_points_are_bounded() -> None:
     samples = MetricSamples([])
     many = "\n".join(f"metric_{number} {number}" for number in range(MAX_NAMES + 10))
     for now_s in range(MAX_POINTS + 5):
-        samples.take([many] if now_s == 0 else ["metric_0 1"], float(now_s))
+        samples.add([many] if now_s == 0 else ["metric_0 1"], float(now_s))
     assert len(samples.names()) == MAX_NAMES
     assert len(samples.of("metric_0")) == MAX_POINTS
     assert samples.of("metric_9999") == []
@@ -39,5 +39,5 @@ def test_series_and_points_are_bounded() -> None:
 
 def test_several_brokers_are_added_up() -> None:
     samples = MetricSamples([])
-    samples.take(["x 1", "x 2"], 5.0)
+    samples.add(["x 1", "x 2"], 5.0)
     assert samples.of("x") == [(5.0, 3.0)]

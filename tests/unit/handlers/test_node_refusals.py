@@ -38,15 +38,15 @@ def test_a_refusal_is_logged_with_the_peer_and_again_after_a_while(caplog: pytes
     loop = SimLoop()
     refusals = NodeRefusals(SimClock(loop))
     for port in range(4000, 4100):
-        refusals.note(header(), connection(port=port), ErrorCode.DUPLICATE_BROKER_REGISTRATION)
-        refusals.note(header(), connection(port=port), ErrorCode.NOT_CONTROLLER)
+        refusals.log(header(), connection(port=port), ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+        refusals.log(header(), connection(port=port), ErrorCode.NOT_CONTROLLER)
     line = "Refused BrokerRegistration of 10.0.0.1:9093-10.0.0.3:4000-0: DUPLICATE_BROKER_REGISTRATION"
     assert caplog.messages == [line]
-    refusals.note(header(VOTE), connection(), ErrorCode.INCONSISTENT_CLUSTER_ID)
-    refusals.note(header(), connection("10.0.0.4"), ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    refusals.log(header(VOTE), connection(), ErrorCode.INCONSISTENT_CLUSTER_ID)
+    refusals.log(header(), connection("10.0.0.4"), ErrorCode.DUPLICATE_BROKER_REGISTRATION)
     assert len(caplog.messages) == 3, "another request, and another peer"
     loop.block(LOGGED_AGAIN_MS)
-    refusals.note(header(), connection(), ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    refusals.log(header(), connection(), ErrorCode.DUPLICATE_BROKER_REGISTRATION)
     assert caplog.messages[3:] == [line]
     loop.close()
 
@@ -81,6 +81,6 @@ def test_many_strangers_get_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     refusals = NodeRefusals(SimClock(loop))
     for number in range(10 * MOST_LINES):
         host = f"10.0.{number // 250}.{number % 250}"
-        refusals.note(header(VOTE), connection(host), ErrorCode.INCONSISTENT_CLUSTER_ID)
+        refusals.log(header(VOTE), connection(host), ErrorCode.INCONSISTENT_CLUSTER_ID)
     assert len(caplog.messages) == MOST_LINES
     loop.close()

@@ -36,6 +36,7 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
+from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
 from tests.support.controllers import Cluster, directory_id, end_of, new_controller, registration_request
 
 NO_ELR = {"eligible.leader.replicas.version": 0}
@@ -559,6 +560,40 @@ def test_unknown_broker_is_not_unregistered() -> None:
         end_of(Cluster(broker_count=1).controller.decide_unregister_broker(2))
 
     assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_controller_is_unregistered_from_4_4_iv2_on() -> None:
+    cluster = Cluster(features={"metadata.version": 33})
+    cluster.commit(
+        Decision(None, [RegisterControllerRecord(controller_id=2), RegisterControllerRecord(controller_id=3)])
+    )
+
+    cluster.commit(cluster.controller.decide_unregister_controller(2))
+
+    assert list(cluster.image.cluster.controllers) == [3]
+    assert list(cluster.controller.brokers.controllers) == [3]
+
+
+@pytest.mark.parametrize(
+    ("level", "controller_id", "code", "message"),
+    [
+        (33, 1, ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."),
+        (33, 9, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Controller ID 9 is not currently registered."),
+        (
+            32,
+            9,
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller unregistration.",
+        ),
+    ],
+)
+def test_controller_that_is_not_unregistered(level: int, controller_id: int, code: int, message: str) -> None:
+    cluster = Cluster(features={"metadata.version": level})
+
+    with pytest.raises(ApiError) as refusal:
+        cluster.controller.decide_unregister_controller(controller_id)
+
+    assert (refusal.value.code, refusal.value.message) == (code, message)
 
 
 @pytest.mark.parametrize(("name", "level", "is_taken"), [("share.version", 1, True), ("group.version", 1, False)])

@@ -62,18 +62,18 @@ def levels(cluster: Cluster) -> Mapping[str, int]:
 def test_metadata_version_rises_through_every_level() -> None:
     cluster = old_cluster()
 
-    for level in range(8, 31):
+    for level in range(8, 34):
         assert update(cluster, MV, level) is None
 
-    assert levels(cluster) == {MV: 30}
+    assert levels(cluster) == {MV: 33}
 
 
 @pytest.mark.parametrize(
     ("name", "level", "kind", "reason"),
     [
         (TV, 3, UPGRADE, "Local controller 1 only supports versions 0-2"),
-        (MV, 31, UPGRADE, "Local controller 1 only supports versions 7-30"),
-        (MV, 6, SAFE_DOWNGRADE, "Local controller 1 only supports versions 7-30"),
+        (MV, 34, UPGRADE, "Local controller 1 only supports versions 7-33"),
+        (MV, 6, SAFE_DOWNGRADE, "Local controller 1 only supports versions 7-33"),
         ("foo.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("share.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         (TV, -1, UPGRADE, "A feature version cannot be less than 0."),
@@ -100,7 +100,18 @@ def test_levels_that_cannot_be_are_refused(name: str, level: int, kind: int, rea
 
 @pytest.mark.parametrize(
     ("current", "target", "is_possible"),
-    [(30, 29, False), (29, 23, True), (29, 22, False), (22, 17, True), (17, 16, False), (10, 8, True), (14, 14, True)],
+    [
+        (33, 32, False),
+        (32, 31, False),
+        (31, 30, True),
+        (30, 29, False),
+        (29, 23, True),
+        (29, 22, False),
+        (22, 17, True),
+        (17, 16, False),
+        (10, 8, True),
+        (14, 14, True),
+    ],
 )
 def test_metadata_version_goes_down_over_levels_without_new_records(
     current: int, target: int, is_possible: bool
@@ -142,7 +153,7 @@ def test_a_dry_run_shows_what_would_be_done() -> None:
     cluster = old_cluster(metadata_version=14)
 
     assert update(cluster, MV, 20, validate_only=True) is None
-    assert "only supports versions" in str(update(cluster, MV, 31, validate_only=True))
+    assert "only supports versions" in str(update(cluster, MV, 34, validate_only=True))
     assert levels(cluster) == {MV: 14}
 
 

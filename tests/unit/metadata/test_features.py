@@ -1,4 +1,4 @@
-"""Feature levels: all of 4.3.1 may stand in the log, clients are told of those that work, records follow the level."""
+"""Feature levels: all of 4.4.0 may stand in the log, clients are told of those that work, records follow the level."""
 
 import pytest
 
@@ -24,22 +24,22 @@ def test_levels_of_what_does_not_work_yet_are_kept_but_not_shown() -> None:
     shown = shown_features(image, kraft_version=1)
 
     assert shown.finalized == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "kraft.version": 1,
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "transaction.version": 2,
     }
     assert "share.version" not in shown.supported
-    assert shown.hidden == {"share.version": 1, "streams.version": 1}
+    assert shown.hidden == {"share.version": 2, "streams.version": 1}
 
 
 def test_levels_that_brokers_do_not_serve_are_named_with_the_highest_that_they_do() -> None:
-    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"share.version": (1, 0), "streams.version": (1, 0)}
-    assert unserved_levels({"metadata.version": 31}) == {"metadata.version": (31, 30)}
+    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"share.version": (2, 0), "streams.version": (1, 0)}
+    assert unserved_levels({"metadata.version": 34}) == {"metadata.version": (34, 33)}
 
 
-def test_every_level_of_4_3_1_replays_and_one_beyond_does_not() -> None:
+def test_every_level_of_4_4_0_replays_and_one_beyond_does_not() -> None:
     for name, levels in KNOWN_FEATURES.items():
         control = FeatureControl()
         for level in range(levels.min_version, levels.max_version + 1):

@@ -20,9 +20,9 @@ def test_the_wait_and_the_work_of_a_decision_are_counted_apart() -> None:
     time = Time()
     counts = OperationCounts(time)
     time.ns = 3_000
-    began_ns = counts.note_started(0)
+    began_ns = counts.record_start(0)
     time.ns = 10_000
-    counts.note_done(began_ns)
+    counts.record_done(began_ns)
     assert (counts.started, counts.queue_us[3], counts.processing_us[7]) == (1, 1, 1)
 
 
@@ -45,27 +45,27 @@ def test_an_election_lasts_from_the_last_change_of_role_until_there_is_a_leader(
     counts = QuorumCounts()
     prospective, candidate, leader = object(), object(), object()
     for role, is_electing, now_ms in ((prospective, True, 100), (prospective, True, 150), (candidate, True, 200)):
-        counts.note_role(role, is_electing=is_electing, has_leader=False, now_ms=now_ms)
+        counts.record_role(role, is_electing=is_electing, has_leader=False, now_ms=now_ms)
     assert isnan(counts.election_ms.read(200)[0])
     for now_ms in (230, 300):
-        counts.note_role(leader, is_electing=False, has_leader=True, now_ms=now_ms)
+        counts.record_role(leader, is_electing=False, has_leader=True, now_ms=now_ms)
     assert counts.election_ms.read(300) == (30, 30)
 
 
 def test_the_time_of_a_commit_is_by_record() -> None:
     counts = QuorumCounts()
-    counts.note_commit(10, 4, 100)
-    counts.note_commit(5, 1, 100)
+    counts.count_commit(10, 4, 100)
+    counts.count_commit(5, 1, 100)
     assert counts.commit_ms.read(100) == (3.75, 5)
 
 
 def test_the_longest_frame_is_that_of_the_last_minute() -> None:
     traffic = ConnectionTraffic()
     assert isnan(traffic.longest_recent_frame(100_000))
-    traffic.note_sent(10, 1)
-    traffic.note_sent(7, 2)
+    traffic.count_sent(10, 1)
+    traffic.count_sent(7, 2)
     assert traffic.longest_recent_frame(100_000) == 10 + SIZE_BYTES
-    traffic.note_sent(5, 1)
+    traffic.count_sent(5, 1)
     assert traffic.longest_recent_frame(130_000) == 10 + SIZE_BYTES
     assert traffic.longest_recent_frame(155_000) == 5 + SIZE_BYTES
     assert traffic.sent_frames == 4

@@ -43,7 +43,7 @@ def test_answers_that_are_there_at_once_leave_at_once() -> None:
     made = machine(PRODUCE * 3)
     found = made.requests_at_hand()
     assert found is not None
-    assert made.take_served(served(3, found[1], b"123")) == 1
+    assert made.pop_served(served(3, found[1], b"123")) == 1
     assert out_of(made) == b"123"
     assert made.in_flight_count == 0
 
@@ -53,7 +53,7 @@ def test_answers_wait_for_that_of_an_earlier_request() -> None:
     first = start(made)
     found = made.requests_at_hand()
     assert found is not None
-    made.take_served(served(2, found[1], b"23"))
+    made.pop_served(served(2, found[1], b"23"))
     assert out_of(made) == b""
     made.answer(first, answer(b"1"))
     assert out_of(made) == b"\0\0\0\0011" + b"23"
@@ -63,11 +63,11 @@ def test_answers_wait_for_that_of_an_earlier_request() -> None:
 def test_a_later_answer_waits_for_those_that_come_together() -> None:
     made = machine(PRODUCE * 2 + OTHER + PRODUCE)
     found: Any = made.requests_at_hand()
-    first = made.take_served(served(2, found[1], None))
+    first = made.pop_served(served(2, found[1], None))
     last = start(made)
     made.answer(last, answer(b"3"))
     found = made.requests_at_hand()
-    made.take_served(served(1, found[1], b"4"))
+    made.pop_served(served(1, found[1], b"4"))
     assert out_of(made) == b""
     assert made.in_flight_count == 4
     made.answer_together(first, 2, b"12")
@@ -80,7 +80,7 @@ def test_no_more_may_start_than_may_be_in_flight() -> None:
     start(made)
     found: Any = made.requests_at_hand()
     assert found[2] == 2
-    made.take_served(served(2, found[1], None))
+    made.pop_served(served(2, found[1], None))
     assert made.requests_at_hand() is None
 
 
@@ -88,7 +88,7 @@ def test_what_comes_after_the_last_answer_of_a_connection_is_dropped() -> None:
     made = machine(OTHER + PRODUCE)
     first = start(made)
     found: Any = made.requests_at_hand()
-    together = made.take_served(served(1, found[1], None))
+    together = made.pop_served(served(1, found[1], None))
     made.close_after(first)
     made.answer(first, answer(b"1"))
     made.answer_together(together, 1, b"2")
@@ -99,7 +99,7 @@ def test_a_close_forgets_them() -> None:
     made = machine(OTHER + PRODUCE)
     start(made)
     found: Any = made.requests_at_hand()
-    made.take_served(served(1, found[1], b"2"))
+    made.pop_served(served(1, found[1], b"2"))
     assert made.close() == []
 
 
@@ -152,7 +152,7 @@ def test_a_request_that_has_started_is_not_kept_for_the_first_bytes_of_the_next(
 def test_a_request_that_has_started_is_not_kept_for_those_that_may_not() -> None:
     made = machine(LARGE + PRODUCE * 2, max_in_flight=1)
     assert made.requests_at_hand() is not None
-    first = made.take_served(Served(1, len(LARGE), None))
+    first = made.pop_served(Served(1, len(LARGE), None))
     assert made.next_frame() is None
     assert made.input == PRODUCE * 2
     made.answer_together(first, 1, b"1")

@@ -43,7 +43,7 @@ def started(*, max_response_bytes: int = 1 << 20) -> ClientConnection:
 
 def requests(connection: ClientConnection) -> list[tuple[int, int, int]]:
     """Return (api key, version, correlation id) of each request that was written since the last call."""
-    data, found = connection.take_output(), []
+    data, found = connection.pop_output(), []
     while data:
         size = int.from_bytes(data[:4], "big")
         header, _ = read_request_header(data[4 : 4 + size])
@@ -72,7 +72,7 @@ def versions(low: int, high: int, *, error: int = 0, version: int = 4, correlati
 def ready(low: int = 0, high: int = 1) -> ClientConnection:
     connection = started()
     connection.receive(versions(low, high))
-    connection.take_output()
+    connection.pop_output()
     return connection
 
 

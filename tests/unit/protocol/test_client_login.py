@@ -23,7 +23,7 @@ ROWS = [
 def started(new_login=lambda: PlainClient("node", "secret")) -> ClientConnection:
     connection = ClientConnection("node 1", software_version="0", max_response_bytes=1 << 20, new_login=new_login)
     connection.start(0, 1000)
-    connection.take_output()
+    connection.pop_output()
     return connection
 
 
@@ -58,7 +58,7 @@ def test_a_session_is_renewed_before_it_ends() -> None:
         PendingRequest(),
     )
     answer_versions(connection)
-    connection.take_output()
+    connection.pop_output()
     answer_login(connection, 1, lifetime_ms=10_000)
     connection.submit(early.request)
     assert requests(connection) == [(DESCRIBE_CLUSTER, 1, 3)]

@@ -70,15 +70,15 @@ def test_a_follower_cuts_where_both_logs_agree(diverging: tuple[int, int], offse
 
 def test_truncation_forgets_epochs_and_old_syncs() -> None:
     view = a_log()
-    view.note_durable(25, view.generation)
+    view.set_durable(25, view.generation)
     generation = view.generation
     view.truncate_to(15)
     assert view.end == (15, 3)
     assert view.durable_end_offset == 15
     view.append(15, 19, 5)
-    assert not view.note_durable(20, generation)
+    assert not view.set_durable(20, generation)
     assert view.durable_end_offset == 15
-    assert view.note_durable(20, view.generation)
+    assert view.set_durable(20, view.generation)
 
 
 def test_an_empty_log_ends_with_its_snapshot() -> None:

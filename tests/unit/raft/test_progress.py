@@ -24,98 +24,98 @@ def test_the_high_watermark_is_what_a_majority_has_of_the_own_epoch(
     own: int, fetched: dict[int, int], high_watermark: int
 ) -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3), epoch_start_offset=10)
-    progress.note_local_durable(own)
+    progress.set_local_durable(own)
     for node_id, offset in fetched.items():
-        progress.note_fetch(key(node_id), offset, 20, now_ms=1)
+        progress.record_fetch(key(node_id), offset, 20, now_ms=1)
     progress.maybe_advance_high_watermark()
     assert progress.high_watermark == high_watermark
 
 
 def test_the_high_watermark_does_not_go_back_with_a_replica() -> None:
     progress = QuorumProgress(key(1), voters(1, 2), epoch_start_offset=0)
-    progress.note_local_durable(9)
-    progress.note_fetch(key(2), 8, 9, now_ms=1)
+    progress.set_local_durable(9)
+    progress.record_fetch(key(2), 8, 9, now_ms=1)
     assert progress.maybe_advance_high_watermark()
-    progress.note_fetch(key(2), 3, 9, now_ms=2)
+    progress.record_fetch(key(2), 3, 9, now_ms=2)
     assert not progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 8
 
 
 def test_observers_do_not_count() -> None:
     progress = QuorumProgress(key(1), voters(1, 2), epoch_start_offset=0)
-    progress.note_local_durable(9)
-    assert not progress.note_fetch(key(3), 9, 9, now_ms=1)
-    assert not progress.note_fetch(ReplicaKey(2, b"another disk----"), 9, 9, now_ms=1)
+    progress.set_local_durable(9)
+    assert not progress.record_fetch(key(3), 9, 9, now_ms=1)
+    assert not progress.record_fetch(ReplicaKey(2, b"another disk----"), 9, 9, now_ms=1)
     assert not progress.maybe_advance_high_watermark()
 
 
 def test_a_removed_leader_does_not_count_itself() -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3), epoch_start_offset=0)
-    progress.note_local_durable(9)
-    progress.note_fetch(key(2), 5, 9, now_ms=1)
+    progress.set_local_durable(9)
+    progress.record_fetch(key(2), 5, 9, now_ms=1)
     progress.set_voters(voters(2, 3))
     assert not progress.maybe_advance_high_watermark()
-    assert not progress.note_fetch(key(3), 6, 9, now_ms=1)
+    assert not progress.record_fetch(key(3), 6, 9, now_ms=1)
     assert progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 5
 
 
 def test_a_majority_of_fetches_shows_that_the_leader_still_leads() -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3, 4, 5), epoch_start_offset=0)
-    assert not progress.note_contact(key(2))
-    assert not progress.note_contact(key(2))
-    assert progress.note_contact(key(3))
-    assert not progress.note_contact(key(3))
+    assert not progress.record_contact(key(2))
+    assert not progress.record_contact(key(2))
+    assert progress.record_contact(key(3))
+    assert not progress.record_contact(key(3))
 
 
 def test_fewer_voters_make_a_majority_of_those_that_have_fetched() -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3, 4), epoch_start_offset=0)
-    assert not progress.note_contact(key(2))
+    assert not progress.record_contact(key(2))
     progress.set_voters(voters(1, 2, 3))
-    assert progress.note_contact(key(9)), "whoever asks next"
+    assert progress.record_contact(key(9)), "whoever asks next"
 
 
 def test_a_removed_leader_needs_a_majority_without_itself() -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3), epoch_start_offset=0)
     progress.set_voters(voters(2, 3))
-    assert not progress.note_contact(key(2))
-    assert not progress.note_contact(key(2))
-    assert progress.note_contact(key(3))
+    assert not progress.record_contact(key(2))
+    assert not progress.record_contact(key(2))
+    assert progress.record_contact(key(3))
 
 
 def test_a_new_voter_lifts_the_high_watermark_or_leaves_it() -> None:
     progress = QuorumProgress(key(1), voters(1, 2), epoch_start_offset=5)
-    progress.note_local_durable(15)
-    progress.note_fetch(key(2), 10, 15, now_ms=1)
+    progress.set_local_durable(15)
+    progress.record_fetch(key(2), 10, 15, now_ms=1)
     assert progress.maybe_advance_high_watermark()
-    progress.note_fetch(key(3), 15, 15, now_ms=1)
+    progress.record_fetch(key(3), 15, 15, now_ms=1)
     assert not progress.maybe_advance_high_watermark(), "it does not count yet"
     progress.set_voters(voters(1, 2, 3))
     assert progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 15
-    progress.note_fetch(key(4), 10, 15, now_ms=1)
+    progress.record_fetch(key(4), 10, 15, now_ms=1)
     progress.set_voters(voters(1, 2, 3, 4))
-    progress.note_local_durable(16)
+    progress.set_local_durable(16)
     assert not progress.maybe_advance_high_watermark()
-    progress.note_fetch(key(3), 16, 16, now_ms=2)
-    progress.note_fetch(key(4), 16, 16, now_ms=2)
+    progress.record_fetch(key(3), 16, 16, now_ms=2)
+    progress.record_fetch(key(4), 16, 16, now_ms=2)
     assert progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 16
 
 
 def test_a_removed_voter_does_not_count_and_takes_nothing_back() -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3), epoch_start_offset=5)
-    progress.note_local_durable(15)
-    progress.note_fetch(key(2), 15, 15, now_ms=1)
-    progress.note_fetch(key(3), 10, 15, now_ms=1)
+    progress.set_local_durable(15)
+    progress.record_fetch(key(2), 15, 15, now_ms=1)
+    progress.record_fetch(key(3), 10, 15, now_ms=1)
     assert progress.maybe_advance_high_watermark()
     progress.set_voters(voters(1, 3))
-    progress.note_local_durable(17)
+    progress.set_local_durable(17)
     assert not progress.maybe_advance_high_watermark()
-    progress.note_fetch(key(2), 17, 17, now_ms=2)
+    progress.record_fetch(key(2), 17, 17, now_ms=2)
     assert not progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 15
-    progress.note_fetch(key(3), 16, 17, now_ms=2)
+    progress.record_fetch(key(3), 16, 17, now_ms=2)
     assert progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 16
 
@@ -123,30 +123,30 @@ def test_a_removed_voter_does_not_count_and_takes_nothing_back() -> None:
 def test_static_voters_keep_their_progress_when_their_directories_become_known() -> None:
     static = VoterSet(static_voter(node_id) for node_id in (1, 2, 3))
     progress = QuorumProgress(key(1), static, epoch_start_offset=0)
-    progress.note_local_durable(10)
-    progress.note_fetch(key(2), 10, 10, now_ms=1)
+    progress.set_local_durable(10)
+    progress.record_fetch(key(2), 10, 10, now_ms=1)
     assert progress.maybe_advance_high_watermark()
     progress.set_voters(voters(1, 2, 3))
-    progress.note_local_durable(15)
+    progress.set_local_durable(15)
     assert progress.voters[2].durable_end_offset == 10
     assert not progress.observers
-    progress.note_fetch(key(3), 13, 15, now_ms=2)
+    progress.record_fetch(key(3), 13, 15, now_ms=2)
     assert progress.maybe_advance_high_watermark()
     assert progress.high_watermark == 13
 
 
 def test_a_leader_never_loses_what_it_had() -> None:
     progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
-    progress.note_local_durable(10)
-    progress.note_local_durable(10)
+    progress.set_local_durable(10)
+    progress.set_local_durable(10)
     with pytest.raises(AssertionError):
-        progress.note_local_durable(9)
+        progress.set_local_durable(9)
 
 
 def test_an_observer_that_becomes_voter_keeps_its_progress() -> None:
     progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
-    progress.note_local_durable(9)
-    progress.note_fetch(key(2), 9, 9, now_ms=5)
+    progress.set_local_durable(9)
+    progress.record_fetch(key(2), 9, 9, now_ms=5)
     assert progress.is_caught_up(key(2), 6)
     progress.set_voters(voters(1, 2))
     assert progress.voters[2].durable_end_offset == 9
@@ -155,18 +155,18 @@ def test_an_observer_that_becomes_voter_keeps_its_progress() -> None:
 
 def test_caught_up_is_who_reached_the_end_of_the_fetch_before() -> None:
     progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
-    progress.note_fetch(key(2), 0, 10, now_ms=100)
+    progress.record_fetch(key(2), 0, 10, now_ms=100)
     assert not progress.is_caught_up(key(2), 100)
-    progress.note_fetch(key(2), 10, 20, now_ms=200)
+    progress.record_fetch(key(2), 10, 20, now_ms=200)
     assert progress.is_caught_up(key(2), 200)
     assert progress.observers[key(2)].last_caught_up_ms == 100
 
 
 def test_silent_observers_are_forgotten() -> None:
     progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
-    progress.note_fetch(key(2), 0, 10, now_ms=100)
+    progress.record_fetch(key(2), 0, 10, now_ms=100)
     progress.set_voters(voters(3))
-    progress.note_fetch(key(3), 0, 10, now_ms=100)
+    progress.record_fetch(key(3), 0, 10, now_ms=100)
     progress.forget_silent_observers(99 + OBSERVER_SESSION_TIMEOUT_MS)
     assert list(progress.observers) == [key(2), key(1)]
     progress.forget_silent_observers(100 + OBSERVER_SESSION_TIMEOUT_MS)
@@ -175,8 +175,8 @@ def test_silent_observers_are_forgotten() -> None:
 
 def test_the_most_advanced_voters_are_preferred_as_successors() -> None:
     progress = QuorumProgress(key(1), voters(1, 2, 3, 4), epoch_start_offset=0)
-    progress.note_fetch(key(3), 9, 10, now_ms=1)
-    progress.note_fetch(key(2), 4, 10, now_ms=1)
+    progress.record_fetch(key(3), 9, 10, now_ms=1)
+    progress.record_fetch(key(2), 4, 10, now_ms=1)
     assert progress.successors() == (key(3), key(2), key(4))
 
 

@@ -26,7 +26,7 @@ async def test_a_partition_without_room_is_read_next_without_a_copy_of_the_other
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2))
     watch = FollowerWatch(FollowerWatches(), 2, [fetched(number) for number in range(MANY)])
-    first, second, *_ = watch.take(2)
+    first, second, *_ = watch.pop(2)
     for number, requested in enumerate((first, second)):
         partition = world.nodes[1].partition(number)
         assert partition.log is not None
@@ -41,7 +41,7 @@ async def test_a_partition_without_room_is_read_next_without_a_copy_of_the_other
         tracemalloc.stop()
     assert peak_bytes < MANY
     assert watch.unread_count == MANY
-    assert [requested.request.partition for requested in watch.take(3)] == [0, 1, 2]
+    assert [requested.request.partition for requested in watch.pop(3)] == [0, 1, 2]
     await world.stop()
 
 
@@ -55,7 +55,7 @@ async def test_partitions_without_news_are_settled_at_once_and_the_others_left_t
         log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
     requests = [fetched(number) for number in range(5)]
     watch = FollowerWatch(FollowerWatches(), 2, requests)
-    assert watch.take() == requests
+    assert watch.pop() == requests
     for number, requested in enumerate(requests):
         watch.bind(requested, world.nodes[1].partition(number))
         requested.log_start_offset = requested.high_watermark = 0
@@ -68,11 +68,11 @@ async def test_partitions_without_news_are_settled_at_once_and_the_others_left_t
         (requests[3], PartitionRead(0, 0, 0, 0, b"records")),
         (requests[4], quiet),  # there was no room for its records
     ]
-    news = watch.requeue_without_news(answers)
+    news = watch.requeue_unchanged(answers)
     assert news == [answers[1], answers[3], answers[4]]
-    assert watch.take() == [requests[2]]
+    assert watch.pop() == [requests[2]]
     watch.requeue(news)
-    assert watch.take() == [requests[4], requests[1], requests[3]]
+    assert watch.pop() == [requests[4], requests[1], requests[3]]
     await world.stop()
 
 

@@ -102,11 +102,11 @@ def test_the_high_watermark_is_the_smallest_end_offset_of_the_isr() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3, 4), isr=(1, 2, 3))
     assert not partition.maybe_advance_high_watermark(0)
-    assert not partition.note_follower_fetch(2, fetch_offset=8, log_start_offset=0, now_ms=0)
-    assert partition.note_follower_fetch(3, fetch_offset=6, log_start_offset=0, now_ms=0)
+    assert not partition.record_follower_fetch(2, fetch_offset=8, log_start_offset=0, now_ms=0)
+    assert partition.record_follower_fetch(3, fetch_offset=6, log_start_offset=0, now_ms=0)
     assert log.high_watermark == 6
-    assert not partition.note_follower_fetch(4, fetch_offset=9, log_start_offset=0, now_ms=0)
-    assert partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert not partition.record_follower_fetch(4, fetch_offset=9, log_start_offset=0, now_ms=0)
+    assert partition.record_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert log.high_watermark == 8
 
 
@@ -119,7 +119,7 @@ def test_the_high_watermark_waits_below_min_isr_but_never_for_more_replicas_than
 def test_a_leader_elected_again_keeps_how_far_the_followers_are() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     log.log_end_offset = 12
     assert partition.become_leader(registration(leader_epoch=6, partition_epoch=1, replicas=(1, 2)), now_ms=0)
     assert partition.leader_epoch_start_offset == 12
@@ -131,17 +131,17 @@ def test_a_leader_that_missed_another_ones_epoch_knows_nothing_of_the_followers(
     """They may have truncated to the other leader's log meanwhile: what they had told does not commit anything."""
     log = FakeLog(log_end_offset=11, high_watermark=10)
     partition = led(log, replicas=(1, 2, 3))
-    partition.note_follower_fetch(3, fetch_offset=11, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(3, fetch_offset=11, log_start_offset=0, now_ms=0)
     later = registration(replicas=(1, 2, 3), isr=(1, 3), leader_epoch=7, partition_epoch=2)
     assert partition.become_leader(later, now_ms=1)
     assert not partition.maybe_advance_high_watermark(1)
-    assert partition.note_follower_fetch(3, fetch_offset=11, log_start_offset=0, now_ms=2)
+    assert partition.record_follower_fetch(3, fetch_offset=11, log_start_offset=0, now_ms=2)
     assert log.high_watermark == 11
 
 
 def test_a_leader_after_another_knows_nothing_of_the_followers() -> None:
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     partition.become_follower(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2)))
     partition.become_leader(registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2)), now_ms=0)
     assert partition.followers[2].log_end_offset == -1
@@ -214,7 +214,7 @@ def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
     log = FakeLog(log_start_offset=4, log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), known=brokers(fenced=(3,)))
     assert partition.low_watermark == -1
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=3, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=3, now_ms=0)
     assert partition.low_watermark == 3
 
 
@@ -224,9 +224,9 @@ def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
 def test_a_follower_that_has_caught_up_may_join_and_is_waited_for_from_then_on() -> None:
     log = FakeLog(log_end_offset=10, high_watermark=10)
     partition = led(log, replicas=(1, 2), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0, broker_epoch=7)
+    partition.record_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0, broker_epoch=7)
     assert partition.pending_isr is None
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
     assert partition.pending_isr is not None
     assert (partition.pending_isr.isr, partition.pending_isr.broker_epochs) == ((1, 2), (-1, 7))
     log.log_end_offset = 12
@@ -237,9 +237,9 @@ def test_a_follower_joins_once_it_has_all_from_before_the_leader_epoch() -> None
     log = FakeLog(log_end_offset=10, high_watermark=4)
     partition = led(log, replicas=(1, 2, 3), isr=(1, 3))
     log.log_end_offset = 12
-    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0)
     assert partition.pending_isr is None, "9 is committed, but the epoch began at 10"
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert partition.pending_isr is not None
 
 
@@ -247,10 +247,10 @@ def test_the_high_watermark_waits_for_a_follower_outside_the_isr_while_its_lag_i
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), isr=(1, 3))
     partition.begin_isr_change((1, 3))  # something else is under way: 2 cannot join yet
-    partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     log.log_end_offset = 15
-    partition.note_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1000)
+    partition.record_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1000)
     assert log.high_watermark == 10
     assert partition.maybe_advance_high_watermark(30_001)
     assert log.high_watermark == 15
@@ -261,14 +261,14 @@ def test_a_follower_without_a_directory_neither_joins_nor_is_waited_for(director
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), isr=(1, 2, 3))
     for replica_id in (2, 3):
-        partition.note_follower_fetch(replica_id, fetch_offset=10, log_start_offset=0, now_ms=0)
+        partition.record_follower_fetch(replica_id, fetch_offset=10, log_start_offset=0, now_ms=0)
     partition.become_leader(
         registration(partition_epoch=1, replicas=(1, 2, 3), isr=(1, 3), directories={2: directory}), now_ms=0
     )
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert partition.pending_isr is None
     log.log_end_offset = 15
-    assert partition.note_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1)
+    assert partition.record_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1)
     assert log.high_watermark == 15
 
 
@@ -278,7 +278,7 @@ def test_a_follower_without_a_directory_neither_joins_nor_is_waited_for(director
 def test_a_follower_whose_broker_may_not_be_in_an_isr_neither_joins_nor_is_waited_for(known: ReplicaBrokers) -> None:
     log = FakeLog(log_end_offset=10, high_watermark=10)
     partition = led(log, known=known, replicas=(1, 2), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
     assert partition.pending_isr is None
     log.log_end_offset = 12
     assert partition.maybe_advance_high_watermark(0)
@@ -287,13 +287,13 @@ def test_a_follower_whose_broker_may_not_be_in_an_isr_neither_joins_nor_is_waite
 def test_a_fetch_of_an_earlier_life_of_the_followers_broker_is_no_progress() -> None:
     partition = led(FakeLog(log_end_offset=10), known=brokers(epochs={2: 8}), replicas=(1, 2))
     with pytest.raises(AssertionError):
-        partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+        partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
 
 
 def test_a_change_names_the_broker_epochs_of_when_it_was_decided() -> None:
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
-    partition.note_follower_fetch(2, fetch_offset=3, log_start_offset=0, now_ms=0, broker_epoch=9)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+    partition.record_follower_fetch(2, fetch_offset=3, log_start_offset=0, now_ms=0, broker_epoch=9)
     assert partition.pending_isr is not None
     assert partition.pending_isr.broker_epochs == (-1, 7)
 
@@ -310,7 +310,7 @@ def test_the_maximal_isr_counts_until_the_controller_answers() -> None:
 def test_a_replica_that_lagged_too_long_is_not_waited_for_though_it_has_all_that_is_committed() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2), isr=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     log.log_end_offset = 15
     assert partition.isr_without_stragglers(30_001) == (1,)
     partition.begin_isr_change((1,))
@@ -336,15 +336,15 @@ def test_metadata_that_repeats_the_response_does_not_end_a_later_change() -> Non
     """Else 3, which the controller may have taken in by now, would not be waited for, and could be elected."""
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     partition.end_isr_change([1, 2], leader_epoch=5, partition_epoch=1, now_ms=0)
-    partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
     joining = partition.pending_isr
     assert joining is not None
     partition.become_leader(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=1), now_ms=0)
     assert partition.pending_isr is joining
     log.log_end_offset = 20
-    partition.note_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=60_000)
+    partition.record_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=60_000)
     assert log.high_watermark == 10
     partition.become_leader(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=2), now_ms=0)
     assert partition.pending_isr is None, "with a newer partition epoch the controller refuses the change"
@@ -368,10 +368,10 @@ def test_an_answer_of_an_older_partition_epoch_changes_nothing() -> None:
 
 def test_an_isr_change_that_the_controller_refuses_is_requested_again_with_the_next_fetch() -> None:
     partition = led(FakeLog(), replicas=(1, 2, 3), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
     partition.reject_isr_change()
     assert partition.pending_isr is None
-    partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
     assert partition.pending_isr is not None
     assert partition.pending_isr.isr == (1, 2)
 
@@ -379,7 +379,7 @@ def test_an_isr_change_that_the_controller_refuses_is_requested_again_with_the_n
 def test_an_append_counts_the_maximal_isr_when_it_is_acknowledged() -> None:
     log = FakeLog(log_end_offset=10, high_watermark=10, config=SimpleNamespace(min_insync_replicas=2))
     partition = led(log, replicas=(1, 2), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert partition.pending_isr is not None
     assert partition.acknowledgement(10, 0) == (True, ErrorCode.NONE)
 
@@ -387,19 +387,19 @@ def test_an_append_counts_the_maximal_isr_when_it_is_acknowledged() -> None:
 def test_a_follower_that_has_not_caught_up_for_too_long_leaves() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), isr=(1, 2, 3))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=1000)
-    partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=1000)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=1000)
+    partition.record_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=1000)
     log.log_end_offset = 20
-    partition.note_follower_fetch(2, fetch_offset=12, log_start_offset=0, now_ms=30_000)
+    partition.record_follower_fetch(2, fetch_offset=12, log_start_offset=0, now_ms=30_000)
     assert partition.isr_without_stragglers(31_000) is None
     log.log_end_offset = 30
-    partition.note_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=31_000)
+    partition.record_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=31_000)
     assert partition.isr_without_stragglers(31_001) == (1, 2), "2 had by 31 s what was there at 30 s"
 
 
 def test_a_follower_that_has_everything_stays_however_long_it_is_silent() -> None:
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2), isr=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert partition.isr_without_stragglers(10**9) is None
 
 
@@ -409,7 +409,7 @@ def test_a_follower_that_has_everything_stays_however_long_it_is_silent() -> Non
 def test_each_fetch_of_a_session_counts_for_a_partition_that_does_not_move() -> None:
     log, session = FakeLog(log_end_offset=10), SessionTimes()
     partition = led(log, replicas=(1, 2), isr=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, session=session)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, session=session)
     session.last_fetch_ms = 100_000
     log.log_end_offset = 11
     assert partition.isr_without_stragglers(130_000) is None
@@ -419,7 +419,7 @@ def test_each_fetch_of_a_session_counts_for_a_partition_that_does_not_move() -> 
 def test_once_the_log_moved_only_the_followers_own_fetches_count() -> None:
     log, session = FakeLog(log_end_offset=10), SessionTimes()
     partition = led(log, replicas=(1, 2), isr=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, session=session)
+    partition.record_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, session=session)
     session.last_fetch_ms = 100_000
     log.log_end_offset = 11
     partition.followers[2].leave_session(session)
@@ -430,6 +430,6 @@ def test_once_the_log_moved_only_the_followers_own_fetches_count() -> None:
 def test_a_follower_that_is_behind_does_not_rely_on_its_session() -> None:
     log, session = FakeLog(log_end_offset=10), SessionTimes()
     partition = led(log, replicas=(1, 2), isr=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0, session=session)
+    partition.record_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0, session=session)
     session.last_fetch_ms = 100_000
     assert partition.isr_without_stragglers(30_001) == (1,)

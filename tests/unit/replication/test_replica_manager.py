@@ -111,7 +111,7 @@ async def test_a_restart_finds_offsets_epochs_and_high_watermark(loop: SimLoop) 
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     append(hosting, 5)
-    partition.note_follower_fetch(2, fetch_offset=3, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=3, log_start_offset=0, now_ms=0)
     hosting.restart()
     found = hosting.manager.partitions.find("orders", 0)
     assert found is not None
@@ -220,7 +220,7 @@ async def test_a_leader_that_has_followed_since_does_not_acknowledge_what_it_app
         if leader == 2:
             hosting.log_manager.truncate_to({partition.topic_partition: 0})
     hosting.manager.append_records([PartitionAppend(partition, batch(b"other"))], required_acks=1)
-    hosting.manager.note_follower_fetch(
+    hosting.manager.record_follower_fetch(
         partition, 2, fetch_offset=1, log_start_offset=0, leader_end_offset=1, broker_epoch=-1
     )
     assert partition.log is not None

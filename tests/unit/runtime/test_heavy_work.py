@@ -106,13 +106,13 @@ async def test_work_that_is_cancelled_as_it_waits_leaves_no_trace(work: Work) ->
 @on_work
 async def test_results_that_nobody_takes_leave_room_for_small_ones_only(work: Work) -> None:
     heavy = work.heavy
-    held = heavy.take_answer_room(ANSWER_BYTES - SMALL_ANSWER_BYTES)
-    rest = heavy.take_answer_room(8 << 20)
+    held = heavy.acquire_response_room(ANSWER_BYTES - SMALL_ANSWER_BYTES)
+    rest = heavy.acquire_response_room(8 << 20)
     assert held is not None
     assert rest is not None
     assert rest.byte_count == SMALL_ANSWER_BYTES
-    assert heavy.take_answer_room(SMALL_ANSWER_BYTES + 1) is None
-    small = heavy.take_answer_room(SMALL_ANSWER_BYTES)
+    assert heavy.acquire_response_room(SMALL_ANSWER_BYTES + 1) is None
+    small = heavy.acquire_response_room(SMALL_ANSWER_BYTES)
     assert small is not None
     assert await work.run("others", LARGEST) == "others"
     held.resize(1000)

@@ -129,40 +129,40 @@ def new_mutation_quota(limit: float) -> MutationQuota:
 def test_partitions_are_refused_while_the_bucket_is_overdrawn() -> None:
     """5 a second: a burst of 55, which 560 partitions overdraw by 505, for 101 seconds."""
     quota = new_mutation_quota(5.0)
-    assert quota.take_strictly("u", "a", 560, now_ms=0) is None
-    assert quota.take_strictly("u", "b", 1, now_ms=0) == 101_000, "of the user, whatever the client-id"
-    assert quota.take_strictly("u", "a", 1, now_ms=100_900) == 100
-    assert quota.take_strictly("u", "a", 1, now_ms=101_000) is None
+    assert quota.charge_strictly("u", "a", 560, now_ms=0) is None
+    assert quota.charge_strictly("u", "b", 1, now_ms=0) == 101_000, "of the user, whatever the client-id"
+    assert quota.charge_strictly("u", "a", 1, now_ms=100_900) == 100
+    assert quota.charge_strictly("u", "a", 1, now_ms=101_000) is None
 
 
 def test_the_bucket_is_full_after_silence_and_no_fuller() -> None:
     quota = new_mutation_quota(5.0)
-    assert quota.take("u", "a", 30, now_ms=0) == 0
-    assert quota.take("u", "a", 56, now_ms=1_000_000) == 200
+    assert quota.charge("u", "a", 30, now_ms=0) == 0
+    assert quota.charge("u", "a", 56, now_ms=1_000_000) == 200
 
 
 def test_a_bucket_that_a_changed_quota_makes_smaller_spills() -> None:
     quota = new_mutation_quota(5.0)
-    quota.take("u", "a", 5, now_ms=0)
+    quota.charge("u", "a", 5, now_ms=0)
     quota.limits.set_limit({"user": "u"}, 1.0)
-    assert quota.take("u", "a", 12, now_ms=0) == 1000
+    assert quota.charge("u", "a", 12, now_ms=0) == 1000
 
 
 def test_an_overdrawn_bucket_is_new_after_an_hour_without_partitions() -> None:
     """As in Apache Kafka, also if it was asked for meanwhile: what is refused is not counted."""
     quota = new_mutation_quota(1.0)
-    assert quota.take_strictly("u", "a", 11 + 10_000, now_ms=0) is None
-    assert quota.take_strictly("u", "a", 1, now_ms=EXPIRATION_MS) == 6_400_000
-    assert quota.take_strictly("u", "a", 1, now_ms=EXPIRATION_MS + 1) is None
+    assert quota.charge_strictly("u", "a", 11 + 10_000, now_ms=0) is None
+    assert quota.charge_strictly("u", "a", 1, now_ms=EXPIRATION_MS) == 6_400_000
+    assert quota.charge_strictly("u", "a", 1, now_ms=EXPIRATION_MS + 1) is None
     quota = new_mutation_quota(1.0)
-    quota.take("u", "a", 11 + 10_000, now_ms=0)
-    assert quota.take("u", "a", 1, now_ms=EXPIRATION_MS + 1) == 0
+    quota.charge("u", "a", 11 + 10_000, now_ms=0)
+    assert quota.charge("u", "a", 1, now_ms=EXPIRATION_MS + 1) == 0
 
 
 def test_partitions_of_clients_without_a_quota_are_not_counted() -> None:
     quota = new_mutation_quota(5.0)
-    assert quota.take_strictly("v", "a", 10**9, now_ms=0) is None
-    assert quota.take("v", "a", 10**9, now_ms=0) == 0
+    assert quota.charge_strictly("v", "a", 10**9, now_ms=0) is None
+    assert quota.charge("v", "a", 10**9, now_ms=0) == 0
     assert quota.bucket_count == 0
 
 

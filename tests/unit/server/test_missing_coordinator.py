@@ -52,10 +52,10 @@ def test_a_start_warns_of_more_in_sync_replicas_than_there_are_replicas(factor: 
 
 def test_a_reason_is_news_again_once_it_changed_or_the_topic_was_created() -> None:
     topics = TopicsInCreation()
-    assert [topics.note_failure("t", reason) for reason in ("a", "a", "b", "b")] == [True, False, True, False]
-    topics.note_created("t")
-    assert topics.note_failure("t", "b")
+    assert [topics.record_failure("t", reason) for reason in ("a", "a", "b", "b")] == [True, False, True, False]
+    topics.on_created("t")
+    assert topics.record_failure("t", "b")
     for number in range(MAX_FAILURES):
-        topics.note_failure(f"other-{number}", "a")
-    assert topics.note_failure("t", "b")
+        topics.record_failure(f"other-{number}", "a")
+    assert topics.record_failure("t", "b")
     assert len(topics._failures) <= MAX_FAILURES

@@ -11,7 +11,7 @@ from kafkapy.telemetry import instances as module
 from kafkapy.telemetry.instances import ClientInstance, ClientInstances, Push
 from kafkapy.telemetry.otlp import Point
 from kafkapy.telemetry.received import MAX_OF_INSTANCE, ReceivedMetrics
-from kafkapy.telemetry.subscriptions import Subscription, Wanted, subscription_id_of, wanted_of
+from kafkapy.telemetry.subscriptions import RequestedMetrics, Subscription, subscription_id_of, wanted_of
 from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import ONE_UUID, ZERO_UUID
 
@@ -77,17 +77,17 @@ def test_all_patterns_match_whole_attributes_that_are_known(match: str, is_match
 
 def test_a_client_gets_the_metrics_of_all_matching_subscriptions() -> None:
     slow = Subscription.of({"metrics": "b,a", "interval.ms": "3600000"})
-    assert wanted_of([slow], CLIENT) == Wanted(("a", "b"), 300_000)
+    assert wanted_of([slow], CLIENT) == RequestedMetrics(("a", "b"), 300_000)
     fast = Subscription.of({"metrics": "a,c", "interval.ms": "100"})
     other = Subscription.of({"metrics": "d", "match": "client_id=other"})
-    assert wanted_of([slow, fast, other], CLIENT) == Wanted(("a", "b", "c"), 100)
-    assert wanted_of([slow, Subscription.of({"metrics": "*"})], CLIENT) == Wanted(("*",), 300_000)
-    assert wanted_of([], CLIENT) == Wanted((), 300_000)
+    assert wanted_of([slow, fast, other], CLIENT) == RequestedMetrics(("a", "b", "c"), 100)
+    assert wanted_of([slow, Subscription.of({"metrics": "*"})], CLIENT) == RequestedMetrics(("*",), 300_000)
+    assert wanted_of([], CLIENT) == RequestedMetrics((), 300_000)
 
 
 def test_the_subscription_id_changes_with_what_is_wanted_and_by_whom() -> None:
     """tests/scenarios/test_client_telemetry.py holds it against Apache Kafka's."""
-    wanted = [Wanted((), 300_000), Wanted(("*",), 300_000), Wanted(("*",), 100)]
+    wanted = [RequestedMetrics((), 300_000), RequestedMetrics(("*",), 300_000), RequestedMetrics(("*",), 100)]
     ids = {subscription_id_of(each, client) for each in wanted for client in (ID, OTHER)}
     assert len(ids) == 6
     assert all(-(1 << 31) <= each < 1 << 31 for each in ids)
@@ -108,10 +108,10 @@ def test_a_changed_subscription_may_be_requested_at_once(world: World) -> None:
     world.instances.update("all", {"metrics": "a", "interval.ms": "1000"})
     assert refused(lambda: world.push(1, subscription_id=before)) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     after = world.send_request(2)
-    assert after.wanted == Wanted(("a",), 1000)
+    assert after.requested == RequestedMetrics(("a",), 1000)
     assert after.subscription_id != before
     world.instances.update("all", {})
-    assert world.send_request(3).wanted == Wanted((), 300_000)
+    assert world.send_request(3).requested == RequestedMetrics((), 300_000)
 
 
 def test_a_push_that_is_refused_for_its_compression_or_size(world: World) -> None:
@@ -180,16 +180,16 @@ def test_attributes_are_cut(world: World) -> None:
 def test_deltas_add_up_and_other_values_replace() -> None:
     received = ReceivedMetrics()
     for value in (2.0, 3.0):
-        received.note(ID, Point("sent.total", (), value, True, True))
-        received.note(ID, Point("rate", (), value, False, False))
-    received.note(ID, Point("rate", (), float("nan"), False, False))
+        received.add(ID, Point("sent.total", (), value, True, True))
+        received.add(ID, Point("rate", (), value, False, False))
+    received.add(ID, Point("rate", (), float("nan"), False, False))
     assert dict(received.of(ID)) == {("sent.total", (), True): 5.0, ("rate", (), False): 3.0}
 
 
 def test_what_has_no_room_is_counted_and_not_kept() -> None:
     received = ReceivedMetrics()
     for index in range(MAX_OF_INSTANCE + 3):
-        received.note(ID, Point(f"m{index}", (), 1, False, False))
+        received.add(ID, Point(f"m{index}", (), 1, False, False))
     assert (received.series_count, received.dropped_count) == (MAX_OF_INSTANCE, 3)
     received.forget(ID)
     received.forget(ID)

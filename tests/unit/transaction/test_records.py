@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.transaction_log_value import PartitionsSchema, Tr
 from kafkapy.protocol.primitives import EncodeError
 from kafkapy.transaction.hash_order import by_topic
 from kafkapy.transaction.metadata import TransactionMetadata
-from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record, value_version
+from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
 from tests.support.transaction_world import changed
@@ -137,11 +137,6 @@ def test_the_last_epoch_is_not_logged() -> None:
     assert read is not None
     assert read.metadata is not None
     assert read.metadata.last_producer_epoch == -1
-
-
-@pytest.mark.parametrize(("transaction_version", "expected"), [(0, 0), (1, 1), (2, 1)])
-def test_values_are_flexible_from_transaction_version_1_on(transaction_version: int, expected: int) -> None:
-    assert value_version(transaction_version) == expected
 
 
 @pytest.mark.parametrize(

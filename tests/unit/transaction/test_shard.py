@@ -70,6 +70,14 @@ def test_a_transaction_under_way_is_aborted_with_a_bump_and_the_next_call_bumps_
     assert world.started() == (1000, 7)
 
 
+@pytest.mark.parametrize(("transaction_version", "value_version"), [(0, 0), (1, 1), (2, 1)])
+def test_values_are_flexible_from_transaction_version_1_on(transaction_version: int, value_version: int) -> None:
+    world = TransactionWorld(transaction_version)
+    world.started()
+    values = [value for _, value in world.log if value is not None]
+    assert {int.from_bytes(value[:2], "big") for value in values} == {value_version}
+
+
 def test_without_a_producer_id_at_hand_nothing_is_decided() -> None:
     world = TransactionWorld()
     world.has_producer_ids = False

@@ -93,7 +93,7 @@ def join_follower(known: Known) -> int | None:
     return _outcome(known, known.world.join(known.follower))
 
 
-def join_follower_with_news(known: Known) -> int | None:
+def join_follower_with_changes(known: Known) -> int | None:
     return _outcome(known, known.world.join(known.follower, protocols={"range": b"other topics"}))
 
 
@@ -177,7 +177,7 @@ PAIRS: dict[Event, dict[ClassicState, tuple[int | None, ClassicState]]] = {
         STABLE: (NONE, STABLE),
         DEAD: (UNAVAILABLE, DEAD),
     },
-    join_follower_with_news: {
+    join_follower_with_changes: {
         EMPTY: (UNKNOWN, EMPTY),
         PREPARING: (WAITS, PREPARING),
         COMPLETING: (WAITS, PREPARING),

@@ -83,11 +83,11 @@ async def test_what_cannot_be_deleted_is_refused(loop: SimLoop) -> None:
 async def test_a_deletion_waits_for_the_followers_or_times_out(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = fill(hosting, replicas=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
     task = hosting.start(delete(hosting, 3))
     await run_scheduled()
     assert not task.done()
-    partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=3, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=5, log_start_offset=3, now_ms=0)
     hosting.manager.complete_waiting(partition)
     assert await task == (0, 3)
     assert await delete(hosting, 4) == (ErrorCode.REQUEST_TIMED_OUT, 3)
@@ -98,7 +98,7 @@ async def test_many_partitions_are_deleted_from_in_turns(loop: SimLoop) -> None:
     """Each step of it: the plan, the deletions, the results. Followers are waited for by some at a time."""
     hosting = Hosting(loop, broker_count=2)
     partition = fill(hosting, replicas=(1, 2))
-    partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
     parts = [DeleteRecordsPartition(partition_index=0, offset=1) for _ in range(3 * STEPS_PER_TURN)]
     services = hosting.services()
     services.turns = turns = CountedTurns()

@@ -516,7 +516,7 @@ async def test_nothing_beyond_the_high_watermark_is_read(loop: SimLoop) -> None:
     append(partition, b"a")
     (part,) = await parts_of(hosting, request(18, 0))
     assert (part.error_code, part.high_watermark, part.records) == (0, 0, b"")
-    partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0)
     (part,) = await parts_of(hosting, request(18, 0))
     assert spans(part) == [(0, 0)]
 

@@ -128,7 +128,7 @@ def lead(hosting: Hosting, **ends: int) -> Any:
     for _ in range(3):
         log.append_as_leader(batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
     for name, end in ends.items():
-        partition.note_follower_fetch(int(name[1:]), fetch_offset=end, log_start_offset=0, now_ms=0)
+        partition.record_follower_fetch(int(name[1:]), fetch_offset=end, log_start_offset=0, now_ms=0)
     return partition
 
 

@@ -255,7 +255,7 @@ async def test_acks_all_waits_for_the_followers(loop: SimLoop) -> None:
     task = hosting.start(produce.handle(hosting.services(), context(), request(13, (0, batch(b"a")), acks=-1)))
     await run_scheduled()
     assert not task.done()
-    if partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0):
+    if partition.record_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0):
         hosting.manager.complete_waiting(partition)
     reported = (await task).responses[0].partition_responses[0]
     assert (reported.error_code, reported.base_offset, loop.now_ms()) == (0, 0, 0)

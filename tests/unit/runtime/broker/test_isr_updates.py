@@ -100,7 +100,7 @@ def set_up(loop: SimLoop, *answers: Answer) -> tuple[HostedPartition, FakeContro
     controller = FakeController(*answers)
     updates = new_updates(hosting, controller)
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
-    hosting.manager.note_follower_fetch(
+    hosting.manager.record_follower_fetch(
         partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
     )
     return partition, controller, updates
@@ -237,7 +237,7 @@ async def test_the_high_watermark_waits_no_longer_for_a_broker_that_is_fenced_la
     partition = hosting.create_topic(replicas=(1, 2), isr=(1, 2))
     updates = new_updates(hosting, FakeController())
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
-    hosting.manager.note_follower_fetch(
+    hosting.manager.record_follower_fetch(
         partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
     )
     hosting.manager.append_records([PartitionAppend(partition, batch(b"x"))], required_acks=1)
@@ -246,7 +246,7 @@ async def test_the_high_watermark_waits_no_longer_for_a_broker_that_is_fenced_la
     assert partition.log is not None
     assert (partition.isr, partition.log.high_watermark) == ((1,), 0)
     hosting.commit(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, fenced=1))
-    updates.note_brokers_changed()
+    updates.on_brokers_changed()
     await pass_ms(loop, 1)
     assert partition.log.high_watermark == 1
     await updates.stop()
@@ -269,7 +269,7 @@ async def test_a_request_that_fails_does_not_end_the_watch_over_lagging_follower
     assert partition.log is not None
     hosting.manager.wait_for_commit(Failing(), partition, timeout_ms=100_000)
     partition.log.append_as_leader(batch(b"x"), leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
-    partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
+    partition.record_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
     partition.followers[2].log_end_offset = 1
     await pass_ms(loop, 16_000)
     assert partition.log.high_watermark == 1, "the watch has moved it, and met the request that fails"
@@ -303,7 +303,7 @@ async def test_what_has_no_room_in_a_request_comes_with_the_next_one(loop: SimLo
     updates = new_updates(hosting, controller)
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
     for partition in hosting.manager.partitions:
-        hosting.manager.note_follower_fetch(
+        hosting.manager.record_follower_fetch(
             partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
         )
     await pass_ms(loop, 200)
@@ -330,7 +330,7 @@ async def test_one_request_is_in_flight_and_what_is_wanted_meanwhile_shares_the_
     updates = new_updates(hosting, controller)
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
     for partition in hosting.manager.partitions:
-        hosting.manager.note_follower_fetch(
+        hosting.manager.record_follower_fetch(
             partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
         )
         await pass_ms(loop, 10)

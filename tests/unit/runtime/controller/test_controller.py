@@ -32,7 +32,7 @@ def test_first_leader_writes_the_bootstrap_records_as_apache_kafka_does() -> Non
         assert [batch.last_offset for batch in node.quorum.log] == [0, 9]
         assert kinds(node)[0] == "BeginTransactionRecord"
         assert kinds(node)[-1] == "EndTransactionRecord"
-        assert node.controller.image.features.metadata_version == 30
+        assert node.controller.image.features.metadata_version == 33
         assert node.controller.image.provenance.last_offset == 9
 
     on_node(scenario)
@@ -199,7 +199,7 @@ def test_follower_takes_images_from_the_leader() -> None:
         node.quorum.commit_foreign([encode_record(record, 0) for record in default_bootstrap_records()])
 
         assert not node.controller.is_active
-        assert node.controller.image.features.metadata_version == 30
+        assert node.controller.image.features.metadata_version == 33
 
     on_node(scenario)
 
@@ -233,7 +233,7 @@ def test_transaction_cut_off_by_a_failover_is_aborted_by_the_next_leader() -> No
         await asyncio.sleep(1)
 
         assert kinds(node)[2:4] == ["AbortTransactionRecord", "BeginTransactionRecord"]
-        assert node.controller.image.features.metadata_version == 30
+        assert node.controller.image.features.metadata_version == 33
 
     on_node(scenario)
 
@@ -252,7 +252,7 @@ async def test_level_of_a_later_kafka_stops_the_process(loop: SimLoop) -> None:
     await asyncio.sleep(1)
     with pytest.raises(AssertionError):
         await node.controller.write(
-            lambda controller, _: Decision(None, [FeatureLevelRecord(name="metadata.version", feature_level=31)])
+            lambda controller, _: Decision(None, [FeatureLevelRecord(name="metadata.version", feature_level=34)])
         )
 
     assert len(node.failures) == 1

@@ -10,7 +10,7 @@ async def test_turns_go_in_the_order_of_requests(loop: SimLoop) -> None:
     queue, order = DecisionQueue(), list[int]()
 
     async def decide(number: int) -> None:
-        await queue.take()
+        await queue.acquire()
         order.append(number)
         await asyncio.sleep(0.01)
         queue.release()
@@ -21,7 +21,7 @@ async def test_turns_go_in_the_order_of_requests(loop: SimLoop) -> None:
 
 
 async def test_a_free_turn_is_taken_without_waiting(loop: SimLoop) -> None:
-    taking = DecisionQueue().take()
+    taking = DecisionQueue().acquire()
     try:
         taking.send(None)
     except StopIteration:
@@ -31,10 +31,10 @@ async def test_a_free_turn_is_taken_without_waiting(loop: SimLoop) -> None:
 
 async def test_a_caller_that_is_closed_while_it_waits_keeps_nobody_waiting(loop: SimLoop) -> None:
     queue = DecisionQueue()
-    await queue.take()
-    closed = queue.take()
+    await queue.acquire()
+    closed = queue.acquire()
     closed.send(None)
-    next_one = asyncio.ensure_future(queue.take())
+    next_one = asyncio.ensure_future(queue.acquire())
     await asyncio.sleep(0)
     closed.close()
     queue.release()
@@ -45,8 +45,8 @@ async def test_a_caller_that_is_closed_while_it_waits_keeps_nobody_waiting(loop:
 
 async def test_a_caller_that_goes_with_the_turn_just_given_passes_it_on(loop: SimLoop) -> None:
     queue = DecisionQueue()
-    await queue.take()
-    first, second = (asyncio.ensure_future(queue.take()) for _ in range(2))
+    await queue.acquire()
+    first, second = (asyncio.ensure_future(queue.acquire()) for _ in range(2))
     await asyncio.sleep(0)
     queue.release()
     first.cancel()

@@ -146,7 +146,7 @@ async def test_answers_wait_for_the_replicas(loop: SimLoop):
     await run_scheduled()
     assert not commit.done()
     assert not fetch.done(), "a failover could take back what it would tell"
-    partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=NOW_MS)
+    partition.record_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=NOW_MS)
     hosting.manager.complete_waiting(partition)
     assert await commit == [0]
     assert await fetch == 5

@@ -34,7 +34,7 @@ async def test_what_cannot_be_written_for_long_is_logged_ever_less_often(
     await pass_ms(loop, 1)
     partition = hosting.manager.partitions.find(OFFSETS_TOPIC, 0)
     assert partition is not None
-    hosting.manager.note_follower_fetch(
+    hosting.manager.record_follower_fetch(
         partition, 2, fetch_offset=partition.log.log_end_offset, log_start_offset=0,
         leader_end_offset=partition.log.log_end_offset, broker_epoch=-1,
     )  # fmt: skip

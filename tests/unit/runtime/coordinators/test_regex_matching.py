@@ -29,13 +29,13 @@ class Matching:
         self._loop = loop
         self.matching = RegexMatching(image=lambda: self.image, clock=SimClock(loop), on_matched=self._on_matched)
 
-    def want(self, group_id: str, *regexes: str, allows: Callable[[str], bool] = lambda _: True) -> None:
+    def request(self, group_id: str, *regexes: str, allows: Callable[[str], bool] = lambda _: True) -> None:
         def may_describe(topic: str) -> bool:
             self.requested.append(topic)
             return allows(topic)
 
         group = GroupToMatch(set(regexes), may_describe, lambda topic, _image: self.hashed.append(topic.name))
-        self.matching.want(group_id, group)
+        self.matching.request(group_id, group)
 
     async def done(self) -> None:
         assert self.matching.task is not None
@@ -49,7 +49,7 @@ class Matching:
 
 async def test_what_matches_and_may_be_described_is_resolved(loop: SimLoop) -> None:
     matching = Matching(loop, image_of(7, foo=1, food=1, bar=1))
-    matching.want("g", "foo.*", "b.r", allows=lambda topic: topic != "food")
+    matching.request("g", "foo.*", "b.r", allows=lambda topic: topic != "food")
     await matching.done()
     ((group_id, matches),) = matching.resolved
     assert group_id == "g"
@@ -64,7 +64,7 @@ async def test_what_matches_and_may_be_described_is_resolved(loop: SimLoop) -> N
 
 async def test_many_topics_leave_the_loop_to_others_in_between(loop: SimLoop) -> None:
     matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
-    matching.want("g", "t.*1")
+    matching.request("g", "t.*1")
     passes = 0
     while not matching.resolved:
         await asyncio.sleep(0.001)
@@ -75,7 +75,7 @@ async def test_many_topics_leave_the_loop_to_others_in_between(loop: SimLoop) ->
 
 async def test_a_topic_that_is_deleted_meanwhile_is_not_hashed(loop: SimLoop) -> None:
     matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
-    matching.want("g", "t.*")
+    matching.request("g", "t.*")
     while not matching.hashed:
         await asyncio.sleep(0.001)
     before = list(matching.hashed)
@@ -88,10 +88,10 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_hashed(loop: SimLoop) ->
 async def test_groups_come_one_after_another_each_once(loop: SimLoop) -> None:
     matching = Matching(loop, image_of(a=1, b=1))
     for group_id in ("g", "h", "g"):
-        matching.want(group_id, "a|b")
+        matching.request(group_id, "a|b")
     await matching.done()
     assert [group_id for group_id, _ in matching.resolved] == ["g", "h"]
-    matching.want("g", "a")
+    matching.request("g", "a")
     await matching.done()
     assert matching.resolved[2][1]["a"].topics == {"a"}
 
@@ -103,15 +103,15 @@ async def test_a_group_that_has_moved_or_fails_holds_up_no_other(
 
     matching = Matching(loop, image_of(a=1))
     matching.error = ApiError(ErrorCode.NOT_COORDINATOR)
-    matching.want("g", "a")
+    matching.request("g", "a")
     await matching.done()
     matching.error = None
 
     def fails(_topic: str) -> bool:
         raise ValueError("a mistake")
 
-    matching.want("g", "a", allows=fails)
-    matching.want("h", "a")
+    matching.request("g", "a", allows=fails)
+    matching.request("h", "a")
     await matching.done()
     assert [group_id for group_id, _ in matching.resolved] == ["h"]
     assert [record.levelname for record in caplog.records] == ["INFO", "ERROR"]
@@ -126,11 +126,11 @@ async def test_topics_are_matched_once_and_what_is_kept_is_bounded(
     matching = Matching(loop, image_of(a=1, b=1))
     kept: Any = matching.matching._kept
     for regex in ("a", "b", "a", "a|b"):
-        matching.want("g", regex)
+        matching.request("g", regex)
         await matching.done()
     assert list(kept) == ["a", "a|b"], "the one that was used last stays"
     matching.image = image_of(a=1, c=1)
-    matching.want("g", "a|b")
+    matching.request("g", "a|b")
     await matching.done()
     assert matching.resolved[-1][1]["a|b"].topics == {"a"}
     assert kept["a|b"].seen == {"a", "c"}
@@ -142,6 +142,6 @@ async def test_expressions_that_match_nothing_are_not_kept_without_bound(loop: S
     matching = Matching(loop, image_of(a=1))
     kept: Any = matching.matching._kept
     for number in range(100):
-        matching.want("g", f"{number:030000}")
+        matching.request("g", f"{number:030000}")
         await matching.done()
     assert sum(map(len, kept)) <= regex_matching.MOST_KEPT

@@ -70,7 +70,7 @@ class NameHost(ShardHost[Names]):
         self.carried_out: list[str] = []
         self.activate()
 
-    def carry_out_effect(self, effect: str) -> None:
+    def run_effect(self, effect: str) -> None:
         self.carried_out.append(effect)
 
 
@@ -79,7 +79,7 @@ def decided(decision: NameDecision) -> Any:
 
 
 def fetched_by_follower(hosting: Hosting, partition: HostedPartition, offset: int) -> None:
-    partition.note_follower_fetch(2, fetch_offset=offset, log_start_offset=0, now_ms=NOW_MS)
+    partition.record_follower_fetch(2, fetch_offset=offset, log_start_offset=0, now_ms=NOW_MS)
     hosting.manager.complete_waiting(partition)
 
 

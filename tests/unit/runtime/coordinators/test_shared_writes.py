@@ -169,7 +169,7 @@ async def test_the_answers_wait_for_the_replicas(loop: SimLoop) -> None:
     commits += [hosting.start(hosting.commit_offset(number)) for number in range(10)]
     await run_scheduled()
     assert not any(commit.done() for commit in commits)
-    partition.note_follower_fetch(2, fetch_offset=11, log_start_offset=0, now_ms=NOW_MS)
+    partition.record_follower_fetch(2, fetch_offset=11, log_start_offset=0, now_ms=NOW_MS)
     hosting.manager.complete_waiting(partition)
     assert [await commit for commit in commits] == [[0]] * 11
 

@@ -64,11 +64,11 @@ async def test_another_leader_is_notified_between_steps_and_our_own_term_after_a
     await quorum.wait_until(lambda: listener.step_count > 0)
     delivery: Delivery = quorum._delivery
     reported = len(listener.leaders)
-    delivery.note_leader(LeaderChanged(leader_id=2, leader_epoch=7, start_offset=0))
+    delivery.on_leader_changed(LeaderChanged(leader_id=2, leader_epoch=7, start_offset=0))
     assert delivery.notify_next(quorum._log, quorum.high_watermark)
     assert listener.leaders[reported:] == [(2, 7)]
     assert listener.step_count < 10 * CHUNKS_PER_TURN
-    delivery.note_leader(LeaderChanged(leader_id=1, leader_epoch=8, start_offset=0))
+    delivery.on_leader_changed(LeaderChanged(leader_id=1, leader_epoch=8, start_offset=0))
     while not listener.leaders[reported + 1 :]:
         assert delivery.notify_next(quorum._log, quorum.high_watermark)
     assert listener.step_count == 10 * CHUNKS_PER_TURN

@@ -18,7 +18,7 @@ def test_what_is_measured_of_a_client_has_kafkas_names() -> None:
     quotas.produce.record("u", "c", 50, now_ms=0)
     quotas.fetch.record("u", "c", 200, now_ms=0)
     quotas.request.record("u", "c", 20.0, now_ms=0)
-    quotas.mutation.take("u", "c", 4, now_ms=0)
+    quotas.mutation.charge("u", "c", 4, now_ms=0)
     assert shown(quotas, now_ms=0) == [
         'kafka_server_produce_byte_rate{client_id="c",user=""} 5.0',
         'kafka_server_fetch_byte_rate{client_id="c",user=""} 20.0',

@@ -32,8 +32,8 @@ def test_fetches_of_consumers_and_followers() -> None:
 def test_conversions_of_produce_requests_are_exported_with_zeros_for_the_others() -> None:
     counts, traffic = RequestCounts(), BrokerTraffic()
     counts.of(PRODUCE_12).api.at_once[7] += 3
-    traffic.note_validation(temporary_bytes=2000, conversion_ns=0)
-    traffic.note_validation(temporary_bytes=4000, conversion_ns=5_000)
+    traffic.record_validation(temporary_bytes=2000, conversion_ns=0)
+    traffic.record_validation(temporary_bytes=4000, conversion_ns=5_000)
     found = {each.name: each for each in request_gauges(counts, traffic) if isinstance(each, Distribution)}
     times, sizes = found["MessageConversionsTimeMs"], found["TemporaryMemoryBytes"]
     assert (times.zeros, sum(times.histograms[0]), times.histograms[0][5], times.unit) == (2, 1, 1, 0.001)

@@ -31,7 +31,7 @@ def telemetry() -> ClientTelemetry:
 def reported(telemetry: ClientTelemetry, *points: Point) -> list[Gauge | BucketCounts | None]:
     instance = telemetry.instances.subscribe(ZERO_UUID, "c", {"client_id": "a"}, 0)
     for point in points:
-        telemetry.received.note(instance.client_instance_id, point)
+        telemetry.received.add(instance.client_instance_id, point)
     return list(telemetry_gauges(telemetry))
 
 

@@ -55,7 +55,7 @@ def test_garbage_that_is_young_is_not_frozen() -> None:
     try:
         is_alive = weakref.ref(Cyclic())
         assert is_alive() is not None
-        frozen.note(CHANGES_PER_FREEZE)
+        frozen.count_changes(CHANGES_PER_FREEZE)
         assert is_alive() is None
     finally:
         gc.enable()

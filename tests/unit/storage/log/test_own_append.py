@@ -140,7 +140,7 @@ def test_a_full_segment_is_rolled_by_the_checked_append() -> None:
 def test_nothing_is_written_to_a_directory_that_takes_nothing(state: str) -> None:
     log = open_small_log(SimDisk())
     if state == "full":
-        log.log_dir.note_full()
+        log.log_dir.mark_full()
     else:
         log.log_dir.go_offline("test")
     assert not append_own_records(log, RECORDS[0], leader_epoch=EPOCH, now_ms=NOW_MS)

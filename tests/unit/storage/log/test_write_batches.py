@@ -72,7 +72,7 @@ def test_reaching_flush_messages_is_noted(append: Any) -> None:
     append(log, 0)
     log.update_high_watermark(2)
     assert not log.is_committed(2)
-    log.note_flushed(2, NOW_MS)
+    log.on_flushed(2, NOW_MS)
     assert log.is_committed(2)
 
 
@@ -125,18 +125,18 @@ def test_a_roll_that_fails_leaves_the_producers_at_the_log_end() -> None:
 
 def test_producers_do_not_go_back() -> None:
     state = ProducerState()
-    state.note_end(5)
-    state.note_end(2)  # no producers: as after a truncation
+    state.record_end_offset(5)
+    state.record_end_offset(2)  # no producers: as after a truncation
     state.load([ProducerEntry(7, last_timestamp_ms=NOW_MS)], 5, NOW_MS)
     with pytest.raises(AssertionError):
-        state.note_end(4)
+        state.record_end_offset(4)
 
 
 def test_a_truncation_keeps_the_offsets_in_order(log: Log) -> None:
     log.update_high_watermark(1)
     with pytest.raises(AssertionError):
-        log.note_truncated(0, 1)
-    log.note_truncated(0, 0)
+        log.on_truncated(0, 1)
+    log.on_truncated(0, 0)
     assert log.high_watermark == 0
 
 
@@ -210,4 +210,4 @@ def is_written(node: ast.AST, names: set[str]) -> TypeGuard[ast.Attribute]:
 
 def test_what_is_not_there_is_not_durable(log: Log) -> None:
     with pytest.raises(AssertionError):
-        log.note_flushed(2, NOW_MS)
+        log.on_flushed(2, NOW_MS)

@@ -130,7 +130,7 @@ def test_standalone_names_the_directory_as_voter(tmp_path) -> None:
     assert (properties.cluster_id, properties.node_id, properties.directory_id) == (CLUSTER_ID, 3, b"\1" * 16)
     checkpoint = (tmp_path / "a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint").read_bytes()
     assert b"\1" * 16 in checkpoint
-    assert lines == [f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.3-IV0."]
+    assert lines == [f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.4-IV2."]
     assert not has_static_voters(SystemDisk(), f"{tmp_path}/a")
 
 

@@ -1,0 +1,59 @@
+"""Names of topics on the command line: patterns with *, ? and [...], and the question before many are changed."""
+
+import difflib
+import fnmatch
+import sys
+from collections.abc import Collection, Iterable, Sequence
+
+import typer
+
+from kafkapy.cli.failure import fail
+
+WILDCARDS = frozenset("*?[")
+MOST_SIMILAR = 3
+
+
+def is_pattern(name: str) -> bool:
+    return not WILDCARDS.isdisjoint(name)
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that match, in order; internal ones (__) only for a pattern that begins with __."""
+    hidden = not pattern.startswith("__")
+    return [
+        name for name in sorted(names) if fnmatch.fnmatchcase(name, pattern) and not (hidden and name.startswith("__"))
+    ]
+
+
+def chosen(given: Sequence[str], names: Collection[str], kind: str) -> list[str]:
+    """Return the names that were given, or match a pattern that was, each once. Exits if one is not there.
+
+    kind: what the names are of, as `topic`.
+    """
+    found: dict[str, None] = {}
+    for each in given:
+        hits = matching(each, names) if is_pattern(each) else [each] * (each in names)
+        if not hits:
+            what = f"no {kind} matches {each}" if is_pattern(each) else f"no such {kind}: {each}.{similar(each, names)}"
+            raise typer.Exit(fail(what))
+        found.update(dict.fromkeys(hits))
+    return list(found)
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """Return a "Did you mean" sentence with similar names, "" if there are none."""
+    alike = difflib.get_close_matches(name, sorted(names), MOST_SIMILAR)
+    return f" Did you mean {' or '.join(alike)}?" if alike else ""
+
+
+def confirm(lines: Iterable[str], question: str, *, is_confirmed: bool) -> None:
+    """Print what is going to be done, and ask. Exits if the answer is not yes, or if there is no terminal to ask on."""
+    for line in lines:
+        print(line, flush=True)
+    if is_confirmed:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise typer.Exit(fail("nothing was changed: --yes answers the question that is asked on a terminal"))
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise typer.Exit(fail("nothing was changed"))

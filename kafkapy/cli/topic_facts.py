@@ -1,0 +1,195 @@
+"""Topics with leaders, offsets and sizes, over connections of our own: librdkafka has no DescribeLogDirs.
+
+Versions: Metadata 5, ListOffsets 2, DescribeLogDirs 1, DeleteRecords 1, DescribeConfigs 1: the oldest that Apache
+Kafka 4 serves and that say what is needed.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from kafkapy.cli.committed_offsets import BrokerCalls, NoAnswerError
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+TOPIC_RESOURCE: Final = 2
+OF_TOPIC: Final = 1
+"""The source of a config that was set on the topic itself."""
+TOPICS_AT_ONCE: Final = 500
+DELETE_TIMEOUT_MS: Final = 8_000
+"""Less than a connection waits for its answer."""
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """`start`, `end`, `size_bytes` are the leader's; None if it does not say. leader: -1 if there is none."""
+
+    number: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    start: int | None = None
+    end: int | None = None
+    size_bytes: int | None = None
+
+    @property
+    def records(self) -> int | None:
+        """Offsets between start and end: at most so many records, fewer after compaction and in transactions."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
+
+@dataclass(slots=True)
+class TopicFacts:
+    """A topic; `configs`: those that were set on it."""
+
+    name: str
+    partitions: list[PartitionFacts]
+    configs: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def replica_count(self) -> int:
+        return max((len(each.replicas) for each in self.partitions), default=0)
+
+    @property
+    def records(self) -> int | None:
+        """Of the partitions whose leaders answer; None if none does."""
+        return _sum(each.records for each in self.partitions)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Of one replica of each partition, the leader's; None if no leader says."""
+        return _sum(each.size_bytes for each in self.partitions)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [each for each in numbers if each is not None]
+    return sum(known) if known else None
+
+
+class TopicQueries:
+    """Asks the brokers of a cluster about topics. Methods raise CoordinatorError; a silent leader is left out."""
+
+    def __init__(self, brokers: BrokerCalls) -> None:
+        self._brokers = brokers
+
+    def topics(self) -> dict[str, TopicFacts]:
+        """Return all topics by name, without offsets and sizes."""
+        answer = self._brokers.call(None, MetadataRequest(topics=None, allow_auto_topic_creation=False), 5)
+        return {
+            each.name: TopicFacts(
+                each.name,
+                [
+                    PartitionFacts(
+                        found.partition_index, found.leader_id, list(found.replica_nodes), list(found.isr_nodes)
+                    )
+                    for found in sorted(each.partitions, key=lambda partition: int(partition.partition_index))
+                ],
+            )
+            for each in answer.topics
+            if not each.error_code
+        }
+
+    def add_offsets(self, topics: Collection[TopicFacts]) -> None:
+        starts, ends = self.offsets(topics, EARLIEST), self.offsets(topics, LATEST)
+        for topic in topics:
+            for each in topic.partitions:
+                each.start, each.end = starts.get((topic.name, each.number)), ends.get((topic.name, each.number))
+
+    def offsets(self, topics: Collection[TopicFacts], timestamp: int) -> dict[Partition, int]:
+        """Return the first offset of each partition at or after a time, -1 if there is none; or EARLIEST, LATEST."""
+        found = {}
+        for leader, by_topic in _by_leader(topics).items():
+            requested = [
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in numbers],
+                )
+                for name, numbers in by_topic.items()
+            ]
+            for topic in self._answered(leader, ListOffsetsRequest(-1, topics=requested), 2):
+                for each in topic.partitions:
+                    if not each.error_code:
+                        found[topic.name, each.partition_index] = each.offset
+        return found
+
+    def add_sizes(self, topics: Collection[TopicFacts]) -> None:
+        by_name = {topic.name: {each.number: each for each in topic.partitions} for topic in topics}
+        for leader, by_topic in _by_leader(topics).items():
+            requested = [DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
+            try:
+                answer = self._brokers.call(leader, DescribeLogDirsRequest(topics=requested), 1)
+            except NoAnswerError:
+                continue
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for each in topic.partitions:
+                        facts = by_name.get(topic.name, {}).get(each.partition_index)
+                        if facts is not None and facts.leader == leader and not each.is_future_key:
+                            facts.size_bytes = each.partition_size
+
+    def add_configs(self, topics: Collection[TopicFacts]) -> None:
+        by_name = {topic.name: topic for topic in topics}
+        names = list(by_name)
+        for start in range(0, len(names), TOPICS_AT_ONCE):
+            resources = [
+                DescribeConfigsResource(TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+                for name in names[start : start + TOPICS_AT_ONCE]
+            ]
+            for result in self._brokers.call(None, DescribeConfigsRequest(resources=resources), 1).results:
+                by_name[result.resource_name].configs = {
+                    each.name: each.value
+                    for each in sorted(result.configs, key=lambda config: str(config.name))
+                    if each.config_source == OF_TOPIC
+                }
+
+    def delete_records(
+        self, topics: Collection[TopicFacts], before: Mapping[Partition, int]
+    ) -> Iterator[tuple[Partition, str | None]]:
+        """Delete the records before an offset of each partition; yield each with its error, None if it is done."""
+        for leader, by_topic in _by_leader(topics).items():
+            requested = []
+            for name, numbers in by_topic.items():
+                wanted = [
+                    DeleteRecordsPartition(partition_index=each, offset=before[name, each])
+                    for each in numbers
+                    if (name, each) in before
+                ]
+                if wanted:
+                    requested.append(DeleteRecordsTopic(name=name, partitions=wanted))
+            if not requested:
+                continue
+            request = DeleteRecordsRequest(topics=requested, timeout_ms=DELETE_TIMEOUT_MS)
+            for topic in self._brokers.call(leader, request, 1).topics:
+                for each in topic.partitions:
+                    error = ErrorCode(each.error_code)
+                    reason = f"{error.message} ({error.name})" if error else None
+                    yield (topic.name, each.partition_index), reason
+
+    def _answered(self, leader: int, request: Any, version: int) -> list[Any]:
+        try:
+            return list(self._brokers.call(leader, request, version).topics)
+        except NoAnswerError:
+            return []
+
+
+def _by_leader(topics: Iterable[TopicFacts]) -> dict[int, dict[str, list[int]]]:
+    """Return the partitions that have a leader, by leader and topic."""
+    found: dict[int, dict[str, list[int]]] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            if each.leader >= 0:
+                found.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.number)
+    return found

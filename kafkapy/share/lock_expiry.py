@@ -1,0 +1,74 @@
+"""Acquisition locks that time out: the records are available again, or archived.
+
+They are archived if they are out of attempts or below the start offset.
+
+What a time-out changes is written, but not undone if the write fails.
+"""
+
+from typing import Final
+
+from kafkapy.share.acknowledgement import split_at_start, state_after_release
+from kafkapy.share.in_flight import InFlightRecords
+from kafkapy.share.in_flight_batch import InFlightBatch, Run
+from kafkapy.share.partition_settings import PartitionSettings
+from kafkapy.share.pending_write import DeadLetterCause, PendingWrite
+from kafkapy.share.persister import StateBatch
+from kafkapy.share.record_state import RecordState
+
+_ACQUIRED: Final = RecordState.ACQUIRED
+_AVAILABLE: Final = RecordState.AVAILABLE
+_ARCHIVING: Final = RecordState.ARCHIVING
+_ARCHIVED: Final = RecordState.ARCHIVED
+
+
+class Expiry:
+    """All locks of a share partition at one moment: made for it, run, and dropped."""
+
+    __slots__ = ("_now_ms", "_records", "_settings", "next_deadline_ms", "write")
+
+    def __init__(self, records: InFlightRecords, settings: PartitionSettings, now_ms: int) -> None:
+        self._records = records
+        self._settings = settings
+        self._now_ms = now_ms
+        self.write = PendingWrite(is_undoable=False)
+        self.next_deadline_ms: int | None = None
+        """When the first of the remaining locks times out."""
+
+    def run(self) -> None:
+        records = self._records
+        for batch in records.batches:
+            expired = [run for run in batch.runs if run.state is _ACQUIRED and self._has_expired(run)]
+            if not expired:
+                continue
+            if batch.is_whole and records.contains_moved_start(batch.first_offset, batch.last_offset):
+                batch.track_offsets()
+            for run in expired:
+                for part in [run] if batch.is_whole else split_at_start(records, batch, run):
+                    self._release(part)
+            batch.join_runs(batch.first_offset, batch.last_offset)
+
+    def _has_expired(self, run: Run) -> bool:
+        deadline_ms = run.deadline_ms
+        if deadline_ms is None or deadline_ms <= self._now_ms:
+            return deadline_ms is not None
+        if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
+            self.next_deadline_ms = deadline_ms
+        return False
+
+    def _release(self, run: Run) -> None:
+        records = self._records
+        is_below_start = run.last_offset < records.start_offset
+        state = _ARCHIVED if is_below_start else state_after_release(run, self._settings)
+        run.release(state)
+        cause = DeadLetterCause.DELIVERY_COUNT_EXCEEDED if state is _ARCHIVING else None
+        self.write.add(StateBatch(run.first_offset, run.last_offset, state.value, run.delivery_count), cause)
+        if state is _AVAILABLE:
+            records.note_available()
+        elif state.is_done:
+            records.delivery_complete_count += records.count_from_start(run.first_offset, run.last_offset)
+
+
+def first_deadline_ms(batches: list[InFlightBatch]) -> int | None:
+    """Return when the first lock of these times out."""
+    deadlines = (run.deadline_ms for batch in batches for run in batch.runs if run.state is _ACQUIRED)
+    return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)

@@ -1,0 +1,366 @@
+"""A share partition: which records of a partition a share group has in flight, with whom, and how often. KIP-932; pure.
+
+No record is looked at: headers of record batches suffice. The driver reads from next_fetch_offset(), gives what it has
+read to acquire(), and wakes expire() at deadline_ms. Whatever changes what must survive comes back as a PendingWrite,
+which the driver hands to the persister, and then to finish_write() with the outcome.
+
+    partition.begin_load()                              # EMPTY -> INITIALIZING
+    partition.load(state, reset_offset)                 # -> ACTIVE
+    acquired = partition.acquire("m1", fetched, limits, now_ms=0)    # [(0, 9, 1)]: offsets 0 to 9, delivered once
+    answer = partition.acknowledge("m1", [AcknowledgementBatch(0, 9, [ACK_ACCEPT])], now_ms=5)
+    finished = partition.finish_write(answer.write, None, now_ms=7)  # start_offset is 10 now
+
+Memory: an idle share partition takes less than 1 KiB; a run in flight some 200 bytes, with at most
+partition.max.record.locks offsets in flight, beside the rest of one batch.
+
+Source: Apache Kafka's SharePartition. Differences that nobody sees: runs instead of an entry an offset, also in what is
+persisted (the share coordinator merges such entries); one deadline for the partition instead of a timer for each lock.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.share.acknowledgement import Acknowledgement, AcknowledgementBatch
+from kafkapy.share.acquisition import Acquisition
+from kafkapy.share.fetched import AcquiredRecords, AcquireLimits, FetchedRecords
+from kafkapy.share.in_flight import GapWindow, InFlightRecords
+from kafkapy.share.in_flight_batch import InFlightBatch, Run
+from kafkapy.share.lock_expiry import Expiry
+from kafkapy.share.partition_settings import PartitionSettings
+from kafkapy.share.pending_write import DeadLetter, DeadLetterCause, PendingWrite, Refusal, persister_refusal
+from kafkapy.share.persister import (
+    UNINITIALIZED_OFFSET,
+    SharePartitionKey,
+    StateBatch,
+    StateReadResult,
+    StateWrite,
+)
+from kafkapy.share.record_state import RecordState
+
+_ACQUIRED: Final = RecordState.ACQUIRED
+_AVAILABLE: Final = RecordState.AVAILABLE
+_ARCHIVING: Final = RecordState.ARCHIVING
+_ARCHIVED: Final = RecordState.ARCHIVED
+
+
+class PartitionState(Enum):
+    """EMPTY -> INITIALIZING -> ACTIVE or FAILED; FENCED from any of them, when the leader has changed."""
+
+    EMPTY = 0
+    INITIALIZING = 1
+    ACTIVE = 2
+    FAILED = 3
+    FENCED = 4
+
+
+@dataclass(slots=True)
+class AcknowledgeOutcome:
+    """`refusal`: nothing has changed, but renewals. Else `write`, if any, comes before the answer."""
+
+    refusal: Refusal | None = None
+    write: PendingWrite | None = None
+
+
+@dataclass(slots=True)
+class FinishedWrite:
+    """What the end of a write brought: `has_moved`, the start offset; records to copy to the dead-letter topic."""
+
+    has_moved: bool
+    dead_letters: list[DeadLetter]
+
+
+class SharePartition:
+    """One partition as one share group reads it."""
+
+    __slots__ = (
+        "_fetch_owner",
+        "_next_deadline_ms",
+        "key",
+        "leader_epoch",
+        "records",
+        "settings",
+        "state",
+        "state_epoch",
+    )
+
+    def __init__(self, key: SharePartitionKey, leader_epoch: int, settings: PartitionSettings) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.settings = settings
+        self.state = PartitionState.EMPTY
+        self.state_epoch = 0
+        self.records = InFlightRecords(0)
+        self._fetch_owner: object | None = None
+        self._next_deadline_ms: int | None = None
+        """No lock times out before; perhaps none does then."""
+
+    # ---- life
+
+    def configure(self, settings: PartitionSettings) -> None:
+        """Take over the group's changed configuration, which counts from the next event on."""
+        self.settings = settings
+
+    def fence(self) -> None:
+        """Acquire nothing any more: this node does not lead the partition, or its state has begun anew."""
+        self.state = PartitionState.FENCED
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the share partition cannot be used, and may not be loaded now; None if it can."""
+        if self.state in (PartitionState.EMPTY, PartitionState.ACTIVE):
+            return None
+        if self.state is PartitionState.FAILED:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"Share partition failed to load {self._name}")
+        what = "is fenced" if self.state is PartitionState.FENCED else "is already initializing"
+        return Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"Share partition {what} {self._name}")
+
+    @property
+    def _name(self) -> str:
+        return self.key.coordinator_key
+
+    def begin_load(self) -> None:
+        """The driver has begun to read the state."""
+        assert self.state is PartitionState.EMPTY
+        self.state = PartitionState.INITIALIZING
+
+    def load(self, read: StateReadResult, reset_offset: int) -> Refusal | None:
+        """Take over the persisted state, and become ACTIVE; or FAILED with a refusal.
+
+        `reset_offset`: where share.auto.offset.reset says to begin, if the state has no start offset yet.
+        """
+        if self.state is PartitionState.FENCED:
+            return self.refusal
+        assert self.state is PartitionState.INITIALIZING
+        refusal = self._load_refusal(read, reset_offset)
+        if refusal is not None:
+            self.state = PartitionState.FAILED
+            return refusal
+        self.state_epoch = read.state_epoch
+        is_new = read.start_offset == UNINITIALIZED_OFFSET
+        self.records = InFlightRecords(reset_offset if is_new else read.start_offset)
+        self._load_batches(read.state_batches)
+        self.state = PartitionState.ACTIVE
+        return None
+
+    def _load_refusal(self, read: StateReadResult, reset_offset: int) -> Refusal | None:
+        if read.error_code != ErrorCode.NONE:
+            return persister_refusal(read.error_code, read.error_message)
+        start_offset = read.start_offset if read.start_offset != UNINITIALIZED_OFFSET else reset_offset
+        previous_last_offset = start_offset - 1
+        for batch in read.state_batches:
+            if batch.first_offset <= previous_last_offset or batch.last_offset < batch.first_offset:
+                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to initialize the share partition {self._name}")
+            previous_last_offset = batch.last_offset
+        return None
+
+    def _load_batches(self, batches: Sequence[StateBatch]) -> None:
+        if not batches:
+            return
+        records = self.records
+        gap_start_offset = None
+        expected_offset = records.start_offset
+        for batch in batches:
+            if gap_start_offset is None and batch.first_offset > expected_offset:
+                gap_start_offset = expected_offset
+            expected_offset = batch.last_offset + 1
+            state = RecordState(batch.delivery_state)
+            if state is _ACQUIRED:  # never written; whoever wrote it, its holder is not known
+                state = _AVAILABLE
+            run = Run(batch.first_offset, batch.last_offset, state, batch.delivery_count)
+            records.put(InFlightBatch(run))
+            if state.is_done:
+                records.delivery_complete_count += run.record_count
+        records.note_available()
+        records.end_offset = records.last_offset
+        if gap_start_offset is not None:
+            records.gap_window = GapWindow(records.end_offset, gap_start_offset)
+        records.maybe_move_start()
+
+    def unfinished_dead_letters(self) -> list[DeadLetter]:
+        """Return, after a load, the records whose copy to the dead-letter topic may not stand: to be copied again."""
+        limit = self.settings.delivery_count_limit
+        return [
+            DeadLetter(
+                run.first_offset,
+                run.last_offset,
+                run.delivery_count,
+                DeadLetterCause.DELIVERY_COUNT_EXCEEDED
+                if run.delivery_count >= limit
+                else DeadLetterCause.CLIENT_REJECT,
+            )
+            for batch in self.records
+            for run in batch.runs
+            if run.state is _ARCHIVING and run.transition is None
+        ]
+
+    # ---- fetching
+
+    def next_fetch_offset(self) -> int:
+        """Return the offset to read from: of a record that was released, or the one after the end."""
+        return self.records.next_fetch_offset()
+
+    def can_acquire(self) -> bool:
+        """Return whether the limit of record locks lets anything be acquired; in-flight records always may be."""
+        records = self.records
+        if records.next_fetch_offset() != records.end_offset + 1:
+            return True
+        return records.record_count < self.settings.max_record_locks
+
+    def maybe_hold_fetch(self, owner: object) -> bool:
+        """Let one fetch at a time read for this share partition: what it reads is acquired by it alone."""
+        if self.state is not PartitionState.ACTIVE or self._fetch_owner is not None:
+            return False
+        self._fetch_owner = owner
+        return True
+
+    def release_fetch(self, owner: object) -> None:
+        if self._fetch_owner is owner:
+            self._fetch_owner = None
+
+    def acquire(
+        self, member_id: str, fetched: FetchedRecords, limits: AcquireLimits, now_ms: int
+    ) -> list[AcquiredRecords]:
+        """Acquire for a member what can be of the records that were read, and return it in order."""
+        if self.state is not PartitionState.ACTIVE:
+            return []
+        deadline_ms = now_ms + self.settings.record_lock_duration_ms
+        acquisition = Acquisition(self.records, self.settings, member_id, limits, deadline_ms)
+        acquisition.run(fetched)
+        if acquisition.acquired:
+            self._wake_by(deadline_ms)
+        return acquisition.acquired
+
+    def move_log_start(self, log_start_offset: int) -> bool:
+        """The log now begins at this offset (retention, DeleteRecords). Return whether the start offset moved.
+
+        Nothing is written: the next write has the start offset.
+        """
+        if log_start_offset <= self.records.start_offset:
+            return False
+        self.records.move_log_start(log_start_offset)
+        return True
+
+    # ---- acknowledging
+
+    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AcknowledgeOutcome:
+        """End or renew deliveries. All or nothing, renewals aside. Offsets below the start are ignored.
+
+        INVALID_RECORD_STATE: not acquired, by another member, timed out, or in a write. INVALID_REQUEST: an unknown
+        type, or offsets that are not in flight.
+        """
+        deadline_ms = now_ms + self.settings.record_lock_duration_ms
+        acknowledgement = Acknowledgement(self.records, self.settings, member_id, deadline_ms)
+        refusal = acknowledgement.run(batches)
+        if acknowledgement.has_renewed:
+            self._wake_by(deadline_ms)
+        if refusal is not None:
+            self._undo(acknowledgement.write, now_ms)
+            return AcknowledgeOutcome(refusal)
+        return AcknowledgeOutcome(write=self._prepared(acknowledgement.write))
+
+    def release(self, member_id: str, now_ms: int) -> PendingWrite | None:
+        """End all deliveries to a member that is gone: its session ended, or its connection closed."""
+        acknowledgement = Acknowledgement(self.records, self.settings, member_id, now_ms)
+        acknowledgement.release_all()
+        return self._prepared(acknowledgement.write)
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When expire() must be called; None while nothing is acquired."""
+        return self._next_deadline_ms
+
+    def expire(self, now_ms: int) -> PendingWrite | None:
+        """Release what is acquired for too long. With a write, records have become available: wake who waits."""
+        if self._next_deadline_ms is None or now_ms < self._next_deadline_ms:
+            return None
+        expiry = Expiry(self.records, self.settings, now_ms)
+        expiry.run()
+        self._next_deadline_ms = expiry.next_deadline_ms
+        return self._prepared(expiry.write)
+
+    def _wake_by(self, deadline_ms: int) -> None:
+        if self._next_deadline_ms is None or deadline_ms < self._next_deadline_ms:
+            self._next_deadline_ms = deadline_ms
+
+    # ---- writing
+
+    def _prepared(self, write: PendingWrite) -> PendingWrite | None:
+        if not write.state_batches:
+            return None
+        write.start_offset = self.records.start_offset
+        write.delivery_complete_count = self.records.delivery_complete_count
+        return write
+
+    def state_write(self, write: PendingWrite) -> StateWrite:
+        """Return the write as the persister takes it."""
+        return StateWrite(
+            topic_id=self.key.topic_id,
+            partition=self.key.partition,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=write.start_offset,
+            delivery_complete_count=write.delivery_complete_count,
+            state_batches=write.state_batches,
+        )
+
+    def finish_write(self, write: PendingWrite, refusal: Refusal | None, now_ms: int) -> FinishedWrite:
+        """Complete the changes of a write that has ended, or undo them if it failed (persister_refusal)."""
+        if write.is_undoable:
+            if refusal is not None:
+                self._undo(write, now_ms)
+                return FinishedWrite(False, [])
+            for run in self._runs_of(write):
+                run.complete_transition()
+                if run.state is _AVAILABLE:
+                    self.records.note_available()
+            self._join(write)
+        has_moved = self.records.maybe_move_start()
+        dead_letters = [
+            DeadLetter(batch.first_offset, batch.last_offset, batch.delivery_count, cause)
+            for batch, cause in zip(write.state_batches, write.causes, strict=True)
+            if cause is not None
+        ]
+        return FinishedWrite(has_moved, dead_letters)
+
+    def dead_lettered(self, letter: DeadLetter) -> PendingWrite | None:
+        """The copy of records to the dead-letter topic has ended, well or not: archive them."""
+        records = self.records
+        write = PendingWrite(is_undoable=False)
+        for batch in records.overlapping(letter.first_offset, letter.last_offset):
+            for run in batch.runs_within(letter.first_offset, letter.last_offset):
+                if run.state is _ARCHIVING:
+                    part = batch.cut_out(run, letter.first_offset, letter.last_offset)
+                    part.archive()
+                    records.delivery_complete_count += records.count_from_start(part.first_offset, part.last_offset)
+            batch.join_runs(letter.first_offset, letter.last_offset)
+        write.add(StateBatch(letter.first_offset, letter.last_offset, _ARCHIVED.value, letter.delivery_count))
+        return self._prepared(write)
+
+    def _undo(self, write: PendingWrite, now_ms: int) -> None:
+        records = self.records
+        for run in self._runs_of(write):
+            was_done = run.state.is_done
+            run.undo_transition(now_ms)
+            if run.state is _AVAILABLE:
+                records.note_available()
+            if was_done and not run.state.is_done:
+                records.delivery_complete_count -= records.count_from_start(run.first_offset, run.last_offset)
+            if run.deadline_ms is not None:
+                self._wake_by(run.deadline_ms)
+        self._join(write)
+
+    def _runs_of(self, write: PendingWrite) -> Iterator[Run]:
+        """Yield the runs that are in a transition by this write: none has been dropped, but they may be divided."""
+        for batch in write.state_batches:
+            for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
+                for run in in_flight.runs_within(batch.first_offset, batch.last_offset):
+                    if run.transition is not None and run.transition.write is write:
+                        yield run
+
+    def _join(self, write: PendingWrite) -> None:
+        for batch in write.state_batches:
+            for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
+                in_flight.join_runs(batch.first_offset, batch.last_offset)

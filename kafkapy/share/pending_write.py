@@ -1,0 +1,75 @@
+"""A change of a share partition's state that its persister has to write, and what follows once it has."""
+
+from enum import Enum
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.share.persister import StateBatch
+
+
+class DeadLetterCause(Enum):
+    """Why records go to the dead-letter topic: the value is the text in the record's header (KIP-1191)."""
+
+    CLIENT_REJECT = "Offset rejected by client."
+    DELIVERY_COUNT_EXCEEDED = "Offset delivery count exceeded the threshold."
+
+
+@dataclass(slots=True, frozen=True)
+class DeadLetter:
+    """Records to be copied to the dead-letter topic. Afterwards, or if that failed, the share partition is told."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    cause: DeadLetterCause
+
+
+class PendingWrite:
+    """State batches to write, with the fields of the write that are read when it begins.
+
+    `is_undoable`: the acknowledgement is answered with the write's outcome, and undone if the write fails. What a
+    time-out of a lock changed stands, even if it could not be written: a crash would release the records, too.
+    """
+
+    __slots__ = ("causes", "delivery_complete_count", "is_undoable", "start_offset", "state_batches")
+
+    def __init__(self, *, is_undoable: bool) -> None:
+        self.is_undoable = is_undoable
+        self.state_batches: list[StateBatch] = []
+        self.causes: list[DeadLetterCause | None] = []
+        """For each batch that becomes ARCHIVING: why."""
+        self.start_offset = 0
+        self.delivery_complete_count = 0
+
+    def add(self, batch: StateBatch, cause: DeadLetterCause | None = None) -> None:
+        self.state_batches.append(batch)
+        self.causes.append(cause)
+
+
+class Refusal(NamedTuple):
+    """Why an acknowledgement or a load failed: what the client is answered."""
+
+    error_code: ErrorCode
+    message: str | None
+
+
+_ANSWERED: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+_HIDDEN: Final = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+
+
+def persister_refusal(error_code: int, message: str | None) -> Refusal:
+    """Return what the client is answered when the persister failed with error_code."""
+    code = ErrorCode(error_code)
+    if code in _HIDDEN:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "Unable to complete operation due to server error.")
+    return Refusal(_ANSWERED.get(code, ErrorCode.UNKNOWN_SERVER_ERROR), message)

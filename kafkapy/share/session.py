@@ -1,0 +1,223 @@
+"""Share sessions: a member names its partitions once to each broker, then only what changes. KIP-932; pure.
+
+The session epoch of a ShareFetch or ShareAcknowledge determines its kind:
+
+    epoch 0             begin a session anew; the one of this member, if any, is dropped. Without acknowledgements
+    epoch n > 0         the session's partitions, plus those named, minus those forgotten; n must be the next epoch
+    epoch -1            the last one: acknowledge, and end the session, which releases what the member has acquired
+
+A response in a session omits partitions without new data. A session belongs to the connection that began it, and ends with
+that. The member is not looked up: that it may read is known by its assignment alone, to itself.
+
+Deviation: Apache Kafka bounds the number of sessions alone. Here a session has at most MAX_SESSION_PARTITIONS, and all
+of them MAX_PARTITIONS, because one connection could fill the memory; more is SHARE_SESSION_LIMIT_REACHED.
+Deviation: Apache Kafka ends the last session alone that a closing connection began. Here all of them end, because the
+others would hold their records until the locks time out, and stay for ever.
+Deviation: Apache Kafka forgets the share partitions of a group when the connection of its last session closes. Here
+when that session ends, because until then a connection would have to remember every group that it ever named.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.share.persister import TopicIdPartition
+from kafkapy.types import INT32_MAX
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_SESSION_PARTITIONS: Final = 10_000
+"""Partitions of one session: as of a Fetch session."""
+MAX_PARTITIONS: Final = 80_000
+"""Partitions of all sessions: some 20 MiB."""
+
+
+class SessionKey(NamedTuple):
+    """A member of a group. Its id was chosen by the client."""
+
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """The partitions of one member, in the order in which they are to be read."""
+
+    __slots__ = ("connection", "epoch", "key", "partitions")
+
+    def __init__(self, key: SessionKey, connection: object, partitions: Iterable[TopicIdPartition]) -> None:
+        self.key = key
+        self.connection = connection
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        """That of the next request."""
+        self.partitions = dict.fromkeys(partitions, False)
+        """Whether each must be in the next response, even if nothing was acquired: it is new, or had an error."""
+
+    def has_changes(self, partition: TopicIdPartition, *, has_records: bool, error_code: int) -> bool:
+        """Return whether a response has to have the partition, and note that it will.
+
+        One with records moves to the end of the order, so that a full response never starves the last ones.
+        """
+        must_respond = self.partitions.get(partition)
+        if must_respond is None:
+            return True  # forgotten by a later request, while this one waited
+        if has_records:
+            del self.partitions[partition]
+        if has_records or must_respond or error_code != ErrorCode.NONE:
+            self.partitions[partition] = error_code != ErrorCode.NONE
+            return True
+        return False
+
+
+@dataclass(slots=True)
+class SessionRequest:
+    """What a ShareFetch says of its session."""
+
+    key: SessionKey
+    epoch: int
+    named: Sequence[TopicIdPartition]
+    forgotten: Sequence[TopicIdPartition] = ()
+    has_acknowledgements: bool = False
+
+
+@dataclass(slots=True)
+class SessionContext:
+    """What a ShareFetch is to read. With an error code the other fields say nothing."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: list[TopicIdPartition] = field(default_factory=list)
+    session: ShareSession | None = None
+    """None in the request that begins a session, whose response has all partitions, and in the last one."""
+    epoch: int = INITIAL_EPOCH
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another request of the session has come while this one waited: INVALID_SHARE_SESSION_EPOCH."""
+        return self.session is not None and self.session.epoch != next_epoch(self.epoch)
+
+
+class EndedSession(NamedTuple):
+    """A session that is no more: its member's records are to be released.
+
+    `is_last`: the group has no session here any more; its share partitions can be forgotten.
+    """
+
+    key: SessionKey
+    partitions: list[TopicIdPartition]
+    is_last: bool
+
+
+class ShareSessionCache:
+    """The share sessions of this broker, at most group.share.max.share.sessions."""
+
+    __slots__ = ("_by_connection", "_group_sizes", "_sessions", "max_sessions", "partition_count")
+
+    def __init__(self, max_sessions: int) -> None:
+        self.max_sessions = max_sessions
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._by_connection: dict[object, dict[SessionKey, None]] = {}
+        self._group_sizes: dict[str, int] = {}
+        self.partition_count = 0
+        """Of all sessions."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.get(key)
+
+    def open(self, request: SessionRequest, connection: object) -> SessionContext:
+        """Begin a session, go on with one, or find out what is to be read when it ends."""
+        session = self._sessions.get(request.key)
+        if request.epoch == INITIAL_EPOCH:
+            return self._begin(request, connection)
+        if session is None:
+            return SessionContext(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if request.epoch == FINAL_EPOCH:
+            return SessionContext()
+        if session.epoch != request.epoch:
+            return SessionContext(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        added = {partition for partition in request.named if partition not in session.partitions}
+        if not self._has_room(len(session.partitions) + len(added), len(added)):
+            return SessionContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        before = len(session.partitions)
+        for partition in request.named:
+            session.partitions.setdefault(partition, True)
+        for partition in request.forgotten:
+            session.partitions.pop(partition, None)
+        self.partition_count += len(session.partitions) - before
+        session.epoch = next_epoch(session.epoch)
+        return SessionContext(ErrorCode.NONE, list(session.partitions), session, request.epoch)
+
+    def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
+        """Check, and count, a ShareAcknowledge of a session."""
+        if epoch == INITIAL_EPOCH:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch != FINAL_EPOCH:
+            if session.epoch != epoch:
+                return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            session.epoch = next_epoch(session.epoch)
+        return ErrorCode.NONE
+
+    def end(self, key: SessionKey) -> EndedSession | None:
+        """End a session; None if there is none, as after another request that ended it."""
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        self._remove(session)
+        return EndedSession(key, list(session.partitions), key.group_id not in self._group_sizes)
+
+    def close_connection(self, connection: object) -> list[EndedSession]:
+        """End the sessions of a connection that has closed."""
+        keys = list(self._by_connection.get(connection, ()))
+        return [ended for ended in map(self.end, keys) if ended is not None]
+
+    def clear(self) -> None:
+        """Forget all sessions: share groups are no longer served."""
+        for session in list(self._sessions.values()):
+            self._remove(session)
+
+    def _begin(self, request: SessionRequest, connection: object) -> SessionContext:
+        if request.has_acknowledgements:
+            return SessionContext(ErrorCode.INVALID_REQUEST)
+        before = self._sessions.get(request.key)
+        if before is not None:
+            self._remove(before)
+        partitions = list(dict.fromkeys(request.named))
+        if len(self._sessions) >= self.max_sessions or not self._has_room(len(partitions), len(partitions)):
+            return SessionContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = ShareSession(request.key, connection, partitions)
+        self._sessions[request.key] = session
+        self._by_connection.setdefault(connection, {})[request.key] = None
+        self._group_sizes[request.key.group_id] = self._group_sizes.get(request.key.group_id, 0) + 1
+        self.partition_count += len(partitions)
+        return SessionContext(ErrorCode.NONE, partitions)
+
+    def _has_room(self, session_count: int, added_count: int) -> bool:
+        return session_count <= MAX_SESSION_PARTITIONS and self.partition_count + added_count <= MAX_PARTITIONS
+
+    def _remove(self, session: ShareSession) -> None:
+        key = session.key
+        del self._sessions[key]
+        self.partition_count -= len(session.partitions)
+        keys = self._by_connection[session.connection]
+        del keys[key]
+        if not keys:
+            del self._by_connection[session.connection]
+        count = self._group_sizes[key.group_id] - 1
+        if count:
+            self._group_sizes[key.group_id] = count
+        else:
+            del self._group_sizes[key.group_id]
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the session epoch after this one: 1 after the greatest, -1 after the last."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == INT32_MAX else epoch + 1

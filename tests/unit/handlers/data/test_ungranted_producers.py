@@ -1,0 +1,109 @@
+"""Producer ids that the cluster never granted: bounded over all partitions, and nothing is doubled."""
+
+from typing import Any
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+from kafkapy.storage.producers.ungranted import UngrantedProducers
+from tests.simulator.loop import SimLoop
+from tests.support.hosting import NOW_MS, Hosting, batch
+from tests.unit.handlers.data.test_produce import request, send
+
+REFUSED = (ErrorCode.UNKNOWN_PRODUCER_ID, -1)
+DAY_MS = 86_400_000
+
+
+class Producers:
+    """A broker with two partitions that keeps three producers whose ids were never granted; ids below 1000 were."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.hosting = Hosting(loop)
+        self.hosting.create_topic(partition_count=2)
+        self.account = self.hosting.log_manager.ungranted_producers
+        self.account.max_count = 3
+        self.grant(1000)
+
+    def grant(self, next_producer_id: int) -> None:
+        self.hosting.commit(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=next_producer_id))
+
+    def send(self, producer_id: int, sequence: int = 0, *, partition: int = 0) -> tuple[int, int]:
+        """Send a batch; return error code and base offset."""
+        records = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        [answer] = send(self.hosting, request(13, (partition, records)))
+        if answer.error_code:
+            assert answer.log_start_offset == -1, "Kafka's clients send again without it, and begin anew with it"
+        return answer.error_code, answer.base_offset
+
+    def clean_up(self, now_ms: int = NOW_MS) -> None:
+        for _ in self.hosting.log_manager.cleanup_steps(now_ms):
+            pass
+
+
+async def test_made_up_ids_have_room_for_a_few_over_all_partitions(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    assert [producers.send(5_000 + number, partition=number % 2)[0] for number in range(3)] == [0, 0, 0]
+    assert [producers.send(6_000 + number, partition=number % 2) for number in range(20)] == [REFUSED] * 20
+    assert sum(len(partition.log.producer_state.producers) for partition in producers.hosting.manager.partitions) == 3
+
+
+async def test_those_that_are_there_go_on_and_their_duplicates_are_found(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    assert [producers.send(5_000 + number) for number in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    assert producers.send(9_999) == REFUSED
+    assert [producers.send(5_000, 1), producers.send(5_000, 1), producers.send(5_002)] == [(0, 3), (0, 3), (0, 2)]
+
+
+async def test_granted_ids_have_room_whatever_others_made_up(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    for number in range(4):
+        producers.send(5_000 + number)
+    assert [producers.send(number)[0] for number in range(50)] == [0] * 50
+
+
+async def test_an_id_that_was_granted_just_now_is_taken_at_the_next_try(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    for number in range(3):
+        producers.send(5_000 + number)
+    assert producers.send(1_500) == REFUSED  # the block is not in this broker's metadata yet
+    producers.grant(2_000)
+    assert [producers.send(1_500), producers.send(1_500)] == [(0, 3), (0, 3)]
+
+
+async def test_there_is_room_again_when_they_have_expired(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    for number in range(3):
+        producers.send(5_000 + number)
+    producers.clean_up()
+    assert producers.send(6_000) == REFUSED
+    producers.clean_up(NOW_MS + DAY_MS)
+    assert producers.send(6_000)[0] == 0
+
+
+async def test_those_on_disk_are_counted_after_a_restart(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    for number in range(3):
+        producers.send(5_000 + number)
+    producers.hosting.restart()
+    producers.account = producers.hosting.log_manager.ungranted_producers
+    producers.account.max_count = 3
+    producers.clean_up()
+    assert producers.account.count == 3
+    assert producers.send(6_000) == REFUSED
+
+
+def test_a_recount_misses_none_that_came_meanwhile() -> None:
+    account = UngrantedProducers()
+    account.learn_next_producer_id(-1)
+    account.add(1)
+    account.start_recount()
+    account.recount([1])
+    account.add(2)  # in the partition that was counted already
+    account.finish_recount()
+    assert account.count == 2
+
+
+def test_before_any_metadata_nothing_counts() -> None:
+    account: Any = UngrantedProducers(max_count=0)
+    account.add(7)
+    account.check(7)
+    assert account.count == 0
