@@ -121,19 +121,6 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             )
         return self._share_states
 
-    @property
-    def share_states(self) -> "ShareStates":
-        """What has the states of share partitions created and deleted. Raises COORDINATOR_NOT_AVAILABLE without any."""
-        if self._share_states is None:
-            from kafkapy.runtime.coordinators.share_states import ShareStates
-
-            if self._persister is None:
-                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self._share_states = ShareStates(
-                self._persister(), lambda group_id, decide: self.host_of(group_id).carry_out(decide)
-            )
-        return self._share_states
-
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
         host = self._hosts.get(partition_id)
