@@ -28,6 +28,7 @@ MACHINES = (
     "runtime/followers/session.py",
     "security/authentication.py",
     "security/quotas.py",
+    "share/state_shard.py",
     "telemetry/instances.py",
     "timer/purgatory.py",
     "timer/wheel.py",
