@@ -61,7 +61,7 @@ def read_request_header(frame: Data) -> tuple[RequestHeader, int]:
         raise ProtocolError(f"request header is cut short in a frame of {len(frame)} bytes") from error
     except UnicodeDecodeError as error:
         raise ProtocolError(f"client id is not UTF-8: {error}") from error
-    if position > len(frame):
+    if position > len(frame):  # a slice beyond the frame is short and raises nothing
         raise ProtocolError(f"request header is cut short in a frame of {len(frame)} bytes")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 

@@ -163,12 +163,14 @@ class ProducerState:
         prepared = PreparedAppend()
         for batch in batches:
             entry = self.producers.get(batch.producer_id)
+            # only a client sends a batch twice; it gets the offsets of the first time
             if origin is AppendOrigin.CLIENT and entry is not None:
                 prepared.duplicate = entry.find_duplicate(batch)
                 if prepared.duplicate is not None:
                     return prepared
             if batch.is_transactional and origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
                 self._check_verified(batch, entry, verification)
+            # a copy: each batch is checked against those before it in this append, and a refused one leaves no trace
             staged = prepared.staged.get(batch.producer_id)
             if staged is None:
                 if entry is None:

@@ -241,7 +241,7 @@ class SparseIndex:
                 break
             else:
                 low = page
-            page = high if high == low else (low + high + 1) // 2
+            page = high if high == low else (low + high + 1) // 2  # rounded up, as `low` is known to begin low enough
         self._page = page
         slots = range(0, in_page * width, width)
         slot = bisect_right(slots, target, key=partial(key_at, data)) - 1
