@@ -19,7 +19,7 @@ _pack_correlation_id_and_no_tags = Struct(">iB").pack
 _FIXED_BYTES = 10
 
 MAX_HEADER_TAGS = 1_000
-"""Maximum tagged fields of a header. Apache Kafka 4.3.1 defines none; later versions may add a few."""
+"""Maximum tagged fields of a header. Apache Kafka 4.4.0 defines none; later versions may add a few."""
 
 FLEXIBLE_FROM = {key: api.flexible_from for key, api in APIS.items()}
 

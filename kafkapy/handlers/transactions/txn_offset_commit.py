@@ -114,7 +114,7 @@ def _committable(
 ) -> list[TxnOffsetCommitRequestTopic]:
     """Return the topics, by name and existing partitions; add the errors of the others to `refused`.
 
-    Older versions than TOPIC_IDS_SINCE commit without topic ids, as in Apache Kafka 4.3.1.
+    Older versions than TOPIC_IDS_SINCE commit without topic ids, as in Apache Kafka.
     """
     images = services.metadata.image.topics
     uses_ids = context.api_version >= TOPIC_IDS_SINCE
