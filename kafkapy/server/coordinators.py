@@ -65,6 +65,7 @@ class Coordinators:
         self.producer_ids = ProducerIdManager(cluster.allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
         self._links = self._new_links(cluster.new_peer)
+        self.groups.reach_brokers(self._links.new_channels)
         stops.add(StopOrder.TRANSACTION_LINKS, self._links.close)
         self.transactions = self._new_transactions()
         stops.add(StopOrder.TRANSACTIONS, self.transactions.close)

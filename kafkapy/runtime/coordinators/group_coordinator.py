@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import TopicImage
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.runtime.broker_channels import BrokerChannels
     from kafkapy.runtime.coordinators.group_host import GroupHost
+    from kafkapy.runtime.coordinators.latest_offsets import LatestOffsets
     from kafkapy.runtime.coordinators.markers import Marker
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
     from kafkapy.runtime.coordinators.shard_host import Decision
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from kafkapy.share.persister import Persister
 
 logger = logging.getLogger("kafkapy.group")
+
+LATEST_OFFSETS_TIMEOUT_MS = 30_000
+"""How long another broker may take to tell the latest offsets of its partitions, as request.timeout.ms of clients."""
 
 
 class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
@@ -61,6 +66,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._persister = persister
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
+        self._new_channels: Callable[[], BrokerChannels] | None = None
+        self._latest_offsets: LatestOffsets | None = None
 
     async def call(
         self,
@@ -120,6 +127,29 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
                 self._persister(), lambda group_id, decide: self.host_of(group_id).decide_and_append(decide)
             )
         return self._share_states
+
+    @property
+    def latest_offsets(self) -> "LatestOffsets":
+        """The latest offsets of partitions, for the lag of share groups."""
+        if self._latest_offsets is None:
+            from kafkapy.runtime.coordinators.latest_offsets import LatestOffsets
+
+            self._latest_offsets = LatestOffsets(
+                self._replica_manager, self._new_channels, timeout_ms=LATEST_OFFSETS_TIMEOUT_MS
+            )
+        return self._latest_offsets
+
+    def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
+        """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
+        self._new_channels = new_channels
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete an empty group with its offsets; with a share group the states of its partitions. Raises ApiError."""
+        if self._persister is not None and self.host_of(group_id).shard.has_share_states(group_id):
+            from kafkapy.runtime.coordinators.share_offsets import delete_states
+
+            await delete_states(self, group_id)
+        await self.call(group_id, lambda shard, token, now_ms: shard.delete_group(group_id))
 
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
