@@ -275,6 +275,8 @@ def _check_authorizer(config: BrokerConfig) -> None:
         config,
         "client.quota.callback.class must be unset: no class is known here that could decide on quotas",
     )
+    key = "group.streams.topology.description.plugin.class"
+    _require(not config.value(key), key, config, f"{key} must be unset: no class is known here that could be loaded")
     for user in config.security.super_users.split(";"):
         _require(
             not user.strip() or ":" in user,
@@ -285,7 +287,7 @@ def _check_authorizer(config: BrokerConfig) -> None:
 
 
 def _check_replica_selector(config: BrokerConfig) -> None:
-    """Only the class name that Kafka 4.3.1 provides is accepted (KIP-392); any other stops the start."""
+    """Only the class name that Kafka 4.4.0 provides is accepted (KIP-392); any other stops the start."""
     _require(
         config.replication.replica_selector_class in (None, RACK_AWARE_SELECTOR),
         "replica.selector.class",

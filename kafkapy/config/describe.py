@@ -29,6 +29,8 @@ from kafkapy.config.rules import (
     SOURCE_GROUP,
     SOURCE_STATIC,
     SOURCE_TOPIC,
+    STREAMS_ASSIGNOR,
+    STREAMS_ASSIGNORS,
 )
 from kafkapy.config.topic import inherited_values, parse_overrides
 from kafkapy.dataclass import dataclass
@@ -88,14 +90,17 @@ def describe_topic(dynamic: DynamicConfig, overrides: Mapping[str, str]) -> list
 
 
 def describe_group(dynamic: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return all keys of a group with these overrides."""
-    values: dict[str, Value] = {key: definition.default for key, definition in group_definitions().items()}
-    values.update({key: dynamic.current.value(broker_key) for key, broker_key in GROUP_SYNONYMS.items()})
-    known = group_definitions()
+    """Return all keys of a group with these overrides; internal keys only if they, or their broker keys, are set."""
+    synonyms = {**GROUP_SYNONYMS, STREAMS_ASSIGNOR: STREAMS_ASSIGNORS}
+    config, known = dynamic.current, group_definitions()
+    values: dict[str, Value] = {key: definition.default for key, definition in known.items()}
+    values.update({key: config.value(broker_key) for key, broker_key in GROUP_SYNONYMS.items()})
+    values[STREAMS_ASSIGNOR] = config.group.group_streams_assignors[0]
     values.update({key: known[key].parse(text) for key, text in overrides.items() if key in known})
     return [
-        _inheriting_entry(dynamic, definition, values[key], GROUP_SYNONYMS.get(key), overrides, SOURCE_GROUP)
+        _inheriting_entry(dynamic, definition, values[key], synonyms.get(key), overrides, SOURCE_GROUP)
         for key, definition in known.items()
+        if not definition.is_internal or key in overrides or synonyms.get(key) in config.originals
     ]
 
 

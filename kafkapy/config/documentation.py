@@ -65,6 +65,7 @@ fetch.purgatory.purge.interval.requests: No effect: a wait that is over is forgo
 follower.fetch.last.tiered.offset.enable: No effect: nothing is tiered.
 follower.replication.throttled.rate: Bytes a second that this broker fetches as a follower of the partitions that follower.replication.throttled.replicas names.
 group.consumer.assignment.interval.ms: The least time between two target assignments of a KIP-848 group that does not set consumer.assignment.interval.ms.
+group.consumer.assignor.offload.enable: No effect: assignors run on the event loop.
 group.consumer.assignors: The assignors of KIP-848 groups, the default one first: uniform, range.
 group.consumer.heartbeat.interval.ms: How often members of KIP-848 groups have to send heartbeats, unless their group says otherwise.
 group.consumer.max.*: The largest value that a group may set for itself.
@@ -80,6 +81,7 @@ group.initial.rebalance.delay.ms: How long the first rebalance of an empty class
 group.max.session.timeout.ms: The longest session that a classic member may ask for.
 group.max.size: How many members a classic group may have.
 group.min.session.timeout.ms: The shortest session that a classic member may ask for.
+errors.deadletterqueue.*: No effect: share groups are not built.
 group.share.*: No effect: share groups are not built.
 group.streams.*: No effect: streams groups (KIP-1071) are not built; Kafka Streams runs with the classic protocol.
 initial.broker.registration.timeout.ms: How long a start waits for the controller to take the broker's registration.
@@ -119,6 +121,7 @@ log.flush.scheduler.interval.ms: How often flush.ms is looked at; at most each s
 log.flush.start.offset.checkpoint.interval.ms: How often the start offsets of logs are written down.
 log.initial.task.delay.ms: How long after a start retention and checkpoints begin.
 log.local.retention.*: No effect: nothing is tiered.
+log.remote.copy.lag.*: No effect: nothing is tiered.
 log.retention.check.interval.ms: How often segments are looked for that retention deletes.
 log.retention.hours: As log.retention.ms, which goes first; then log.retention.minutes.
 log.retention.minutes: As log.retention.ms, which goes first.
@@ -193,6 +196,8 @@ sasl.login.retry.*: The pauses between tries to get a token.
 sasl.mechanism.controller.protocol: What nodes log in with at controllers' SASL listeners.
 sasl.mechanism.inter.broker.protocol: What brokers log in with at each other; must be one of sasl.enabled.mechanisms.
 sasl.oauthbearer.*: How bearer tokens are got or checked, by the standard names of OAuth.
+sasl.oauthbearer.allow.unverified.audience: Accept tokens whatever their audience is, if no sasl.oauthbearer.expected.audience is set; without either no listener with OAUTHBEARER and a JWKS starts.
+sasl.oauthbearer.allow.unverified.issuer: The same for the issuer and sasl.oauthbearer.expected.issuer.
 sasl.oauthbearer.clock.skew.seconds: By how much the issuer's clock and ours may differ when a token's times are checked.
 sasl.oauthbearer.expected.audience: A token must be meant for one of these (claim aud).
 sasl.oauthbearer.expected.issuer: A token must come from here (claim iss).
@@ -263,6 +268,7 @@ compression.lz4.level: How hard lz4 works where compression.type asks for it.
 compression.type: producer: batches stay as they came; else the broker compresses them so, which takes its CPU.
 compression.zstd.level: How hard zstd works where compression.type asks for it.
 delete.retention.ms: How long compaction keeps tombstones, and markers of transactions, so that readers see them.
+errors.deadletterqueue.group.enable: No effect: share groups are not built.
 file.delete.delay.ms: How long the files of a deleted segment stay, renamed.
 flush.messages: fsync after so many records, before they are acknowledged; as a rule replicas make records safe, not this.
 flush.ms: fsync a log with new records after so long.
@@ -272,6 +278,7 @@ internal.segment.bytes: For tests: a segment size below what segment.bytes allow
 leader.replication.throttled.replicas: For which partition:broker leaders leader.replication.throttled.rate counts, or `*`.
 local.retention.*: No effect: nothing is tiered.
 max.compaction.lag.ms: A record is compacted at the latest when it is so old.
+max.decompressed.message.bytes: The largest single record of a compressed batch, without compression; a larger one is refused with INVALID_RECORD.
 max.message.bytes: The largest batch, as it is written (compressed).
 message.timestamp.after.max.ms: By how much a record's timestamp may lie in the future (CreateTime).
 message.timestamp.before.max.ms: By how much a record's timestamp may lie in the past (CreateTime).
@@ -292,8 +299,10 @@ unclean.leader.election.enable: A replica out of sync may lead where no other ca
 
 _GROUP: Final = """
 consumer.assignment.interval.ms: The least time between two target assignments of this KIP-848 group.
+consumer.assignor.offload.enable: No effect: assignors run on the event loop.
 consumer.heartbeat.interval.ms: How often members of this KIP-848 group send heartbeats.
 consumer.session.timeout.ms: A member of this KIP-848 group that is silent for so long is removed.
+errors.deadletterqueue.*: No effect: share groups are not built.
 share.*: No effect: share groups are not built.
 streams.*: No effect: streams groups are not built.
 """

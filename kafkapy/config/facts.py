@@ -1,4 +1,4 @@
-"""The definition of every configuration key, extracted from Apache Kafka 4.3.1; parsed by kafkapy.config.definitions.
+"""The definition of every configuration key, extracted from Apache Kafka 4.4.0; parsed by kafkapy.config.definitions.
 
 Columns: key | type | default (null, <required>) | valid values | importance | internal (| the broker key that a topic
 key inherits from). `tests/unit/config/test_facts.py` compares them with tests/golden/*_configs.tsv.
@@ -58,10 +58,13 @@ delegation.token.secret.key | PASSWORD | null |  | MEDIUM | false
 delete.records.purgatory.purge.interval.requests | INT | 1 |  | MEDIUM | false
 delete.topic.enable | BOOLEAN | true |  | HIGH | false
 early.start.listeners | LIST | null |  | HIGH | false
+errors.deadletterqueue.auto.create.topics.enable | BOOLEAN | false |  | MEDIUM | false
+errors.deadletterqueue.topic.name.prefix | STRING | dlq. |  | MEDIUM | false
 fetch.max.bytes | INT | 57671680 | [1024,...] | MEDIUM | false
 fetch.purgatory.purge.interval.requests | INT | 1000 |  | MEDIUM | false
 follower.fetch.last.tiered.offset.enable | BOOLEAN | false |  | MEDIUM | false
 group.consumer.assignment.interval.ms | INT | 1000 | [0,...] | MEDIUM | false
+group.consumer.assignor.offload.enable | BOOLEAN | true |  | MEDIUM | true
 group.consumer.assignors | LIST | [uniform, range] |  | MEDIUM | false
 group.consumer.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
 group.consumer.max.assignment.interval.ms | INT | 15000 | [0,...] | MEDIUM | false
@@ -84,8 +87,10 @@ group.max.session.timeout.ms | INT | 1800000 |  | MEDIUM | false
 group.max.size | INT | 2147483647 | [1,...] | MEDIUM | false
 group.min.session.timeout.ms | INT | 6000 |  | MEDIUM | false
 group.share.assignment.interval.ms | INT | 1000 | [0,...] | MEDIUM | false
+group.share.assignor.offload.enable | BOOLEAN | true |  | MEDIUM | true
 group.share.assignors | LIST | [simple] |  | MEDIUM | false
 group.share.delivery.count.limit | INT | 5 | [2,...,10] | MEDIUM | false
+group.share.dlq.manager.class.name | STRING | org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager |  | MEDIUM | true
 group.share.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
 group.share.initialize.retry.interval.ms | INT | 30000 | [1,...] | LOW | true
 group.share.max.assignment.interval.ms | INT | 15000 | [0,...] | MEDIUM | false
@@ -106,7 +111,10 @@ group.share.partition.max.record.locks | INT | 2000 | [100,...,10000] | MEDIUM |
 group.share.persister.class.name | STRING | org.apache.kafka.server.share.persister.DefaultStatePersister |  | MEDIUM | true
 group.share.record.lock.duration.ms | INT | 30000 | [1000,...,3600000] | MEDIUM | false
 group.share.session.timeout.ms | INT | 45000 | [1,...] | MEDIUM | false
+group.streams.acceptable.recovery.lag | LONG | 10000 | [0,...] | MEDIUM | true
 group.streams.assignment.interval.ms | INT | 1000 | [0,...] | MEDIUM | false
+group.streams.assignor.offload.enable | BOOLEAN | true |  | MEDIUM | true
+group.streams.assignors | LIST | [sticky] |  | MEDIUM | false
 group.streams.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
 group.streams.initial.rebalance.delay.ms | INT | 3000 | [0,...] | MEDIUM | false
 group.streams.max.assignment.interval.ms | INT | 15000 | [0,...] | MEDIUM | false
@@ -114,11 +122,17 @@ group.streams.max.heartbeat.interval.ms | INT | 15000 | [1,...] | MEDIUM | false
 group.streams.max.session.timeout.ms | INT | 60000 | [1,...] | MEDIUM | false
 group.streams.max.size | INT | 2147483647 | [1,...] | MEDIUM | false
 group.streams.max.standby.replicas | INT | 2 | [0,...] | MEDIUM | false
+group.streams.max.warmup.replicas | INT | 20 | [0,...] | MEDIUM | true
 group.streams.min.assignment.interval.ms | INT | 0 | [0,...] | MEDIUM | false
 group.streams.min.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
 group.streams.min.session.timeout.ms | INT | 45000 | [1,...] | MEDIUM | false
+group.streams.min.task.offset.interval.ms | INT | 15000 | [1,...] | MEDIUM | true
 group.streams.num.standby.replicas | INT | 0 | [0,...] | MEDIUM | false
+group.streams.num.warmup.replicas | INT | 2 | [0,...] | MEDIUM | true
+group.streams.rack.aware.assignment.tags | LIST | [] |  | LOW | false
 group.streams.session.timeout.ms | INT | 45000 | [1,...] | MEDIUM | false
+group.streams.task.offset.interval.ms | INT | 60000 | [1,...] | MEDIUM | true
+group.streams.topology.description.plugin.class | CLASS | null |  | MEDIUM | false
 initial.broker.registration.timeout.ms | INT | 60000 |  | MEDIUM | false
 inter.broker.listener.name | STRING | null |  | MEDIUM | false
 internal.metadata.delete.delay.millis | LONG | 60000 |  | LOW | true
@@ -158,6 +172,8 @@ log.message.timestamp.after.max.ms | LONG | 3600000 | [0,...] | MEDIUM | false
 log.message.timestamp.before.max.ms | LONG | 9223372036854775807 | [0,...] | MEDIUM | false
 log.message.timestamp.type | STRING | CreateTime | [CreateTime, LogAppendTime] | MEDIUM | false
 log.preallocate | BOOLEAN | false |  | MEDIUM | false
+log.remote.copy.lag.bytes | LONG | -1 | [-1,...] | MEDIUM | false
+log.remote.copy.lag.ms | LONG | 0 | [-1,...] | MEDIUM | false
 log.retention.bytes | LONG | -1 |  | HIGH | false
 log.retention.check.interval.ms | LONG | 300000 | [1,...] | MEDIUM | false
 log.retention.hours | INT | 168 |  | HIGH | false
@@ -173,6 +189,7 @@ max.connection.creation.rate | INT | 2147483647 | [0,...] | MEDIUM | false
 max.connections | INT | 2147483647 | [0,...] | MEDIUM | false
 max.connections.per.ip | INT | 2147483647 | [0,...] | MEDIUM | false
 max.connections.per.ip.overrides | STRING |  |  | MEDIUM | false
+max.decompressed.message.bytes | INT | 2147483639 | [1,...,2147483639] | MEDIUM | false
 max.incremental.fetch.session.cache.slots | INT | 1000 | [0,...] | MEDIUM | false
 max.request.partition.size.limit | INT | 2000 | [1,...] | MEDIUM | false
 message.max.bytes | INT | 1048588 | [0,...] | HIGH | false
@@ -277,6 +294,8 @@ sasl.login.retry.backoff.max.ms | LONG | 10000 |  | LOW | false
 sasl.login.retry.backoff.ms | LONG | 100 |  | LOW | false
 sasl.mechanism.controller.protocol | STRING | GSSAPI |  | HIGH | false
 sasl.mechanism.inter.broker.protocol | STRING | GSSAPI |  | MEDIUM | false
+sasl.oauthbearer.allow.unverified.audience | BOOLEAN | false |  | MEDIUM | false
+sasl.oauthbearer.allow.unverified.issuer | BOOLEAN | false |  | MEDIUM | false
 sasl.oauthbearer.assertion.algorithm | STRING | RS256 | (case insensitive) [ES256, RS256] | MEDIUM | false
 sasl.oauthbearer.assertion.claim.aud | STRING | null |  | MEDIUM | false
 sasl.oauthbearer.assertion.claim.exp.seconds | INT | 300 | [0,...,86400] | LOW | false
@@ -378,6 +397,7 @@ compression.lz4.level | INT | 9 | [1,...,17] | MEDIUM | false | compression.lz4.
 compression.type | STRING | producer | [uncompressed, zstd, lz4, snappy, gzip, producer] | MEDIUM | false | compression.type
 compression.zstd.level | INT | 3 | [-131072,...,22] | MEDIUM | false | compression.zstd.level
 delete.retention.ms | LONG | 86400000 | [0,...] | MEDIUM | false | log.cleaner.delete.retention.ms
+errors.deadletterqueue.group.enable | BOOLEAN | false |  | MEDIUM | false |
 file.delete.delay.ms | LONG | 60000 | [0,...] | MEDIUM | false | log.segment.delete.delay.ms
 flush.messages | LONG | 9223372036854775807 | [1,...] | MEDIUM | false | log.flush.interval.messages
 flush.ms | LONG | 9223372036854775807 | [0,...] | MEDIUM | false | log.flush.interval.ms
@@ -388,6 +408,7 @@ leader.replication.throttled.replicas | LIST | [] | [partitionId]:[brokerId],[pa
 local.retention.bytes | LONG | -2 | [-2,...] | MEDIUM | false | log.local.retention.bytes
 local.retention.ms | LONG | -2 | [-2,...] | MEDIUM | false | log.local.retention.ms
 max.compaction.lag.ms | LONG | 9223372036854775807 | [1,...] | MEDIUM | false | log.cleaner.max.compaction.lag.ms
+max.decompressed.message.bytes | INT | 2147483639 | [1,...,2147483639] | MEDIUM | false | max.decompressed.message.bytes
 max.message.bytes | INT | 1048588 | [0,...] | MEDIUM | false | message.max.bytes
 message.timestamp.after.max.ms | LONG | 3600000 | [0,...] | MEDIUM | false | log.message.timestamp.after.max.ms
 message.timestamp.before.max.ms | LONG | 9223372036854775807 | [0,...] | MEDIUM | false | log.message.timestamp.before.max.ms
@@ -396,6 +417,8 @@ min.cleanable.dirty.ratio | DOUBLE | 0.5 | [0,...,1] | MEDIUM | false | log.clea
 min.compaction.lag.ms | LONG | 0 | [0,...] | MEDIUM | false | log.cleaner.min.compaction.lag.ms
 min.insync.replicas | INT | 1 | [1,...] | MEDIUM | false | min.insync.replicas
 preallocate | BOOLEAN | false |  | MEDIUM | false | log.preallocate
+remote.copy.lag.bytes | LONG | -1 | [-1,...] | MEDIUM | false | log.remote.copy.lag.bytes
+remote.copy.lag.ms | LONG | 0 | [-1,...] | MEDIUM | false | log.remote.copy.lag.ms
 remote.log.copy.disable | BOOLEAN | false |  | MEDIUM | false |
 remote.log.delete.on.disable | BOOLEAN | false |  | MEDIUM | false |
 remote.storage.enable | BOOLEAN | false |  | MEDIUM | false |
@@ -410,9 +433,13 @@ unclean.leader.election.enable | BOOLEAN | false |  | MEDIUM | false | unclean.l
 
 GROUP: Final = """
 consumer.assignment.interval.ms | INT | 1000 | [0,...] | MEDIUM | false
+consumer.assignor.offload.enable | BOOLEAN | true |  | MEDIUM | true
 consumer.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
 consumer.session.timeout.ms | INT | 45000 | [1,...] | MEDIUM | false
+errors.deadletterqueue.copy.record.enable | BOOLEAN | false |  | MEDIUM | false
+errors.deadletterqueue.topic.name | STRING |  |  | MEDIUM | false
 share.assignment.interval.ms | INT | 1000 | [0,...] | MEDIUM | false
+share.assignor.offload.enable | BOOLEAN | true |  | MEDIUM | true
 share.auto.offset.reset | STRING | latest | [latest, earliest, by_duration:PnDTnHnMn.nS] | MEDIUM | false
 share.delivery.count.limit | INT | 5 | [2,...] | MEDIUM | false
 share.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
@@ -421,34 +448,44 @@ share.partition.max.record.locks | INT | 2000 | [100,...] | MEDIUM | false
 share.record.lock.duration.ms | INT | 30000 | [1000,...] | MEDIUM | false
 share.renew.acknowledge.enable | BOOLEAN | true |  | MEDIUM | false
 share.session.timeout.ms | INT | 45000 | [1,...] | MEDIUM | false
+streams.acceptable.recovery.lag | LONG | 10000 | [0,...] | MEDIUM | true
 streams.assignment.interval.ms | INT | 1000 | [0,...] | MEDIUM | false
+streams.assignor.name | STRING | null |  | MEDIUM | false
+streams.assignor.offload.enable | BOOLEAN | true |  | MEDIUM | true
 streams.heartbeat.interval.ms | INT | 5000 | [1,...] | MEDIUM | false
 streams.initial.rebalance.delay.ms | INT | 3000 | [0,...] | MEDIUM | false
 streams.num.standby.replicas | INT | 0 | [0,...] | MEDIUM | false
+streams.num.warmup.replicas | INT | 2 | [0,...] | MEDIUM | true
+streams.rack.aware.assignment.tags | LIST | [] |  | LOW | false
 streams.session.timeout.ms | INT | 45000 | [1,...] | MEDIUM | false
+streams.task.offset.interval.ms | INT | 60000 | [1,...] | MEDIUM | true
 """
 
 CLUSTER_WIDE_DYNAMIC: Final = """
 background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-config.providers follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
-group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes
-group.share.assignment.interval.ms group.streams.assignment.interval.ms leader.replication.throttled.rate
-log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
-log.index.interval.bytes log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms
-log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
-log.preallocate log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes
+config.providers errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
+follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
+group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable
+group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
+group.share.assignor.offload.enable group.streams.assignment.interval.ms
+group.streams.assignor.offload.enable leader.replication.throttled.rate log.cleaner.backoff.ms
+log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.io.buffer.load.factor
+log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy
+log.flush.interval.messages log.flush.interval.ms log.index.interval.bytes log.index.size.max.bytes
+log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
+log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate log.remote.copy.lag.bytes
+log.remote.copy.lag.ms log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes
 log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
-max.connections.per.ip.overrides message.max.bytes metric.reporters min.insync.replicas num.io.threads
-num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms
-remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
-remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
-remote.log.manager.follower.thread.pool.size remote.log.reader.threads
-replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
-transaction.partition.verification.enable unclean.leader.election.enable
+max.connections.per.ip.overrides max.decompressed.message.bytes message.max.bytes metric.reporters
+min.insync.replicas num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers
+producer.id.expiration.ms remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
+remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
+remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size
+remote.log.reader.threads replica.alter.log.dirs.io.max.bytes.per.second
+share.coordinator.cached.buffer.max.bytes transaction.partition.verification.enable
+unclean.leader.election.enable
 """
 """Broker keys that can be changed dynamically, for one broker or for all."""
 

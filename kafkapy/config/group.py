@@ -10,6 +10,7 @@ class GroupCoordinatorConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 
     group_consumer_assignment_interval_ms: int = 1000
+    group_consumer_assignor_offload_enable: bool = True
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_heartbeat_interval_ms: int = 5000
     group_consumer_max_assignment_interval_ms: int = 15000
@@ -31,7 +32,10 @@ class GroupCoordinatorConfig(Section):
     group_max_session_timeout_ms: int = 1800000
     group_max_size: int = INT32_MAX
     group_min_session_timeout_ms: int = 6000
+    group_streams_acceptable_recovery_lag: int = 10000
     group_streams_assignment_interval_ms: int = 1000
+    group_streams_assignor_offload_enable: bool = True
+    group_streams_assignors: tuple[str, ...] = ("sticky",)
     group_streams_heartbeat_interval_ms: int = 5000
     group_streams_initial_rebalance_delay_ms: int = 3000
     group_streams_max_assignment_interval_ms: int = 15000
@@ -39,11 +43,17 @@ class GroupCoordinatorConfig(Section):
     group_streams_max_session_timeout_ms: int = 60000
     group_streams_max_size: int = INT32_MAX
     group_streams_max_standby_replicas: int = 2
+    group_streams_max_warmup_replicas: int = 20
     group_streams_min_assignment_interval_ms: int = 0
     group_streams_min_heartbeat_interval_ms: int = 5000
     group_streams_min_session_timeout_ms: int = 45000
+    group_streams_min_task_offset_interval_ms: int = 15000
     group_streams_num_standby_replicas: int = 0
+    group_streams_num_warmup_replicas: int = 2
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = ()
     group_streams_session_timeout_ms: int = 45000
+    group_streams_task_offset_interval_ms: int = 60000
+    group_streams_topology_description_plugin_class: str | None = None
     offset_metadata_max_bytes: int = 4096
     offsets_commit_timeout_ms: int = 5000
     offsets_load_buffer_size: int = 5242880

@@ -1,4 +1,4 @@
-"""A topic's log configuration: every key of Kafka 4.3.1's topic configs, typed, with Kafka's defaults.
+"""A topic's log configuration: every key of Kafka 4.4.0's topic configs, typed, with Kafka's defaults.
 
 `LogConfig()` is the configuration of a topic without overrides on a broker without settings.
 `kafkapy.config.topic.log_config` applies a broker's defaults and a topic's overrides.
@@ -12,6 +12,8 @@ from kafkapy.types import INT64_MAX
 
 WEEK_MS: Final = 604800000
 DAY_MS: Final = 86400000
+MOST_DECOMPRESSED_BYTES: Final = 2_147_483_639
+"""The default of max.decompressed.message.bytes: the largest array of a JVM."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +26,7 @@ class LogConfig(Section):
     compression_type: str = "producer"
     compression_zstd_level: int = 3
     delete_retention_ms: int = DAY_MS
+    errors_deadletterqueue_group_enable: bool = False
     file_delete_delay_ms: int = 60000
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
@@ -35,6 +38,7 @@ class LogConfig(Section):
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = INT64_MAX
+    max_decompressed_message_bytes: int = MOST_DECOMPRESSED_BYTES
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000
     message_timestamp_before_max_ms: int = INT64_MAX
@@ -43,6 +47,8 @@ class LogConfig(Section):
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False

@@ -1,5 +1,6 @@
 """The log.* keys: log directories, checkpoints, the cleaner, and the defaults that topics inherit."""
 
+from kafkapy.config.log import MOST_DECOMPRESSED_BYTES
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
 from kafkapy.types import INT64_MAX
@@ -39,6 +40,8 @@ class LogDefaults(Section):
     log_message_timestamp_before_max_ms: int = INT64_MAX
     log_message_timestamp_type: str = "CreateTime"
     log_preallocate: bool = False
+    log_remote_copy_lag_bytes: int = -1
+    log_remote_copy_lag_ms: int = 0
     log_retention_bytes: int = -1
     log_retention_check_interval_ms: int = 300000
     log_retention_hours: int = 168
@@ -50,4 +53,5 @@ class LogDefaults(Section):
     log_roll_ms: int | None = None
     log_segment_bytes: int = 1073741824
     log_segment_delete_delay_ms: int = 60000
+    max_decompressed_message_bytes: int = MOST_DECOMPRESSED_BYTES
     num_recovery_threads_per_data_dir: int = 2

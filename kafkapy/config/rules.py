@@ -62,20 +62,31 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
         "consumer.session.timeout.ms",
         "consumer.heartbeat.interval.ms",
         "consumer.assignment.interval.ms",
+        "consumer.assignor.offload.enable",
         "share.session.timeout.ms",
         "share.heartbeat.interval.ms",
         "share.record.lock.duration.ms",
         "share.delivery.count.limit",
         "share.partition.max.record.locks",
         "share.assignment.interval.ms",
+        "share.assignor.offload.enable",
         "streams.session.timeout.ms",
         "streams.heartbeat.interval.ms",
         "streams.num.standby.replicas",
         "streams.initial.rebalance.delay.ms",
         "streams.assignment.interval.ms",
+        "streams.assignor.offload.enable",
+        "streams.task.offset.interval.ms",
+        "streams.num.warmup.replicas",
+        "streams.rack.aware.assignment.tags",
+        "streams.acceptable.recovery.lag",
     )
 }
-"""The broker key from which a group key inherits its default."""
+"""The broker key from which a group key inherits its default; streams.assignor.name inherits from STREAMS_ASSIGNORS."""
+STREAMS_ASSIGNOR: Final = "streams.assignor.name"
+STREAMS_ASSIGNORS: Final = "group.streams.assignors"
+RACK_TAGS: Final = "streams.rack.aware.assignment.tags"
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 
 MATCH_KEYS: Final = (
     "client_instance_id",
@@ -212,23 +223,54 @@ class DynamicConfigRules:
     def _validate_group(self, name: str, configs: Mapping[str, str]) -> None:
         if not name:
             raise ApiError(INVALID_REQUEST, "Default group resources are not allowed.")
-        values = {key: self._broker.value(broker_key) for key, broker_key in GROUP_SYNONYMS.items()}
-        values.update(_parse_known(configs, group_definitions(), "group"))
+        _check_rack_tags(configs)
+        own = _parse_known(configs, group_definitions(), "group")
         for key in GROUP_SYNONYMS:
-            if not key.endswith(".assignment.interval.ms") or key in configs:
-                self._check_group_bounds(key, _number(values[key]))
+            if key in own:
+                self._check_group_bounds(key, own[key])
+        self._check_streams_assignor(own)
         for kind in ("consumer", "share", "streams"):
             timeout, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-            if _number(values[timeout]) <= _number(values[interval]):
+            timeout_ms, interval_ms = (
+                _number(own[key] if key in own else self._broker.value(GROUP_SYNONYMS[key]))
+                for key in (timeout, interval)
+            )
+            if (timeout in own or interval in own) and timeout_ms <= interval_ms:
                 raise ApiError(INVALID_CONFIG, f"{timeout} must be greater than {interval}")
+        if str(own.get(DEAD_LETTER_TOPIC, "")).startswith("__"):
+            raise ApiError(INVALID_CONFIG, f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
 
-    def _check_group_bounds(self, key: str, value: int | float) -> None:
+    def _check_group_bounds(self, key: str, value: Value) -> None:
+        """Raise ApiError if a group's value is out of the bounds that this broker has for it now."""
         known = broker_definitions()
-        low_key, high_key = _bound_key(key, "min"), _bound_key(key, "max")
-        if low_key in known and value < _number(self._broker.value(low_key)):
-            raise ApiError(INVALID_CONFIG, f"{key} must be greater than or equal to {low_key}")
-        if high_key in known and value > _number(self._broker.value(high_key)):
-            raise ApiError(INVALID_CONFIG, f"{key} must be less than or equal to {high_key}")
+        low, high = (
+            _number(self._broker.value(each)) if each in known else None
+            for each in (_bound_key(key, "min"), _bound_key(key, "max"))
+        )
+        if low is not None and high is not None:
+            if not low <= _number(value) <= high:
+                raise ApiError(INVALID_CONFIG, f"{key} must be in the range {low} to {high} inclusive.")
+        elif low is not None and _number(value) < low:
+            raise ApiError(INVALID_CONFIG, f"{key} must be greater than or equal to {low}")
+        elif high is not None and _number(value) > high:
+            raise ApiError(INVALID_CONFIG, f"{key} must be less than or equal to {high}")
+
+    def _check_streams_assignor(self, own: Mapping[str, Value]) -> None:
+        registered = self._broker.value(STREAMS_ASSIGNORS)
+        assert isinstance(registered, tuple)
+        name = own.get(STREAMS_ASSIGNOR)
+        if name is not None and name not in registered:
+            raise ApiError(
+                INVALID_CONFIG,
+                f"{STREAMS_ASSIGNOR} '{name}' is not a registered task assignor. Registered assignors are: "
+                f"[{', '.join(registered)}].",
+            )
+
+
+def _check_rack_tags(configs: Mapping[str, str]) -> None:
+    tags = [each.strip() for each in configs.get(RACK_TAGS, "").split(",")]
+    if len(set(tags)) < len(tags):
+        raise ApiError(INVALID_CONFIG, f"{RACK_TAGS} must not contain duplicate tag keys.")
 
 
 def _bound_key(key: str, bound: str) -> str:

@@ -42,6 +42,8 @@ class SecurityConfig(Section):
     sasl_login_retry_backoff_ms: int = 100
     sasl_mechanism_controller_protocol: str = "GSSAPI"
     sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
+    sasl_oauthbearer_allow_unverified_audience: bool = False
+    sasl_oauthbearer_allow_unverified_issuer: bool = False
     sasl_oauthbearer_assertion_algorithm: str = "RS256"
     sasl_oauthbearer_assertion_claim_aud: str | None = None
     sasl_oauthbearer_assertion_claim_exp_seconds: int = 300

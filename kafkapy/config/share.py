@@ -8,9 +8,13 @@ from kafkapy.dataclass import dataclass
 class ShareConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 
+    errors_deadletterqueue_auto_create_topics_enable: bool = False
+    errors_deadletterqueue_topic_name_prefix: str = "dlq."
     group_share_assignment_interval_ms: int = 1000
+    group_share_assignor_offload_enable: bool = True
     group_share_assignors: tuple[str, ...] = ("simple",)
     group_share_delivery_count_limit: int = 5
+    group_share_dlq_manager_class_name: str = "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager"
     group_share_heartbeat_interval_ms: int = 5000
     group_share_initialize_retry_interval_ms: int = 30000
     group_share_max_assignment_interval_ms: int = 15000

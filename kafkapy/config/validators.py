@@ -18,6 +18,7 @@ NON_EMPTY_LISTS: Final = frozenset(
         "group.consumer.assignors",
         "group.coordinator.rebalance.protocols",
         "group.share.assignors",
+        "group.streams.assignors",
         "listeners",
         "log.dir",
         "log.dirs",

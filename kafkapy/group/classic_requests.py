@@ -90,6 +90,7 @@ class ClassicGroups:
         assert not decision.records
         assert not decision.replies
         decision.records = [*replaced, group.log.creation_record()]
+        assert group.group_id not in self._made, "the group made before was not replayed"
         self._made[group.group_id] = group
 
         def on_failed(code: int) -> list[Reply]:

@@ -107,6 +107,7 @@ class OffsetStore:
 
     def _close(self, group_id: str, topic: str, partition: int, producer_id: int) -> None:
         producers = self._open[group_id][topic, partition]
+        assert producer_id in producers, f"producer {producer_id} has no pending offset of {topic}-{partition}"
         producers.discard(producer_id)
         if not producers:
             self._forget_open(group_id, topic, partition)

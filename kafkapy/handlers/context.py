@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.client_telemetry import ClientTelemetry
     from kafkapy.runtime.controller.controller import MetadataRuntime
     from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
+    from kafkapy.runtime.coordinators.share_groups import ShareGroups
     from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator
     from kafkapy.runtime.coordinators.transaction_verification import TransactionVerification
     from kafkapy.runtime.logs.flusher import LogFlusher
@@ -231,6 +232,7 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"
+    share: "ShareGroups"
     transactions: "TransactionCoordinator"
     transaction_verification: "TransactionVerification"
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)

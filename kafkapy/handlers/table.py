@@ -228,6 +228,11 @@ ROWS: Final = (
     ServedApi(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(83, BROKER, "handlers.share.initialize_share_group_state", 0, 0, CHANGED, in_turns=True),
+    ServedApi(84, BROKER, "handlers.share.read_share_group_state", 0, 0, CHANGED, in_turns=True),
+    ServedApi(85, BROKER, "handlers.share.write_share_group_state", 0, 1, MANY, in_turns=True),
+    ServedApi(86, BROKER, "handlers.share.delete_share_group_state", 0, 0, CHANGED, in_turns=True),
+    ServedApi(87, BROKER, "handlers.share.read_share_group_state_summary", 0, 1, CHANGED, in_turns=True),
     ServedApi(94, BOTH, "handlers.cluster.unregister_controller", 0, 0, FEW, forwarding=WHOLE),
 )
 """Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters

@@ -366,6 +366,7 @@ class BrokerControl:
 
     def replay_registration(self, record: RegisterBrokerRecord, offset: int) -> None:
         previous = self.brokers.get(record.broker_id)
+        assert previous is None or record.broker_epoch >= previous.epoch, f"an older incarnation of {previous}"
         self.brokers[record.broker_id] = BrokerRegistration.from_record(record)
         self._registration_offsets[record.broker_id] = offset
         if previous is None or previous.incarnation_id != record.incarnation_id:

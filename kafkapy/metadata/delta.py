@@ -156,6 +156,8 @@ class MetadataDelta:
         self.feature_changes[record.name] = record.feature_level
 
     def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
+        before = self.broker(record.broker_id)
+        assert before is None or record.broker_epoch >= before.epoch, f"an older incarnation of {before}"
         self.broker_changes[record.broker_id] = BrokerRegistration.from_record(record)
 
     def _replay_unregister_broker(self, record: "UnregisterBrokerRecord") -> None:
@@ -223,6 +225,8 @@ class MetadataDelta:
             quotas[record.key] = record.value
 
     def _replay_producer_ids(self, record: "ProducerIdsRecord") -> None:
+        before = self.image.next_producer_id if self.next_producer_id is None else self.next_producer_id
+        assert record.next_producer_id >= before, f"producer ids from {record.next_producer_id} on are given out again"
         self.next_producer_id = record.next_producer_id
 
     def _replay_acl(self, record: "AccessControlEntryRecord") -> None:

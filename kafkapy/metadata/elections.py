@@ -93,7 +93,15 @@ class PartitionChange:
         self._set_assignment(record)
         if self.leader_recovery_state != self.partition.leader_recovery_state:
             record.leader_recovery_state = self.leader_recovery_state
+        self._check(record)
         return None if _is_no_op(record) else record
+
+    def _check(self, record: PartitionChangeRecord) -> None:
+        """Assert before the disk what `PartitionRegistration.merge` relies on after it."""
+        isr = self.isr if record.isr is None else record.isr
+        assert set(isr).issubset(self.replicas), f"the ISR {isr} is not among the replicas {self.replicas}"
+        assert record.leader < 0 or record.leader in isr, f"leader {record.leader} may lack records: the ISR is {isr}"
+        assert not set(self.elr).intersection(isr), f"the ELR {self.elr} repeats the ISR {isr}"
 
     def _complete_reassignment(self) -> None:
         """Remove the replicas to be removed if all added ones, and enough of the others, are in the ISR."""

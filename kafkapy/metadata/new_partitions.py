@@ -147,6 +147,7 @@ class NewPartitions:
 
     def _registration(self, replicas: Iterable[int], isr: Sequence[int]) -> PartitionRegistration:
         replicas, members = tuple(replicas), tuple(isr)
+        assert members, "a partition begins with a leader: callers refuse it else"
         return PartitionRegistration(
             replicas=replicas,
             directories=tuple(self._brokers.default_directory(replica) for replica in replicas),

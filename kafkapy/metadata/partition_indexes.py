@@ -56,14 +56,19 @@ class PartitionIndexes:
         counts = self._leader_counts
         if before is not None:
             counts[before.leader] -= 1
+            assert counts[before.leader] >= 0, f"broker {before.leader} leads {counts[before.leader]} partitions"
         counts[partition.leader] = counts.get(partition.leader, 0) + 1
 
     def forget(self, topic_id: Uuid, partitions: Mapping[int, PartitionRegistration]) -> None:
         """Remove a deleted topic's partitions."""
         self._reassigning.pop(topic_id, None)
         self._imbalanced.pop(topic_id, None)
+        counts = self._leader_counts
         for partition in partitions.values():
-            self._leader_counts[partition.leader] -= 1
+            counts[partition.leader] -= 1
+            assert counts[partition.leader] >= 0, (
+                f"broker {partition.leader} leads {counts[partition.leader]} partitions"
+            )
 
 
 def _mark(index: dict[Uuid, dict[int, None]], topic_id: Uuid, partition_id: int, is_marked: bool) -> None:

@@ -116,6 +116,7 @@ class _RackRing:
             rack = (rack + 1) % len(self._racks)
         self._round += 1
         self._offset += 1
+        assert len(set(replicas)) == replication_factor, f"two replicas on one broker: {replicas}"
         return replicas
 
     def _next_leader(self) -> tuple[int, int]:

@@ -91,6 +91,7 @@ class PartitionRegistration(NamedTuple):
             isr = tuple(change.isr)
         if change.leader != NO_LEADER_CHANGE:
             leader, leader_epoch = change.leader, leader_epoch + 1
+        assert leader < 0 or leader in replicas, f"leader {leader} is none of the replicas {replicas}"
         if change.leader_recovery_state != -1:
             leader_recovery_state = change.leader_recovery_state
         return PartitionRegistration(

@@ -13,7 +13,9 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import METADATA_PARTITION
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
-INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+"""The topic that holds the share coordinator's records (share/state_records.py)."""
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", SHARE_STATE_TOPIC))
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -51,6 +53,7 @@ class NameCollisions:
     def remove(self, name: str) -> None:
         if _has_collision_characters(name):
             colliding = self._names[_unified(name)]
+            assert name in colliding, f"{name} is removed that is no topic"
             colliding.discard(name)
             if not colliding:
                 del self._names[_unified(name)]

@@ -8,7 +8,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CREATE_TIME
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_RECOMPRESSED_BYTES, NAMES, NONE
 from kafkapy.seams import ReadableBuffer
-from kafkapy.types import INT64_MAX
+from kafkapy.types import INT32_MAX, INT64_MAX
 
 
 class AppendOrigin(Enum):
@@ -53,6 +53,9 @@ class ValidationRules:
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = MAX_APPENDED_BYTES
     """For a batch that keeps its codec; see `most_inflated_bytes`."""
+
+    max_record_bytes: int = INT32_MAX
+    """For each record of a compressed batch, decompressed (max.decompressed.message.bytes)."""
 
     now_ns: Callable[[], int] = no_clock
     """Times conversions, for a metric."""

@@ -28,6 +28,7 @@ from kafkapy.record.batch import (
     records_in,
 )
 from kafkapy.record.builder import NewRecord, encode_records, seal
+from kafkapy.record.columns import record_starts
 from kafkapy.record.compression import GZIP, NONE, ZSTD, compress, decompress, inflated_at_most
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import (
@@ -119,6 +120,8 @@ class LeaderBatch:
         self.payload = bytes(self.view[HEADER_BYTES:]) if self.codec == NONE else self._inflated()
         walk = walk_records(self.payload, count, self.pause)
         self._check_records(walk, now_ms)
+        if self.codec != NONE and len(self.payload) > self.rules.max_record_bytes:
+            self._check_sizes()
         index_of_max = 0
         if self.rules.timestamp_type == LOG_APPEND_TIME:
             max_timestamp = now_ms
@@ -195,6 +198,23 @@ class LeaderBatch:
             raise InvalidRecordsError(message, code=INVALID_TIMESTAMP)
         if not walk.has_sequential_offsets and self.target == self.codec:
             raise InvalidRecordsError(f"offset deltas of a batch for {rules.topic_partition} do not count from 0 on")
+
+    def _check_sizes(self) -> None:
+        """Raise if one of the records is larger than the topic accepts.
+
+        Deviation: Apache Kafka also fails while it compacts, or looks up a timestamp, if it meets such a record, stored
+        before the limit was lowered. Here only new records are refused, because the others are readable.
+        """
+        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
+            raise TooHeavyError
+        starts = record_starts(self.payload, self.header.record_count)
+        for start in starts[:-1]:
+            size_bytes, _ = read_varint(self.payload, start)
+            if size_bytes > self.rules.max_record_bytes:
+                raise InvalidRecordsError(
+                    f"Invalid record size: {size_bytes} exceeds the configured maximum record size of "
+                    f"{self.rules.max_record_bytes}."
+                )
 
     def _refuse_records(self, now_ms: int) -> None:
         """Raise with an error for each invalid record; if both kinds occur, the code is INVALID_TIMESTAMP, as in Kafka.

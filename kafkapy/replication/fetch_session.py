@@ -309,6 +309,7 @@ class FetchSessionCache:
             session.update(requested, forgotten)
             if not session.is_privileged:
                 self.consumer_partition_count += len(session.partitions) - before
+                assert self.consumer_partition_count <= MAX_CONSUMER_PARTITIONS, "_may_grow has said that there is room"
         if not session.partitions:
             self._remove(session.session_id)
             return FetchContext(_without_duplicates(requested))
@@ -372,6 +373,7 @@ class FetchSessionCache:
         )
         if not is_privileged:
             self.consumer_partition_count += len(self._sessions[session_id].partitions)
+            assert self.consumer_partition_count <= MAX_CONSUMER_PARTITIONS, "_may_grow has said that there is room"
         return session_id
 
     def _evict_stale(self, added: int, now_ms: int) -> None:

@@ -71,6 +71,7 @@ class FollowerWatches:
 
     def on_closed(self, watch: "FollowerWatch") -> None:
         """Let `clean_up` unsubscribe a watch."""
+        assert watch.is_closed, "a session under way would miss the changes of its partitions"
         self._closed.append(watch)
 
     def notify(self, partition: "HostedPartition") -> None:

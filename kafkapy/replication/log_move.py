@@ -113,6 +113,7 @@ class LogMove:
             self._log_manager.truncate_to({self.partition.topic_partition: offset}, is_future=True)
         if not self.current.log_start_offset <= self.future.log_end_offset:
             self._start_over()
+        assert self.future.log_end_offset <= self.current.log_end_offset, f"{self.future} has more than {self.current}"
 
     def _agreed_offset(self) -> int:
         """Return the offset up to which both logs are equal: the smaller end of the latest epoch that both have."""

@@ -2,9 +2,8 @@
 
 Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend or FetchRead:
 `append_records` sets them and returns whether they are final. If not, the `wait_for_...` calls keep the request in a
-purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses.
-
-After any change of a partition's offsets, `complete_waiting` has to be called.
+purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses. After any change of a
+partition's offsets, `complete_waiting` has to be called.
 """
 
 import logging
@@ -319,6 +318,7 @@ class ReplicaManager:
             self.count_refusal(append, error)
             raise ApiError(append.error_code, append.error_message) from error
         end_offset = log.log_end_offset
+        assert end_offset > base_offset, f"{log} has not grown by what it took"
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
             traffic.count_appends(produces=1, size_bytes=written_bytes, messages=end_offset - base_offset)

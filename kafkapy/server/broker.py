@@ -271,6 +271,7 @@ class BrokerServer:
         """Wait to be unfenced, start periodic tasks, then accept connections."""
         config = self.config
         self._services = self._new_services()
+        self._coordinators.use(self._services)
         for _ in self._apply_quotas(self._controller.image, self._controller.image.client_quotas):
             pass
         self._edge.serve(self._services)
@@ -406,6 +407,7 @@ class BrokerServer:
             ),
             producer_ids=self._coordinators.producer_ids,
             groups=self._coordinators.groups,
+            share=self._coordinators.share,
             transactions=self._coordinators.transactions,
             transaction_verification=self._coordinators.new_verification(
                 None if self._node.counts is None else self._node.counts.verifications

@@ -1,4 +1,4 @@
-"""A broker's group coordinator and transaction coordinator, and the other parts that transactions need."""
+"""A broker's coordinators of groups, transactions and share groups, and the other parts that transactions need."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -7,23 +7,28 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.group.settings import GroupSettings
-from kafkapy.metadata.image import RESOURCE_GROUP, TRANSACTION_VERSION
+from kafkapy.metadata.image import RESOURCE_GROUP, SHARE_VERSION, TRANSACTION_VERSION
+from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.runtime.broker.producer_ids import ProducerIdManager
 from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
 from kafkapy.runtime.coordinators.late_transactions import LateTransactions
 from kafkapy.runtime.coordinators.remote_verification import RoutedGate
+from kafkapy.runtime.coordinators.share_groups import ShareGroups
 from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator, TransactionKeys
 from kafkapy.runtime.coordinators.transaction_verification import CountedGate, TransactionVerification
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.transaction_links import TransactionLinks
 
 if TYPE_CHECKING:
+    from kafkapy.handlers.context import Services
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.metrics.verifications import VerificationCounts
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.coordinators.markers import MarkerSink
+    from kafkapy.runtime.coordinators.share_coordinator import ShareCoordinator
+    from kafkapy.runtime.coordinators.share_persister import RoutedPersister
     from kafkapy.runtime.peer import Peer
     from kafkapy.seams import Random, System
     from kafkapy.timer.wheel import TimingWheel
@@ -57,11 +62,15 @@ class Coordinators:
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._image = cluster.image
+        self._new_peer = cluster.new_peer
+        self._services: Services | None = None
         self._clock = system.clock
         self._wheel = wheel
         self._io_pool = system.io_pool
         self.groups = self._new_groups(system.random)
         stops.add(StopOrder.GROUPS, self.groups.close)
+        self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
+        stops.add(StopOrder.SHARE_GROUPS, self.share.close)
         self.producer_ids = ProducerIdManager(cluster.allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
         self._links = self._new_links(cluster.new_peer)
@@ -75,19 +84,25 @@ class Coordinators:
     def start(self) -> None:
         """Start the periodic tasks."""
         self.groups.start()
+        self.share.start()
         self.transactions.start()
         self.late_transactions.start()
 
     @property
     def missing(self) -> str | None:
         """Why requests to a coordinator would have to wait (partitions that are still loading), or None."""
-        counts = {"groups": self.groups.loading_count, "transactions": self.transactions.loading_count}
+        counts = {
+            "groups": self.groups.loading_count,
+            "transactions": self.transactions.loading_count,
+            "share groups": self.share.loading_count,
+        }
         return ", ".join(f"loading {count} partitions of {name}" for name, count in counts.items() if count) or None
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
         """Apply a metadata change; each next() does one step."""
         yield from self.groups.apply_delta(delta, image)
         yield from self.transactions.apply_delta(delta, image)
+        yield from self.share.apply_delta(delta, image)
 
     def new_verification(self, counts: "VerificationCounts | None" = None) -> TransactionVerification:
         """Return the check that a transaction is open, made before a partition is added to it.
@@ -117,6 +132,44 @@ class Coordinators:
             random=random,
             wheel=self._wheel,
             io_pool=self._io_pool,
+        )
+
+    def use(self, services: "Services") -> None:
+        """Keep the services, with which the topic of the share coordinator is created."""
+        self._services = services
+
+    def _new_share_coordinator(self) -> "ShareCoordinator":
+        from kafkapy.runtime.coordinators.share_coordinator import ShareCoordinator, ShareKeys
+
+        return ShareCoordinator(
+            replica_manager=self._replica_manager,
+            keys=ShareKeys(
+                lambda: self._dynamic_config.current.share,
+                lambda: self._image().features.levels.get(SHARE_VERSION, 0),
+            ),
+            clock=self._clock,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
+        )
+
+    def _new_persister(self, coordinator: "ShareCoordinator") -> "RoutedPersister":
+        from kafkapy.handlers.topics.auto_create import create_topic
+        from kafkapy.runtime.broker_channels import BrokerChannels
+        from kafkapy.runtime.coordinators.share_persister import RoutedPersister
+
+        assert self._services is not None, "no request is served before"
+        config = self._dynamic_config.static
+        return RoutedPersister(
+            coordinator,
+            BrokerChannels(
+                image=lambda: self._replica_manager.partitions.newest_image,
+                listener_name=config.inter_broker_listener_name,
+                new_peer=self._new_peer,
+            ),
+            node_id=self._replica_manager.node_id,
+            create_topic=partial(create_topic, self._services, SHARE_STATE_TOPIC),
+            clock=self._clock,
+            timeout_ms=config.node.request_timeout_ms,
         )
 
     def _new_transactions(self) -> TransactionCoordinator:

@@ -109,6 +109,8 @@ def _server_properties(setup: Setup, host: str, port: int) -> dict[str, str]:
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(setup.directory / "broker.pem"),
         "ssl.truststore.type": "PEM",

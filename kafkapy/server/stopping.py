@@ -24,6 +24,7 @@ class StopOrder(IntEnum):
     TRANSACTIONS = auto()
     TRANSACTION_LINKS = auto()
     GROUPS = auto()
+    SHARE_GROUPS = auto()
     WAITING_REQUESTS = auto()
     CONNECTIONS = auto()
     LOGINS = auto()

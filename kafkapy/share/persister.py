@@ -21,13 +21,17 @@ COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
 Source: KIP-932, Apache Kafka's interface Persister.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.types import Uuid, uuid_to_string
+from kafkapy.types import INT32_MAX, Uuid, uuid_from_string, uuid_to_string
+
+INT32_MIN: Final = -(2**31)
+_PARTITION: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 UNINITIALIZED_OFFSET: Final = -1
 UNINITIALIZED_COUNT: Final = -1
@@ -65,6 +69,17 @@ class SharePartitionKey(NamedTuple):
     def coordinator_key(self) -> str:
         """The key by which FindCoordinator looks up the state's coordinator: `group id:topic id:partition`."""
         return f"{self.group_id}:{uuid_to_string(self.topic_id)}:{self.partition}"
+
+
+def parse_coordinator_key(text: str) -> SharePartitionKey:
+    """Parse `group id:topic id:partition`; the group id may have colons. Raises ValueError."""
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0].strip():
+        raise ValueError(f"not group id, topic id and partition: {text}")
+    group_id, topic_id, partition = parts
+    if _PARTITION.fullmatch(partition) is None or not INT32_MIN <= int(partition) <= INT32_MAX:
+        raise ValueError(f"not a partition: {partition}")
+    return SharePartitionKey(group_id, uuid_from_string(topic_id), int(partition))
 
 
 @dataclass(slots=True)
@@ -134,6 +149,11 @@ class StateSummary:
     leader_epoch: int = 0
     start_offset: int = UNINITIALIZED_OFFSET
     delivery_complete_count: int = UNINITIALIZED_COUNT
+
+
+ItemT = TypeVar("ItemT", bound=InitialState | StateRead | StateWrite | TopicIdPartition)
+"""What a persister is asked for a share partition."""
+ResultT = TypeVar("ResultT", bound=PartitionResult | StateReadResult | StateSummary)
 
 
 class Persister(Protocol):

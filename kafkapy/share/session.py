@@ -6,8 +6,8 @@ The session epoch of a ShareFetch or ShareAcknowledge determines its kind:
     epoch n > 0         the session's partitions, plus those named, minus those forgotten; n must be the next epoch
     epoch -1            the last one: acknowledge, and end the session, which releases what the member has acquired
 
-A response in a session omits partitions without new data. A session belongs to the connection that began it, and ends with
-that. The member is not looked up: that it may read is known by its assignment alone, to itself.
+A response in a session omits partitions without new data. A session belongs to the connection that began it, and ends
+with that. The member is not looked up: that it may read is known by its assignment alone, to itself.
 
 Deviation: Apache Kafka bounds the number of sessions alone. Here a session has at most MAX_SESSION_PARTITIONS, and all
 of them MAX_PARTITIONS, because one connection could fill the memory; more is SHARE_SESSION_LIMIT_REACHED.

@@ -1,7 +1,7 @@
 """The share partitions of one `__share_group_state` partition: a machine that decides requests and replays records.
 
 Decide, append, replay: methods for requests return a ShareDecision and do not change the shard; only `replay` changes
-the state that is in the log. Driven by `runtime/coordinators/`.
+the state that is in the log. Driven by `runtime/coordinators/share_host.py`.
 
 A state begins with a snapshot (Initialize). Each write is an update; after
 share.coordinator.snapshot.update.records.per.snapshot of them the next one is a snapshot again, which makes all earlier
@@ -12,6 +12,7 @@ state epoch, raised when the state is initialised anew. Source: Apache Kafka 4.4
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from kafkapy.config.share import ShareConfig
@@ -150,7 +151,7 @@ class ShareStateShard:
         self._snapshot_offsets: dict[SharePartitionKey, int] = {}
         """The offset of each share partition's last snapshot, the lowest first."""
         self._last_tombstone_offset = 0
-        self._keys_of_topics: dict[Uuid, set[SharePartitionKey]] = {}
+        self._keys_of_topics: dict[Uuid, dict[SharePartitionKey, None]] = {}
         self._repeated_count = 0
         """Share partitions whose last snapshot only repeated their state."""
 
@@ -343,9 +344,9 @@ class ShareStateShard:
                 records.append(_repeated(key, state, now_ms))
         return ShareDecision(records=records, is_atomic=False)
 
-    def topic_deleted(self, topic_id: Uuid) -> ShareDecision:
-        """Decide to forget the states of a topic's partitions."""
-        keys = sorted(self._keys_of_topics.get(topic_id, ()))
+    def topic_deleted(self, topic_id: Uuid, most: int) -> ShareDecision:
+        """Decide to forget the states of a topic's partitions, at most so many: call it again until none is left."""
+        keys = islice(self._keys_of_topics.get(topic_id, ()), most)
         return ShareDecision(records=[ShareTombstone(key) for key in keys], is_atomic=False)
 
     def last_redundant_offset(self) -> int | None:
@@ -377,7 +378,7 @@ class ShareStateShard:
 
     def _add(self, key: SharePartitionKey) -> SharePartitionState:
         state = self.states[key] = SharePartitionState()
-        self._keys_of_topics.setdefault(key.topic_id, set()).add(key)
+        self._keys_of_topics.setdefault(key.topic_id, {})[key] = None
         return state
 
     def _forget(self, key: SharePartitionKey, record_offset: int) -> None:
@@ -388,7 +389,7 @@ class ShareStateShard:
             return
         self._repeated_count -= state.is_repeated
         keys = self._keys_of_topics[key.topic_id]
-        keys.remove(key)
+        del keys[key]
         if not keys:
             del self._keys_of_topics[key.topic_id]
 

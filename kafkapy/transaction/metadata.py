@@ -128,6 +128,7 @@ def is_exhausted(producer_epoch: int) -> bool:
 
 def created(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
     """Return the metadata of a new transactional id."""
+    assert producer_id >= 0, f"{producer_id} is no producer id"
     return TransactionMetadata(
         producer_id,
         producer_epoch=0,
@@ -197,6 +198,8 @@ def with_partitions(
 ) -> TransactionMetadata:
     """Return the metadata after partitions were added to the transaction; begins a transaction if there is none."""
     is_begun = metadata.state is TransactionState.ONGOING
+    partitions = with_added(metadata.partitions, added)
+    assert len(partitions) >= len(metadata.partitions), "a partition would stay open, as it would get no marker"
     return _checked(
         metadata,
         TransactionMetadata(
@@ -208,7 +211,7 @@ def with_partitions(
             previous_producer_id=metadata.producer_id,
             next_producer_id=metadata.next_producer_id,
             last_producer_epoch=metadata.last_producer_epoch,
-            partitions=with_added(metadata.partitions, added),
+            partitions=partitions,
             start_ms=metadata.start_ms if is_begun else now_ms,
             client_transaction_version=client_transaction_version,
         ),
@@ -329,4 +332,6 @@ def _checked(metadata: TransactionMetadata, following: TransactionMetadata) -> T
     assert following.state in NEXT_STATES[metadata.state], (metadata.state, following.state)
     assert following.producer_id >= 0
     assert 0 <= following.producer_epoch <= MAX_EPOCH
+    is_same_producer = following.producer_id == metadata.producer_id
+    assert not is_same_producer or following.producer_epoch >= metadata.producer_epoch, "a fenced producer would return"
     return following

@@ -34,6 +34,7 @@ from kafkapy.transaction.init_producer_id import FENCED_SINCE as INIT_FENCED_SIN
 from kafkapy.transaction.init_producer_id import check_init, is_known_producer, names_producer
 from kafkapy.transaction.metadata import (
     BUMPING_VERSION,
+    LAST_CLIENT_EPOCH,
     MAX_EPOCH,
     NO_EPOCH,
     TransactionMetadata,
@@ -136,6 +137,8 @@ class TransactionShard:
         return _fenced(version, INIT_FENCED_SINCE)
 
     def _initialized(self, transactional_id: str, metadata: TransactionMetadata) -> TransactionDecision:
+        assert metadata.state is TransactionState.EMPTY, f"a producer would begin inside of {metadata}"
+        assert metadata.producer_epoch <= LAST_CLIENT_EPOCH, "no epoch would be left to fence the client with"
         response = InitProducerIdResponse(producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch)
         return TransactionDecision(response, [self._record(transactional_id, metadata)])
 
@@ -274,6 +277,7 @@ class TransactionShard:
     def _markers(
         self, transactional_id: str, metadata: TransactionMetadata, partitions: Iterable[TopicPartition]
     ) -> WriteMarkers:
+        assert metadata.state.is_prepared, f"markers of a transaction that is not decided: {metadata}"
         return WriteMarkers(
             transactional_id,
             producer_id=metadata.producer_id,
@@ -406,6 +410,7 @@ class TransactionShard:
         producer_id = self._allocate_producer_id()
         if producer_id is None:
             raise NeedsProducerId
+        assert producer_id not in self._open, f"producer id {producer_id} is that of {self._open[producer_id]}"
         return producer_id
 
 

@@ -60,6 +60,7 @@ def secured(provider: HttpsServer, tmp_path_factory: pytest.TempPathFactory) -> 
         "connections.max.reauth.ms": str(SESSION_MS),
         "sasl.oauthbearer.jwks.endpoint.url": provider.url("/keys"),
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         **jaas_keys(LISTENER, mechanisms=SCRAM, users={}),
         f"{prefix}.oauthbearer.sasl.jaas.config": (
             f'{OAUTH}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker" {trust};'

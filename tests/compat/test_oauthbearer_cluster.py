@@ -58,6 +58,7 @@ def properties(provider: HttpsServer) -> dict[str, str]:
         "sasl.oauthbearer.token.endpoint.url": provider.url("/tokens"),
         "sasl.oauthbearer.jwks.endpoint.url": provider.url("/keys"),
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         **{f"listener.name.{listener}.{key}": value for listener in listeners for key, value in keys.items()},
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{CLIENT};User:ANONYMOUS",

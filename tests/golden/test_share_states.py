@@ -94,7 +94,7 @@ class World:
             keys = list(self.shard.states) if self.shard.has_changed_states() else []
             return self.told(self.shard.snapshot_cold(keys, self.now_ms), is_sorted=True)
         if asked[0] == "X":
-            return self.told(self.shard.topic_deleted(topic_id(asked[1])), is_sorted=True)
+            return self.told(self.shard.topic_deleted(topic_id(asked[1]), 1000), is_sorted=True)
         if asked[0] == "P":
             return str(self.shard.last_redundant_offset() or "")
         assert asked[0] == "T"

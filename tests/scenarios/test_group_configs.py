@@ -18,6 +18,7 @@ from tests.support.wire import WireClient
 GROUP_RESOURCE = 32
 SET, DELETE = 0, 1
 INTERVAL = "consumer.heartbeat.interval.ms"
+TIMEOUT, ASSIGNMENT = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"
 
 
 def alter(client: WireClient, group: str, key: str, value: str | None, operation: int = SET) -> Any:
@@ -46,22 +47,26 @@ def test_heartbeat_interval_changes_while_the_member_is_there(client: WireClient
 
 
 REFUSED = [
-    (INTERVAL, "4999", f"{INTERVAL} must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
-    (INTERVAL, "15001", f"{INTERVAL} must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
+    (INTERVAL, "4999", f"{INTERVAL} must be in the range 5000 to 15000 inclusive."),
+    (INTERVAL, "15001", f"{INTERVAL} must be in the range 5000 to 15000 inclusive."),
+    (TIMEOUT, "44999", f"{TIMEOUT} must be in the range 45000 to 60000 inclusive."),
+    (TIMEOUT, "60001", f"{TIMEOUT} must be in the range 45000 to 60000 inclusive."),
+    (ASSIGNMENT, "15001", f"{ASSIGNMENT} must be in the range 0 to 15000 inclusive."),
+    ("streams.num.standby.replicas", "3", "streams.num.standby.replicas must be less than or equal to 2"),
     (
-        "consumer.session.timeout.ms",
-        "44999",
-        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        "streams.task.offset.interval.ms",
+        "14999",
+        "streams.task.offset.interval.ms must be greater than or equal to 15000",
     ),
     (
-        "consumer.session.timeout.ms",
-        "60001",
-        "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
+        "streams.assignor.name",
+        "none",
+        "streams.assignor.name 'none' is not a registered task assignor. Registered assignors are: [sticky].",
     ),
     (
-        "consumer.assignment.interval.ms",
-        "15001",
-        "consumer.assignment.interval.ms must be less than or equal to group.consumer.max.assignment.interval.ms",
+        "errors.deadletterqueue.topic.name",
+        "__dlq",
+        "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
     ),
     ("consumer.nothing", "1", "Unknown group config name: consumer.nothing"),
 ]

@@ -311,6 +311,8 @@ def test_cve_2025_27817_no_url_is_read_that_is_not_allowed_by_name(url: str) -> 
             f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
         ),
         "sasl.oauthbearer.jwks.endpoint.url": url,
+        "sasl.oauthbearer.allow.unverified.audience": "true",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
     }
     with pytest.raises(ConfigError, match="not allowed"), Broker(properties=config):
         pass

@@ -408,6 +408,7 @@ def test_librdkafka_logs_in_with_a_token_and_is_refused_with_another(tmp_path) -
         ),
         "sasl.oauthbearer.jwks.endpoint.url": url,
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         "kafkapy.sasl.oauthbearer.allowed.urls": url,
     }
     now_ms = int(time.time() * 1000)

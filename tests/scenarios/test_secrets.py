@@ -77,6 +77,7 @@ def address(written: pytest.LogCaptureFixture, tmp_path: Path, key: SigningKey) 
         "delegation.token.secret.key": TOKEN_KEY,
         "sasl.oauthbearer.jwks.endpoint.url": url,
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         "kafkapy.sasl.oauthbearer.allowed.urls": url,
         **jaas_keys(LISTENER, mechanisms=mechanisms[:2], users=USERS),
         "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (

@@ -192,6 +192,7 @@ def steps(number: str, topic_id: bytes) -> Iterator[Step]:
     yield from _topics(number, topic_id)
     yield from _groups(number, topic_id)
     yield from _transactions(number)
+    yield from _share_states(topic_id)
     yield from _cluster()
     yield from _configs()
 
@@ -321,6 +322,20 @@ def _transactions(number: str) -> Iterator[Step]:
     yield Step("WriteTxnMarkers", 1, "to an unknown topic", {"markers": markers})
     yield Step("DescribeTransactions", 0, "two", {"transactional_ids": ["open", "nowhere"]})
     yield Step("ListTransactions", 1, "all", {})
+
+
+def _share_states(topic_id: bytes) -> Iterator[Step]:
+    """Yield what brokers ask the share coordinator; there may be none yet."""
+
+    def of_group(**fields: Any) -> Fields:
+        return {"group_id": "queue", "topics": [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]}
+
+    yield Step("InitializeShareGroupState", 0, "a partition", of_group(state_epoch=1, start_offset=-1))
+    yield Step("ReadShareGroupState", 0, "a partition", of_group(leader_epoch=1))
+    written: Fields = {"state_epoch": 1, "leader_epoch": 1, "start_offset": 0, "state_batches": []}
+    yield Step("WriteShareGroupState", 1, "a partition", of_group(**written))
+    yield Step("ReadShareGroupStateSummary", 1, "a partition", of_group(leader_epoch=1))
+    yield Step("DeleteShareGroupState", 0, "a partition", of_group())
 
 
 NO_PRODUCER: Final = {"transaction_timeout_ms": 900_000, "producer_id": -1, "producer_epoch": -1}

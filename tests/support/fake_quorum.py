@@ -4,6 +4,7 @@ Stands in for runtime.quorum.Quorum where a test is about what lies above it.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ class FakeQuorum:
         self.finalized_kraft_version = 1
         self.log: list[CommittedBatch] = []
         self.source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
+        self._uncommitted: deque[CommittedBatch] = deque()
         self._listeners: list[QuorumListener] = []
 
     def add_listener(self, listener: QuorumListener) -> None:
@@ -55,7 +57,7 @@ class FakeQuorum:
         base_offset = self.log_end_offset
         self.log_end_offset += len(records)
         batch = CommittedBatch(base_offset, self.log_end_offset - 1, leader_epoch, 1, records)
-        asyncio.get_running_loop().call_later(self.commit_delay_ms / 1000, self._commit_if_leading, batch)
+        self._commit_later(batch)
         return batch.last_offset
 
     def append_control(self) -> None:
@@ -63,7 +65,7 @@ class FakeQuorum:
         offset = self.log_end_offset
         self.log_end_offset += 1
         batch = CommittedBatch(offset, offset, self.leader_epoch, 1, is_control=True)
-        asyncio.get_running_loop().call_later(self.commit_delay_ms / 1000, self._commit_if_leading, batch)
+        self._commit_later(batch)
 
     def commit_foreign(self, records: list[bytes]) -> None:
         """Commit a batch that another leader wrote."""
@@ -75,7 +77,12 @@ class FakeQuorum:
         for listener in self._listeners:
             _take_all(listener.on_load_snapshot(FakeSnapshot(records, end_offset, self.leader_epoch)))
 
-    def _commit_if_leading(self, batch: CommittedBatch) -> None:
+    def _commit_later(self, batch: CommittedBatch) -> None:
+        self._uncommitted.append(batch)
+        asyncio.get_running_loop().call_later(self.commit_delay_ms / 1000, self._commit_next_if_leading)
+
+    def _commit_next_if_leading(self) -> None:
+        batch = self._uncommitted.popleft()  # timers that are due together may run in any order
         if self.leader_epoch == batch.leader_epoch:
             self._commit(batch)
 

@@ -13,6 +13,7 @@ from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.machine import Decision
 from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
 from kafkapy.protocol.api import API_VERSIONS, request_type
 from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -21,8 +22,12 @@ from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.protocol.serving import Serving
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.runtime.broker_channels import BrokerChannels
 from kafkapy.runtime.coordinators.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.coordinators.remote_verification import RoutedGate
+from kafkapy.runtime.coordinators.share_coordinator import ShareCoordinator, ShareKeys
+from kafkapy.runtime.coordinators.share_groups import ShareGroups
+from kafkapy.runtime.coordinators.share_persister import RoutedPersister
 from kafkapy.runtime.coordinators.transaction_verification import TransactionGate
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.runtime.followers.replica_fetchers import ReplicaFetchers
@@ -87,7 +92,33 @@ class LinkedBroker(TransactionHosting):
             image=lambda: self.manager.partitions.newest_image,
             new_peer=self._new_peer,
         )
+        self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
         super()._load()
+
+    def _new_share_coordinator(self) -> ShareCoordinator:
+        return ShareCoordinator(
+            replica_manager=self.manager,
+            keys=ShareKeys(lambda: self.config.share, lambda: 1),
+            clock=self.clock,
+            wheel=self.wheel,
+            io_pool=self.io_pool,
+        )
+
+    def _new_persister(self, coordinator: ShareCoordinator) -> RoutedPersister:
+        newest = lambda: self.manager.partitions.newest_image  # noqa: E731
+        return RoutedPersister(
+            coordinator,
+            BrokerChannels(image=newest, listener_name=LISTENER, new_peer=self._new_peer),
+            node_id=self.node_id,
+            create_topic=self._brokers.create_share_topic,
+            clock=self.clock,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+
+    def _publish(self, before: MetadataImage) -> None:
+        super()._publish(before)
+        for _ in self.share.apply_delta(difference(before, self.cluster.image), self.cluster.image):
+            pass
 
     async def _route(self, connection: Any, frame: memoryview) -> Any:
         header, position = read_request_header(frame)
@@ -125,6 +156,7 @@ class LinkedBroker(TransactionHosting):
         services.apis = BROKER_APIS
         services.groups = self.groups
         services.transactions = self.transactions
+        services.share = self.share
         services.quorum = FinalizedNothing()
         services.active_controller = SimpleNamespace(api_versions=None)
         services.version_answers = VersionAnswers()
@@ -146,6 +178,7 @@ class LinkedBroker(TransactionHosting):
         """Stop, as a broker that is killed does: what others asked is not answered."""
         self.reactor.close()
         await self.fetchers.stop()
+        await self.share.close()
         await self.transactions.close()
         self.links.close()
         await self.groups.close()
@@ -160,6 +193,8 @@ class LinkedBrokers:
         self.network = SimNetwork(loop)
         self.cluster = Cluster(count)
         self.unreachable: set[str] = set()
+        self.share_topics = 0
+        """How often the topic of share coordinators was created."""
         self.behind: set[int] = set()
         self._properties = properties
         self.nodes = {node_id: LinkedBroker(self, node_id, **properties) for node_id in range(1, count + 1)}
@@ -196,9 +231,19 @@ class LinkedBrokers:
             *(partition(name, number, 1, (leader_id, *others), (leader_id,)) for number in range(partition_count)),
         )
 
+    async def create_share_topic(self) -> None:
+        """Create the topic of share coordinators, as the controller does for a broker that needs it."""
+        self.share_topics += 1
+        await asyncio.sleep(0.01)
+        self.create_topic(SHARE_STATE_TOPIC, 1)
+
     def lead(self, name: str, leader_id: int, partition_id: int = 0) -> None:
-        """Let another replica lead."""
+        """Let another replica lead, or one that is added for it."""
+        partition = self.cluster.image.topics.partition(name, partition_id)
+        assert partition is not None
         change = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id(name), leader=leader_id)
+        if leader_id >= 0 and leader_id not in partition.replicas:
+            change.replicas = [*partition.replicas, leader_id]
         change.isr = [leader_id] if leader_id >= 0 else None
         self.commit(change)
 

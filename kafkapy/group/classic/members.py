@@ -97,9 +97,11 @@ class Roster:
         member = self._members.pop(member_id)
         self._count(member.protocols, -1)
         if member.instance_id is not None:
+            assert self._static_ids[member.instance_id] == member_id, "its instance belongs to another member"
             del self._static_ids[member.instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self._members), None)
+        assert self.leader_id in self._members or not self._members, f"leader {self.leader_id} is no member"
 
     def rename(self, member_id: str, new_member_id: str) -> ClassicMember:
         """Replace a static member by a copy with another id, which also takes over leadership; return the copy."""
@@ -138,5 +140,6 @@ class Roster:
     def _count(self, protocols: Protocols, step: int) -> None:
         for name in {name for name, _ in protocols}:
             self._speakers[name] += step
+            assert self._speakers[name] >= 0, f"protocol {name} has fewer than no members"
             if not self._speakers[name]:
                 del self._speakers[name]

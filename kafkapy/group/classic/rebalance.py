@@ -135,10 +135,14 @@ class ClassicRebalance:
 
     def wait_to_join(self, member_id: str, token: int) -> None:
         """Park a member's JoinGroup until the next generation."""
+        assert member_id in self._log.members, "only members are answered at the end of the phase"
+        assert member_id not in self.joining, "the request that is parked already would never be answered"
         self.joining[member_id] = token
 
     def wait_to_sync(self, member_id: str, token: int) -> None:
         """Park a member's SyncGroup until the assignment."""
+        assert self._log.state is ClassicState.COMPLETING_REBALANCE, "no assignment would come"
+        assert member_id not in self.syncing, "the request that is parked already would never be answered"
         self.syncing[member_id] = token
 
     def add_member(self, member: ClassicMember, token: int, deadline_ms: int) -> None:

@@ -74,6 +74,7 @@ class ClassicGroupLog:
 
     def metadata_record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
         """Return the record of this generation; `assignments` (by member id) default to the members' current ones."""
+        assert len(self.members), "the record of a generation without members is another: empty_record"
         members = [
             MemberMetadata(
                 member.member_id,
@@ -91,6 +92,7 @@ class ClassicGroupLog:
 
     def empty_record(self) -> CoordinatorRecord:
         """Return the record of the next generation, without members."""
+        assert not len(self.members), "a coordinator that loads the record would forget them"
         return self._record(self.generation + 1, None, [], since_ms=self.wall_ms())
 
     def creation_record(self) -> CoordinatorRecord:

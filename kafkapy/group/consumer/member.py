@@ -90,10 +90,12 @@ class ConsumerMember:
 
     def renamed(self, member_id: str) -> "ConsumerMember":
         """Return the replacement of a static member: the same but for a new id, at JOIN_EPOCH."""
+        assert self.instance_id is not None, "only static members are replaced"
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
     def departed(self) -> "ConsumerMember":
         """Return a static member that left temporarily. Its partitions count as assigned at epoch 0."""
+        assert self.instance_id is not None, "nobody comes back for the partitions of a dynamic member"
         assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation={})
 

@@ -70,10 +70,11 @@ class Subscriptions:
 
 def _decrement(counts: dict[str, int], key: str) -> None:
     count = counts.get(key, 0)
+    assert count > 0, f"{key} loses a subscriber that it has not"
     if count > 1:
         counts[key] = count - 1
     else:
-        counts.pop(key, None)
+        del counts[key]
 
 
 def check_regex(regex: str) -> None:

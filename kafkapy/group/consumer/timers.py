@@ -46,6 +46,7 @@ class ConsumerTimers:
 
     def start_rebalance_timer(self, member: ConsumerMember, now_ms: int) -> None:
         """Give the member its rebalance time-out to leave its current epoch."""
+        assert member.state is MemberState.UNREVOKED_PARTITIONS, f"{member.member_id} has nothing to revoke"
         until_ms = self._noted(now_ms + member.rebalance_timeout_ms)
         self._rebalances[member.member_id] = member.member_epoch, until_ms
 
@@ -54,6 +55,7 @@ class ConsumerTimers:
 
     def expect_join(self, member: ConsumerMember, now_ms: int) -> None:
         """Start the join time-out of a classic member that must join again, unless it is already running."""
+        assert member.uses_classic_protocol, f"{member.member_id} never sends JoinGroup"
         if member.member_id not in self._joins:
             self._joins[member.member_id] = self._noted(now_ms + member.rebalance_timeout_ms)
 

@@ -143,6 +143,7 @@ class MemberUpdate:
             return group.log.assignment_epoch, group.log.target_of(self.updated)
         spec = self._spec()
         assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self.updated)](spec)
+        assert assignment.keys() <= spec.members.keys(), "partitions of members that there are not"
         for member_id in spec.members:
             target = assignment.get(member_id, EMPTY_ASSIGNMENT)
             if group.log.targets.get(member_id) != target:

@@ -62,6 +62,7 @@ def downgrade(
     all members that have records. `rebalance_reason`: None if all members have their targets, so that no rebalance is
     needed.
     """
+    assert {member.member_id for member, _ in members}.issubset(removed_ids), "a member would be in both groups"
     classic = _classic_group(group, members, image)
     regexes = list(group.log.subscriptions.resolved)
     records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.log.metadata_record()]

@@ -1,8 +1,8 @@
 """FindCoordinator 0-6: the broker that coordinates a group or a transactional id. The first request creates the topic.
 
 v1: transaction coordinators, too. v4: several keys (KIP-699), each with its error code. v6: coordinators of share
-groups (KIP-932). While the topic is being created, or its partition has no leader, the answer is
-COORDINATOR_NOT_AVAILABLE, and clients retry. Share groups are not supported yet and always get that answer.
+groups, by `group id:topic id:partition` (KIP-932), which only brokers ask for. While the topic is being created, or its
+partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and clients retry.
 
 Deviation: Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once if the topic is missing. Here the response waits for
 its creation, a few milliseconds, or MAX_WAIT_MS if the broker has other work first, because a client's first commit is
@@ -10,7 +10,7 @@ else delayed by its retry backoff (librdkafka: two seconds).
 """
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
@@ -22,9 +22,11 @@ from kafkapy.protocol.messages.find_coordinator_response import Coordinator, Fin
 from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
 from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from kafkapy.types import uuid_from_string
 
-Coordinators: TypeAlias = GroupCoordinator | TransactionCoordinator
+if TYPE_CHECKING:
+    from kafkapy.runtime.coordinators.share_coordinator import ShareCoordinator
+
+Coordinators: TypeAlias = "GroupCoordinator | ShareCoordinator | TransactionCoordinator"
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -86,8 +88,8 @@ async def _find(services: Services, context: RequestContext, key_type: int, key:
     """Return id, host and port of the broker. Raises ApiError."""
     _check_key(services, context, key_type, key)
     if key_type == SHARE:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    coordinator: Coordinators = services.groups if key_type == GROUP else services.transactions
+        key = _share_partition_key(key)
+    coordinator = _coordinator_of(services, key_type)
     if coordinator.topic not in services.metadata.image.topics.by_name:
         await create_topic(services, coordinator.topic)
     if not coordinator.is_hosted(key):  # otherwise the client would get NOT_COORDINATOR
@@ -103,6 +105,12 @@ async def _find(services: Services, context: RequestContext, key_type: int, key:
     return partition.leader, *endpoint_of(view.alive[partition.leader], context.listener_name)
 
 
+def _coordinator_of(services: Services, key_type: int) -> Coordinators:
+    if key_type == SHARE:
+        return services.share.coordinator
+    return services.groups if key_type == GROUP else services.transactions
+
+
 def _check_key(services: Services, context: RequestContext, key_type: int, key: str) -> None:
     authorize = services.authorizer.authorize
     if key_type == GROUP and not authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, key):
@@ -111,17 +119,13 @@ def _check_key(services: Services, context: RequestContext, key_type: int, key: 
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if key_type not in (GROUP, TRANSACTION, SHARE) or (key_type == SHARE and context.api_version < SHARE_SINCE):
         raise ApiError(ErrorCode.INVALID_REQUEST)
-    if key_type == SHARE and not _is_share_partition_key(key):
-        raise ApiError(ErrorCode.INVALID_REQUEST)
 
 
-def _is_share_partition_key(key: str) -> bool:
-    """Return whether a key is `group id:topic id:partition`. The group id may contain colons."""
-    *group_id, topic_id, partition = key.split(":") if key.count(":") >= 2 else ("", "", "")
-    if not ":".join(group_id).strip():
-        return False
+def _share_partition_key(key: str) -> str:
+    """Return the key of a share partition as its coordinator is found by it. Raises ApiError INVALID_REQUEST."""
+    from kafkapy.share.persister import parse_coordinator_key
+
     try:
-        uuid_from_string(topic_id)
-        return -(2**31) <= int(partition) < 2**31
-    except ValueError:
-        return False
+        return parse_coordinator_key(key).coordinator_key
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error

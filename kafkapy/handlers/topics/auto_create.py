@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.metadata.limits import count_none
-from kafkapy.metadata.topic_names import INTERNAL_TOPICS
+from kafkapy.metadata.topic_names import INTERNAL_TOPICS, SHARE_STATE_TOPIC
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
@@ -32,7 +32,6 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
 
     TOPIC_ALREADY_EXISTS is not logged: another broker created the topic at the same time.
     """
-    # Kafka's brokers also create __share_group_state; here nothing uses it yet.
     under_way = services.topics_in_creation
     wanted = under_way.begin(name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL)
     if not wanted:
@@ -78,6 +77,8 @@ def creatable_topic(services: Services, name: str) -> CreatableTopic:
         return _group_metadata_topic(services)
     if name == TRANSACTION_STATE_TOPIC:
         return _transaction_state_topic(services)
+    if name == SHARE_STATE_TOPIC:
+        return _share_state_topic(services)
     given = services.config.originals
     partitions = services.config.node.num_partitions if NUM_PARTITIONS in given else -1
     factor = services.config.replication.default_replication_factor if REPLICATION_FACTOR in given else -1
@@ -116,7 +117,24 @@ def _transaction_state_topic(services: Services) -> CreatableTopic:
     )
 
 
-_INTERNAL = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
+def _share_state_topic(services: Services) -> CreatableTopic:
+    config = services.config.share
+    configs = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+        "retention.ms": "-1",
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+    }
+    return CreatableTopic(
+        name=SHARE_STATE_TOPIC,
+        num_partitions=config.share_coordinator_state_topic_num_partitions,
+        replication_factor=config.share_coordinator_state_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+
+_INTERNAL = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC))
 
 
 def _log_failures(services: Services, names: Sequence[str], response: CreateTopicsResponse | BaseException) -> None:
@@ -141,6 +159,8 @@ def _advice(name: str, code: int) -> str:
         return ""
     if name == GROUP_METADATA_TOPIC:
         waiting, key = "consumer groups", "offsets.topic.replication.factor"
+    elif name == SHARE_STATE_TOPIC:
+        waiting, key = "share consumers", "share.coordinator.state.topic.replication.factor"
     else:
         waiting, key = "transactional producers", "transaction.state.log.replication.factor"
     return f" Until then {waiting} wait until their time-out: start more brokers, or lower {key}."

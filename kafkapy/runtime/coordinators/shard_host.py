@@ -335,6 +335,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self, encoded: Sequence[NewRecord], records: Sequence[Any], write: TransactionalWrite | None
     ) -> None:
         base_offset = self._writer.append(encoded, write)
+        assert base_offset >= self.replayed_offset, "a record would be replayed twice, or after a later one"
         producer_id = -1 if write is None else write.producer_id
         try:
             for offset, record in enumerate(records, base_offset):

@@ -86,9 +86,9 @@ class BearerTokens:
 
         issuer, audiences = str(value("expected.issuer") or "").strip(), value("expected.audience")
         assert isinstance(audiences, tuple)
-        for key, given in (("expected.issuer", issuer), ("expected.audience", audiences)):
-            if not given:
-                logger.warning("%s%s is not set: tokens issued for other services may be accepted", PREFIX, key)
+        for claimed, given in (("issuer", issuer), ("audience", audiences)):
+            if url and not given:
+                _check_may_be_unverified(claimed, is_allowed=value(f"allow.unverified.{claimed}") is True)
         scope_claim, name_claim = claim("scope.claim.name"), claim("sub.claim.name")
         return JwtValidator(
             self._source(config, listener, options, may_read=may_read),
@@ -145,6 +145,15 @@ def check_classes(config: BrokerConfig, listener: str) -> None:
         named = config.listener_value(listener, key, mechanism=OAUTHBEARER)
         if named not in known:
             raise ConfigError(key, named, f"only these are built: {', '.join(known)}")
+
+
+def _check_may_be_unverified(claimed: str, *, is_allowed: bool) -> None:
+    """Warn that tokens are accepted whatever their issuer or audience is. Raises ConfigError if that is not allowed."""
+    key, allowing = f"{PREFIX}expected.{claimed}", f"{PREFIX}allow.unverified.{claimed}"
+    if not is_allowed:
+        message = f"it must be set, so that the {claimed} of a token can be checked; or {allowing}=true accepts any"
+        raise ConfigError(key, None, message)
+    logger.warning("%s is not set: tokens issued for other services may be accepted", key)
 
 
 def _unsigned_validator(listener: str, options: Mapping[str, str]) -> Validate:

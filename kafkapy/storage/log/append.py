@@ -151,6 +151,7 @@ def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: Append
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         max_message_bytes=config.max_message_bytes,
         max_decompressed_bytes=max(config.max_message_bytes, MAX_APPENDED_BYTES),
+        max_record_bytes=config.max_decompressed_message_bytes,
         now_ns=time.perf_counter_ns,
     )
 

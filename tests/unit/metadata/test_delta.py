@@ -139,10 +139,13 @@ def test_elections_that_are_not_of_the_isr_are_counted() -> None:
 
 
 def test_local_changes_distinguish_leaders_followers_and_lost_replicas() -> None:
-    delta = MetadataDelta(replayed(EVERYTHING))
+    to_3 = PartitionChangeRecord(
+        topic_id=A, partition_id=1, leader=3, replicas=[1, 2, 3], isr=[3], directories=[DIRECTORY] * 3
+    )
+    delta = MetadataDelta(replayed([to_3], replayed(EVERYTHING)))
     delta.replay(PartitionChangeRecord(topic_id=A, partition_id=0, leader=2))
     delta.replay(
-        PartitionChangeRecord(topic_id=A, partition_id=1, replicas=[2, 3], isr=[2], directories=[DIRECTORY, DIRECTORY])
+        PartitionChangeRecord(topic_id=A, partition_id=1, replicas=[2, 3], isr=[3], directories=[DIRECTORY] * 2)
     )
 
     of_1, of_2 = delta.topics.local_changes(1), delta.topics.local_changes(2)

@@ -9,7 +9,7 @@ from kafkapy.record.batches import batches
 from kafkapy.record.builder import seal
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
-from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, RecordTooLargeError
+from kafkapy.record.errors import INVALID_RECORD, CorruptRecordError, InvalidRecordsError, RecordTooLargeError
 from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import (
     AppendOrigin,
@@ -312,3 +312,20 @@ def test_a_batch_placed_later_keeps_its_counts() -> None:
     )
     assert checked.stats is not None
     assert place(checked, next_offset=40, leader_epoch=2).stats == checked.stats
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_record_of_a_compressed_batch_above_the_topics_limit_is_refused(codec: int) -> None:
+    """max.decompressed.message.bytes; the size is that of the record's body, as its length field has it."""
+    data = build_batch([(NOW_MS, b"k", b"v" * 50, ()), (NOW_MS, b"k", b"v" * 200, ())], compression=codec)
+    body_bytes = 200 + len(b"k") + 7
+    assert append(data, replace(RULES, max_record_bytes=body_bytes)).record_count == 2
+
+    refused = refusal(data, replace(RULES, max_record_bytes=body_bytes - 1))
+
+    message = f"Invalid record size: {body_bytes} exceeds the configured maximum record size of {body_bytes - 1}."
+    assert (refused.code, refused.message) == (INVALID_RECORD, message)
+
+
+def test_the_limit_of_decompressed_records_is_none_for_an_uncompressed_batch() -> None:
+    assert append(build_batch(RECORDS), replace(RULES, max_record_bytes=1)).record_count == 3

@@ -101,7 +101,9 @@ async def test_a_new_leader_between_verification_and_append_takes_nothing(loop: 
     hosting = Hosting(loop)
     partition = hosting.create_topic()
     guard = verified(hosting, partition)
-    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
+    hosting.commit(
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2], replicas=[1, 2])
+    )
     append = new_append(partition, guard=guard)
     hosting.manager.append_records([append], required_acks=1)
     assert (append.error_code, append.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

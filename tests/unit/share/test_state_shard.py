@@ -224,10 +224,10 @@ def test_what_is_not_in_the_metadata_is_neither_deleted_nor_summarised(world: Wo
 def test_the_states_of_a_deleted_topic_go_with_it(world: World) -> None:
     world.initialize(1)
     world.initialize(topic=OTHER_TOPIC)
-    decision = world.replayed(world.shard.topic_deleted(ONE_UUID))
+    decision = world.replayed(world.shard.topic_deleted(ONE_UUID, 10))
     assert decision.records == [ShareTombstone(KEY), ShareTombstone(SharePartitionKey("g", ONE_UUID, 1))]
     assert list(world.shard.states) == [SharePartitionKey("g", OTHER_TOPIC, 0)]
-    assert world.shard.topic_deleted(ONE_UUID).records == []
+    assert world.shard.topic_deleted(ONE_UUID, 10).records == []
 
 
 # -- cold snapshots -----------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ REWORDED = {
     "Log cleaner threads": "Kafka wraps its reason in a class name",
     "/ by zero": "Kafka divides by the number of cleaner threads",
     "requirement failed: ": "Scala's word for a broken rule",
+    " to group.": "4.4.0 names the range, 4.3.1 the key that bounds it",
 }
 
 
@@ -224,6 +225,28 @@ STEPS: dict[str, Callable[..., Any]] = {
 }
 
 
+OF_4_4_0 = (
+    "errors.deadletterqueue.", "group.streams.assignors", "group.streams.rack.", "group.streams.topology.",
+    "log.remote.copy.lag.", "max.decompressed.", "remote.copy.lag.", "sasl.oauthbearer.allow.", "streams.assignor.",
+    "streams.rack.",
+)  # fmt: skip
+"""What the keys begin with that Apache Kafka 4.3.1, which answered the session, does not have."""
+
+
+def without_later_keys(answer: Any) -> Any:
+    """Return an answer without the configs of keys that came with Apache Kafka 4.4.0."""
+    if isinstance(answer, dict):
+        return {key: without_later_keys(value) for key, value in answer.items()}
+    if not isinstance(answer, list):
+        return answer
+    return [without_later_keys(each) for each in answer if not _is_later(each)]
+
+
+def _is_later(entry: Any) -> bool:
+    name = entry[0] if isinstance(entry, list) and entry else entry.get("name") if isinstance(entry, dict) else None
+    return isinstance(name, str) and name.startswith(OF_4_4_0)
+
+
 def reworded(ours: Any, kafkas: Any) -> Any:
     """Kafka's answer, with our message where Kafka's is one of REWORDED or a mere null."""
     for mine, theirs in zip(ours, kafkas, strict=True) if isinstance(ours, list) else ():
@@ -240,7 +263,7 @@ def test_every_step_of_the_session_is_answered_as_kafka_did() -> None:
     node = OneNode(SESSION["properties"])
     for number, step in enumerate(SESSION["steps"]):
         name, *arguments = step["request"]
-        ours = STEPS[name](node, *arguments)
+        ours = without_later_keys(STEPS[name](node, *arguments))
         assert ours == reworded(ours, step["response"]), f"step {number}: {step['request']}"
 
 

@@ -40,7 +40,9 @@ async def test_reading_the_topic_must_be_allowed(loop: SimLoop) -> None:
 
 async def test_a_follower_describes_its_producers_too(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
-    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
+    hosting.commit(
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2], replicas=[1, 2])
+    )
     assert send_request(hosting, "orders") == (0, [9])
 
 

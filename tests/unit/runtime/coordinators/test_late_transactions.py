@@ -86,7 +86,9 @@ def test_what_another_broker_may_coordinate_is_not_to_be_aborted_unseen(caplog: 
         hosting, late = hosting_with_watch(loop)
         await hang(hosting)
         hosting.commit(
-            PartitionChangeRecord(partition_id=0, topic_id=topic_id(TRANSACTION_STATE_TOPIC), leader=2, isr=[2])
+            PartitionChangeRecord(
+                partition_id=0, topic_id=topic_id(TRANSACTION_STATE_TOPIC), leader=2, isr=[2], replicas=[1, 2]
+            )
         )
         await late.look()
 
@@ -99,7 +101,9 @@ def test_a_follower_counts_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def main(loop: SimLoop) -> None:
         hosting, late = hosting_with_watch(loop, is_expected=lambda producer_id, partition: False)
         await hang(hosting)
-        hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
+        hosting.commit(
+            PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2], replicas=[1, 2])
+        )
         await late.look()
         assert late.partition_count == 0
 

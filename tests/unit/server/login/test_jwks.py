@@ -240,6 +240,7 @@ def logins(url: str, **keys: str) -> Logins:
         ),
         **({"sasl.oauthbearer.jwks.endpoint.url": url} if url else {}),
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         **keys,
     }
     config, _ = load(embedded_properties("/nowhere", overrides=properties))

@@ -50,6 +50,7 @@ def bearers(url: str, **keys: str) -> Logins:
         "sasl.oauthbearer.jwks.endpoint.url": url,
         "kafkapy.sasl.oauthbearer.allowed.urls": url,
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
     }
     return logins(**given | keys)
 
@@ -123,6 +124,7 @@ def test_listeners_with_the_same_keys_and_trust_read_them_once(tmp_path: Path) -
         server.routes["/keys"] = give_keys(KEY)
         url, pool = server.url("/keys"), ImmediatePool()
         given = {"sasl.oauthbearer.jwks.endpoint.url": url, "kafkapy.sasl.oauthbearer.allowed.urls": url}
+        given |= {f"sasl.oauthbearer.allow.unverified.{each}": "true" for each in ("audience", "issuer")}
         config, _ = config_of(**given)
         tokens, trust = (
             BearerTokens(pool),
@@ -160,6 +162,8 @@ def test_bearer_tokens_are_not_enabled_while_a_node_runs(tmp_path: Path) -> None
         f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE};",
         "sasl.oauthbearer.jwks.endpoint.url": url,
         "kafkapy.sasl.oauthbearer.allowed.urls": url,
+        "sasl.oauthbearer.allow.unverified.audience": "true",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
     }
     with pytest.raises(ConfigError, match="restart to enable OAUTHBEARER"):
         logins(**given).check(config_of(**bearer_keys)[0])
@@ -169,9 +173,23 @@ def test_without_issuer_or_audience_a_warning_names_the_key(tmp_path: Path, capl
     url = write_jwks(tmp_path / "keys.json", KEY)
     bearers(url, **{"sasl.oauthbearer.expected.issuer": "us"})
     assert "is not set" not in caplog.text
-    bearers(url, **{"sasl.oauthbearer.expected.audience": ""})
+    allowed = {"sasl.oauthbearer.allow.unverified.audience": "true"}
+    bearers(url, **{"sasl.oauthbearer.expected.audience": "", **allowed})
     for key in ("issuer", "audience"):
         assert f"sasl.oauthbearer.expected.{key} is not set" in caplog.text
+
+
+@pytest.mark.parametrize("claimed", ["audience", "issuer"])
+def test_without_issuer_or_audience_the_start_stops_unless_any_is_allowed(tmp_path: Path, claimed: str) -> None:
+    url = write_jwks(tmp_path / "keys.json", KEY)
+    without = {
+        "sasl.oauthbearer.expected.issuer": "us",
+        f"sasl.oauthbearer.expected.{claimed}": "",
+        "sasl.oauthbearer.allow.unverified.issuer": "false",
+    }
+    with pytest.raises(ConfigError, match=f"allow.unverified.{claimed}=true"):
+        bearers(url, **without)
+    bearers(url, **without, **{f"{PREFIX}oauthbearer.sasl.oauthbearer.allow.unverified.{claimed}": "true"})
 
 
 def test_a_clock_skew_of_unsigned_tokens_that_is_none_stops_the_start() -> None:
