@@ -132,6 +132,7 @@ class Coordinators:
             random=random,
             wheel=self._wheel,
             io_pool=self._io_pool,
+            persister=lambda: self.share.persister,
         )
 
     def use(self, services: "Services") -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
+from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinators.coordinator import Coordinator
@@ -144,8 +145,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._new_channels = new_channels
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete an empty group with its offsets; with a share group the states of its partitions. Raises ApiError."""
-        if self._persister is not None and self.host_of(group_id).shard.has_share_states(group_id):
+        """Delete an empty group with its offsets, a share group with the states of its partitions. Raises ApiError.
+
+        In a cluster without share groups, which may have been lowered, nobody knows these states any more.
+        """
+        has_share_groups = self._replica_manager.image.features.levels.get(SHARE_VERSION, 0) >= 1
+        if has_share_groups and self.host_of(group_id).shard.has_share_states(group_id):
             from kafkapy.runtime.coordinators.share_offsets import delete_states
 
             await delete_states(self, group_id)
