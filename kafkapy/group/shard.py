@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 SHARE_RECORDS: Final = "ShareGroup"
 """The names of the records of share groups begin with this."""
+SHARE_TYPE: Final = "share"
 DEAD: Final = "Dead"
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 """The first DescribeGroups with GROUP_ID_NOT_FOUND; older versions show an unknown group as Dead."""
@@ -120,6 +121,11 @@ class GroupShard:
     def explain_group(self, group_id: str) -> bytes:
         """Return the group's last rebalances as JSON; explain.py has the format."""
         return explain(self.groups.get(group_id), self.metadata())
+
+    def has_share_states(self, group_id: str) -> bool:
+        """Whether the group is a share group, whose states are to be deleted before it (share.begin_deletion)."""
+        group = self.groups.get(group_id)
+        return group is not None and group.group_type == SHARE_TYPE
 
     def delete_group(self, group_id: str) -> GroupDecision:
         """Decide the deletion of an empty group and all its offsets. Raises ApiError."""

@@ -3,7 +3,7 @@
 Error messages are Kafka's, word for word: clients show them to users, who search for them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -17,12 +17,15 @@ from kafkapy.group.share.group import ShareGroup
 from kafkapy.group.share.heartbeat import check_heartbeat, decide_heartbeat, decide_leave
 from kafkapy.group.share.history import EXPIRED, ShareHistory
 from kafkapy.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from kafkapy.group.share.offsets import decide_alter, decide_delete, decide_deleted, decide_group_deletion
 from kafkapy.group.share.records import states_record
 from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.simple_assignor import NAME
 from kafkapy.group.share.states import NO_STATES, PartitionsByTopic
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequestTopic
+from kafkapy.protocol.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
 from kafkapy.protocol.messages.share_group_describe_response import Assignment as DescribedAssignment
 from kafkapy.protocol.messages.share_group_describe_response import DescribedGroup, Member, TopicPartitions
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -97,6 +100,46 @@ class ShareGroups:
             if states is not None and (topic_id in states.known_topics or topic_id in states.deleting):
                 records.append(states_record(group.group_id, states.without_topics({topic_id}), self._metadata()))
         return records
+
+    # -- offsets --------------------------------------------------------------------------------------------------
+
+    def alter_offsets(self, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic]) -> ShareDecision:
+        """Decide AlterShareGroupOffsets. A group that is not there is made. Raises ApiError."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self.make(group_id)  # replaying the record puts one into the map
+        if not isinstance(group, ShareGroup):
+            raise _not_found(group_id, group)
+        return decide_alter(group, topics, self._metadata(), self._wall_ms())
+
+    def delete_offsets(self, group_id: str, topic_names: Sequence[str]) -> ShareDecision:
+        """Decide DeleteShareGroupOffsets, as far as it comes before the deletion of the states. Raises ApiError."""
+        return decide_delete(self._existing(group_id), topic_names, self._metadata())
+
+    def offsets_deleted(
+        self, group_id: str, response: DeleteShareGroupOffsetsResponse, topics: Mapping[Uuid, str]
+    ) -> ShareDecision:
+        """Decide what comes after the deletion of the states of these topics, whose names are given."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return ShareDecision(response)
+        return decide_deleted(group, response, topics, self._metadata())
+
+    def begin_deletion(self, group_id: str) -> ShareDecision:
+        """Decide what comes before the deletion of a group: that of its states. Raises ApiError."""
+        return decide_group_deletion(self._existing(group_id), self._metadata())
+
+    def initialized_partitions(self, group_id: str) -> dict[Uuid, frozenset[int]]:
+        """Return the share partitions that have a state, of existing topics; none of a group of another kind."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup) or group.log.states is None:
+            return {}
+        existing = self._metadata().topics.by_id
+        return {
+            topic_id: topic.partitions
+            for topic_id, topic in group.log.states.initialized.items()
+            if topic_id in existing
+        }
 
     # -- the coordinator's own ------------------------------------------------------------------------------------
 

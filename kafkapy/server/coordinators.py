@@ -74,6 +74,7 @@ class Coordinators:
         self.producer_ids = ProducerIdManager(cluster.allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
         self._links = self._new_links(cluster.new_peer)
+        self.groups.reach_brokers(self._links.new_channels)
         stops.add(StopOrder.TRANSACTION_LINKS, self._links.close)
         self.transactions = self._new_transactions()
         stops.add(StopOrder.TRANSACTIONS, self.transactions.close)
@@ -131,6 +132,7 @@ class Coordinators:
             random=random,
             wheel=self._wheel,
             io_pool=self._io_pool,
+            persister=lambda: self.share.persister,
         )
 
     def use(self, services: "Services") -> None:

@@ -36,18 +36,19 @@ class TransactionLinks:
         """Return a sink that writes markers to the leaders of partitions; `local` is used for those led here."""
         from kafkapy.runtime.coordinators.markers import RoutedMarkers  # most brokers have no transactions
 
-        return RoutedMarkers(local, self._new_channels(), node_id=self._node_id, image=self._image)
+        return RoutedMarkers(local, self.new_channels(), node_id=self._node_id, image=self._image)
 
     def remote_gate(self) -> RemoteGate:
         """Return the gate that asks coordinators on other brokers."""
-        return RemoteGate(self._new_channels(), timeout_ms=self._request_timeout_ms)
+        return RemoteGate(self.new_channels(), timeout_ms=self._request_timeout_ms)
 
     def close(self) -> None:
         """Close the connections; pending requests fail."""
         for channels in self._channels:
             channels.close()
 
-    def _new_channels(self) -> "BrokerChannels":
+    def new_channels(self) -> "BrokerChannels":
+        """Return connections to brokers, which `close` closes."""
         from kafkapy.runtime.broker_channels import BrokerChannels
 
         channels = BrokerChannels(image=self._image, listener_name=self._listener_name, new_peer=self._new_peer)

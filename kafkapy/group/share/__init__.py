@@ -4,6 +4,7 @@ member.py           a member with its epochs and its assignment
 states.py           which share partitions have a state at the share coordinator: only those are assigned
 state.py group.py    what the log holds, as replayed; ShareGroup, which adds sessions and answers questions
 heartbeat.py        a heartbeat's decision
+offsets.py          altered and deleted offsets, which are the states of share partitions
 target.py           the target assignment, and a member's step towards it
 removal.py          members leave, or their session expires
 decision.py         what a request leads to, with effects on the states of share partitions

@@ -103,7 +103,7 @@ class ShareGroup:
         """Whether all subscribed partitions have a state and are assigned: a heartbeat has nothing to look for."""
         return self._settled_version == self.log.version and self._settled_topics is image.topics
 
-    def note_settled(self, image: MetadataImage, topic_names: Iterable[str]) -> None:
+    def mark_settled(self, image: MetadataImage, topic_names: Iterable[str]) -> None:
         """Note that a heartbeat had nothing to write, unless a partition's state is still being created."""
         if (self.log.states or NO_STATES).have_all(topic_names, image):
             self._settled_version, self._settled_topics = self.log.version, image.topics

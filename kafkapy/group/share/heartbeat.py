@@ -122,7 +122,7 @@ class _Heartbeat:
             response.assignment = _assignment_answer(updated.assigned)
         effects = self._initialize_states()
         if not self._records:
-            group.note_settled(context.image, self._topic_names)
+            group.mark_settled(context.image, self._topic_names)
         return ShareDecision(response, self._records, effects)
 
     def _checked_member(self) -> ShareMember:

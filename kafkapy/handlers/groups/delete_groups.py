@@ -1,4 +1,4 @@
-"""DeleteGroups 0-3: delete groups without members, with their committed offsets.
+"""DeleteGroups 0-3: delete groups without members, with their committed offsets, or the states of their partitions.
 
 v3: error_message, which Apache Kafka 4.4.0 sets if the topology of a streams group cannot be deleted; null here.
 """
@@ -21,7 +21,7 @@ async def _delete(services: Services, context: RequestContext, group_id: str) ->
     if not services.authorizer.authorize(context, AclOperation.DELETE, ResourceType.GROUP, group_id):
         return DeletableGroupResult(group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        await services.groups.call(group_id, lambda shard, token, now_ms: shard.delete_group(group_id))
+        await services.groups.delete_group(group_id)
     except ApiError as error:
         return DeletableGroupResult(group_id, error_code=error.code)
     return DeletableGroupResult(group_id)

@@ -1,6 +1,7 @@
 """Share groups (KIP-932), which read partitions as queues.
 
 share_group_heartbeat.py share_group_describe.py    membership
+describe_share_group_offsets.py alter_share_group_offsets.py delete_share_group_offsets.py    where groups are
 gate.py    whether the cluster has share groups
 initialize_share_group_state.py write_share_group_state.py delete_share_group_state.py    brokers change the state of
     share partitions, which runtime/coordinators/share_coordinator.py keeps

@@ -4,7 +4,7 @@ coordinator.py    finds the shard of a key; loads and unloads shards as leadersh
 shard_host.py     one shard on its partition, over writer.py (appends), shared_write.py (decisions in one batch)
                   and commit_waits.py (responses until the high watermark)
 group_coordinator.py group_host.py regex_matching.py    groups: deadlines, offset expiry, regular expressions
-share_states.py    has the states of share groups' partitions created and deleted
+share_states.py share_offsets.py latest_offsets.py    states of share groups' partitions: created, deleted, described
 transaction_coordinator.py transaction_host.py    transactional ids: time-outs, markers of decided transactions
 marker_writer.py markers.py    writes markers until every partition has its own
 transaction_verification.py remote_verification.py    a leader asks whether its partition is in a transaction (KIP-890)

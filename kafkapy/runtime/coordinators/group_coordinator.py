@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
+from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinators.coordinator import Coordinator
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import TopicImage
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.runtime.broker_channels import BrokerChannels
     from kafkapy.runtime.coordinators.group_host import GroupHost
+    from kafkapy.runtime.coordinators.latest_offsets import LatestOffsets
     from kafkapy.runtime.coordinators.markers import Marker
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
     from kafkapy.runtime.coordinators.shard_host import Decision
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from kafkapy.share.persister import Persister
 
 logger = logging.getLogger("kafkapy.group")
+
+LATEST_OFFSETS_TIMEOUT_MS = 30_000
+"""How long another broker may take to tell the latest offsets of its partitions, as request.timeout.ms of clients."""
 
 
 class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
@@ -61,6 +67,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._persister = persister
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
+        self._new_channels: Callable[[], BrokerChannels] | None = None
+        self._latest_offsets: LatestOffsets | None = None
 
     async def call(
         self,
@@ -120,6 +128,33 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
                 self._persister(), lambda group_id, decide: self.host_of(group_id).decide_and_append(decide)
             )
         return self._share_states
+
+    @property
+    def latest_offsets(self) -> "LatestOffsets":
+        """The latest offsets of partitions, for the lag of share groups."""
+        if self._latest_offsets is None:
+            from kafkapy.runtime.coordinators.latest_offsets import LatestOffsets
+
+            self._latest_offsets = LatestOffsets(
+                self._replica_manager, self._new_channels, timeout_ms=LATEST_OFFSETS_TIMEOUT_MS
+            )
+        return self._latest_offsets
+
+    def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
+        """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
+        self._new_channels = new_channels
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete an empty group with its offsets, a share group with the states of its partitions. Raises ApiError.
+
+        In a cluster without share groups, which may have been lowered, nobody knows these states any more.
+        """
+        has_share_groups = self._replica_manager.image.features.levels.get(SHARE_VERSION, 0) >= 1
+        if has_share_groups and self.host_of(group_id).shard.has_share_states(group_id):
+            from kafkapy.runtime.coordinators.share_offsets import delete_states
+
+            await delete_states(self, group_id)
+        await self.call(group_id, lambda shard, token, now_ms: shard.delete_group(group_id))
 
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""

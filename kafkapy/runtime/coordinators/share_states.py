@@ -1,6 +1,7 @@
 """Has the states of share partitions created and deleted, as share groups decide, and tells the groups the outcome.
 
-A heartbeat does not wait for its states: they are created behind its response. Requests about offsets wait.
+A heartbeat does not wait for its states: they are created behind its response. Requests about offsets wait for them
+(share_offsets.py).
 """
 
 import asyncio
@@ -14,9 +15,12 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.persister import InitialState, Persister, TopicIdPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from kafkapy.group.shard import GroupShard
     from kafkapy.group.share.decision import ShareDecision
-    from kafkapy.share.persister import PartitionResult
+    from kafkapy.share.persister import PartitionResult, StateSummary
+    from kafkapy.types import Uuid
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -50,10 +54,13 @@ class ShareStates:
             except Exception:
                 logger.exception("Could not create states of share group %s, trying again later", effect.group_id)
 
-    async def initialize(self, effect: InitializeStates) -> "list[PartitionResult]":
+    async def initialize(
+        self, effect: InitializeStates, *, is_tried_again_soon: bool = True
+    ) -> "list[PartitionResult]":
         """Create states and tell the group; return the outcome for each share partition.
 
-        If one fails, none counts as created, as in Kafka: the next heartbeat tries all again.
+        If one fails, none counts as created, as in Kafka: the next heartbeat tries all again, or, unless
+        is_tried_again_soon, one after group.share.initialize.retry.interval.ms.
         """
         results = await self._persister.initialize(effect.group_id, _initial_states(effect))
         partitions = {topic_id: set(offsets) for topic_id, offsets in effect.start_offsets.items()}
@@ -65,7 +72,8 @@ class ShareStates:
                 effect.group_id,
                 ErrorCode(failed.error_code).name,
             )
-            self._try_to_tell(effect, lambda shard: shard.share.states_failed(effect.group_id, partitions))
+            if is_tried_again_soon:
+                self._try_to_tell(effect, lambda shard: shard.share.states_failed(effect.group_id, partitions))
         else:
             self._try_to_tell(effect, lambda shard: shard.share.states_initialized(effect.group_id, partitions))
         return results
@@ -78,6 +86,11 @@ class ShareStates:
             for partition in sorted(partitions)
         ]
         return await self._persister.delete(effect.group_id, wanted)
+
+    async def read_summaries(self, group_id: str, partitions: "Mapping[Uuid, Collection[int]]") -> "list[StateSummary]":
+        """Return what is known of share partitions, among others where they begin."""
+        wanted = [TopicIdPartition(topic_id, each) for topic_id, numbers in partitions.items() for each in numbers]
+        return await self._persister.read_summary(group_id, wanted)
 
     def _try_to_tell(self, effect: InitializeStates, decide: "Callable[[GroupShard], ShareDecision]") -> None:
         try:
