@@ -109,7 +109,7 @@ def test_the_overview_names_the_version_option(capsys) -> None:
         (["produce", "t", "-p", "99999999999"], "--partition"),
         (["consume", "t", "-p", "-1"], "--partition"),
         (["consume", "t", "-o", "9" * 20], "--offset"),
-        (["consume", "t", "-B", "-o", "3"], "--from-beginning and --offset"),
+        (["consume", "t", "-B", "-o", "3"], "--from-beginning, --offset and --from"),
         (["consume", "t", "-g", "g", "-o", "3"], "no --partition, no --offset"),
         (["groups", "reset", "g", "-t", "t:-1", "--to", "latest"], "'t:-1' must read TOPIC or TOPIC:0,1"),
         (["groups", "reset", "g", "-t", "t", "--to", "9" * 20], "is none of: earliest, latest"),
