@@ -13,6 +13,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import METADATA_PARTITION
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
+"""With "-" and a partition of five digits, the name of its directory has 255 bytes: what file systems take."""
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NONE: Final[frozenset[str]] = frozenset()
