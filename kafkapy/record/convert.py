@@ -40,6 +40,7 @@ WRAPPED_BYTES: Final = 256 << 10
 """Approximate uncompressed size of one compressed wrapper message: a larger batch becomes several."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 34
+"""Of a message of magic 1: offset, size, CRC, magic, attributes, timestamp, and the lengths of key and value."""
 NO_BOUND: Final = 1 << 62
 
 

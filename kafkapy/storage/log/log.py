@@ -357,7 +357,7 @@ class Log:
             limit = self.high_watermark
         elif isolation is FetchIsolation.TXN_COMMITTED:
             limit = last_stable_offset
-            aborted = []
+            aborted = []  # even if there is none: None is for the other isolation levels, as null is on the wire
         read = LogRead(
             None, offset, offset, 0, aborted, self.high_watermark, self.log_start_offset, last_stable_offset, False
         )

@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""As in Apache Kafka: its coordinator ends a transaction only a while after the longest time-out (KIP-664)."""
 VERIFICATION_EXPIRATION_MS: Final = 5 * 60 * 1000
 """How long an unused verification is valid: longer than a producer retries a batch (delivery.timeout.ms, 2 min).
 

@@ -29,6 +29,7 @@ from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.types import INT32_MAX
 
 PAGE_BYTES: Final = 4096
+"""One of the kernel's cache: a search touches few of them, as each may be cold."""
 
 KEPT_BACK_ENTRIES: Final = 32
 """How many entries are buffered and written at once: 0.6 KB of memory per partition for both indexes."""
