@@ -24,12 +24,17 @@ class GroupHosting(Hosting):
         super()._load()
         self.groups = GroupCoordinator(
             replica_manager=self.manager,
-            settings=GroupSettings(lambda: self.config.group),
+            settings=GroupSettings(lambda: self.config.group, share_config=lambda: self.config.share),
             clock=self.clock,
             random=SeededRandom(),
             wheel=self.wheel,
             io_pool=self.io_pool,
+            persister=self._group_persister,
         )
+
+    def _group_persister(self) -> Any:
+        """Return what keeps the states of share groups' partitions."""
+        raise AssertionError("there is none")
 
     def _publish(self, before: MetadataImage) -> None:
         super()._publish(before)

@@ -94,6 +94,10 @@ class LinkedBroker(TransactionHosting):
         )
         self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
         super()._load()
+        self.groups.reach_brokers(self.links.new_channels)
+
+    def _group_persister(self) -> RoutedPersister:
+        return self.share.persister
 
     def _new_share_coordinator(self) -> ShareCoordinator:
         return ShareCoordinator(

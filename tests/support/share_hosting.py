@@ -5,12 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
-from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
 from kafkapy.share.persister import (
     InitialState,
     PartitionResult,
@@ -22,7 +20,6 @@ from kafkapy.share.persister import (
 )
 from kafkapy.types import Uuid
 from tests.simulator.loop import SimLoop
-from tests.support.chance import SeededRandom
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import run_scheduled
 
@@ -83,17 +80,8 @@ class ShareHosting(GroupHosting):
         super().__init__(loop, **properties)
         self.commit(FeatureLevelRecord(name=SHARE_VERSION, feature_level=share_version))
 
-    def _load(self) -> None:
-        super()._load()
-        self.groups = GroupCoordinator(
-            replica_manager=self.manager,
-            settings=GroupSettings(lambda: self.config.group, share_config=lambda: self.config.share),
-            clock=self.clock,
-            random=SeededRandom(),
-            wheel=self.wheel,
-            io_pool=self.io_pool,
-            persister=lambda: self.persister,
-        )
+    def _group_persister(self) -> PersisterInMemory:
+        return self.persister
 
     def services(self, authorizer: Any = None) -> Any:
         found = super().services(authorizer)
