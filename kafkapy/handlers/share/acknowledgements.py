@@ -49,9 +49,8 @@ def share_partitions_of(
     services: Services, context: RequestContext, group_id: str | None, member_id: str | None
 ) -> SharePartitions | ErrorCode:
     """Return the share partitions in use here, or the error for the whole request."""
-    levels = services.metadata.image.features.levels
-    shares = services.share_partitions
-    if levels.get(SHARE_VERSION, 0) < 1 or shares is None:
+    is_served = services.metadata.image.features.levels.get(SHARE_VERSION, 0) >= 1
+    if not is_served or services.share_partitions is None:
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
         return ErrorCode.INVALID_REQUEST
@@ -59,7 +58,7 @@ def share_partitions_of(
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
         return ErrorCode.INVALID_REQUEST
-    return shares
+    return services.share_partitions()
 
 
 def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:

@@ -77,7 +77,7 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
         )
     fetched: Fetched = {}
     if not is_renewing:
-        fetched = await _fetch(services, context, request, session, access)
+        fetched = await _fetch(services, context, shares, request, session, access)
     try:
         response = respond(services, context, session, fetched, outcomes)
     except BaseException:
@@ -123,13 +123,12 @@ async def _open_session(
 async def _fetch(
     services: Services,
     context: RequestContext,
+    shares: SharePartitions,
     request: ShareFetchRequest,
     session: SessionContext,
     access: TopicAccess,
 ) -> Fetched:
     """Return what the session's partitions have: records, errors; nothing where nothing could be acquired."""
-    shares = services.share_partitions
-    assert shares is not None
     assert request.group_id is not None
     fetched: Fetched = {}
     usable: list[InUse] = []
@@ -141,7 +140,7 @@ async def _fetch(
             else:
                 fetched[partition] = FetchedShare(found)
     if usable:
-        reading = ShareReading(services, context, request, usable)
+        reading = ShareReading(services, context, request, shares.settings(request.group_id), usable)
         fetched |= await reading.run(must_answer=bool(fetched))
     return fetched
 

@@ -15,6 +15,7 @@ from kafkapy.runtime.share.in_use import InUse
 from kafkapy.runtime.share.share_wait import ShareWait
 from kafkapy.seams import FileRegion
 from kafkapy.share.fetched import AbortedTransaction, AcquiredRecords, AcquireLimits, FetchedRecords
+from kafkapy.share.group_settings import GroupShareSettings
 from kafkapy.share.pending_write import Refusal
 from kafkapy.share.persister import TopicIdPartition
 from kafkapy.storage.errors import NeedsWarming
@@ -29,11 +30,13 @@ class ShareReading:
     """One ShareFetch over the share partitions that it can use."""
 
     def __init__(
-        self, services: Services, context: RequestContext, request: ShareFetchRequest, partitions: list[InUse]
+        self,
+        services: Services,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        settings: GroupShareSettings,
+        partitions: list[InUse],
     ) -> None:
-        assert services.share_partitions is not None
-        assert request.group_id is not None
-        settings = services.share_partitions.settings(request.group_id)
         self._services = services
         self._request = request
         self._partitions = partitions
