@@ -6,7 +6,7 @@ GroupMetadataManager, or (indented) what came of it. Before an operation a milli
     # assignment.interval=1000 max.size=3     a new coordinator, with these keys of group.share
     topics foo:3,bar:1                        the cluster has these topics now; ids are the padded names
     heartbeat m1 0 - foo,bar                  member, epoch (= the last answered, < one less, > far ahead), rack, topics
-      answer m1 2 5000 foo:-                  member, epoch, interval, assignment (`-`: none, foo:-: no partitions of foo)
+      answer m1 2 5000 [foo:-]                member, epoch, interval, assignment (-: none; foo:-: no partition of foo)
       error 110 text                          or else what the request is refused with
       record KEY VALUE                        in hexadecimal; a tombstone has no value
       initialize 2 foo:0:-1                   effect: with this state epoch, by topic and partition the start offset

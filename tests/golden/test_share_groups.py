@@ -2,12 +2,10 @@
 
 import gzip
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision
 from kafkapy.group.records import CoordinatorRecord, decode_record
 from kafkapy.group.share.decision import InitializeStates
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
