@@ -408,7 +408,6 @@ class LogManager:
                         log.topic_partition,
                         error,
                     )
-            log.producer_state.remove_expired(now_ms)
             yield deleted
 
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion | None]:
