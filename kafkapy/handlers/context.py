@@ -246,8 +246,8 @@ class Services:
     """None while no client quota is enforced."""
     telemetry: "ClientTelemetry | None" = None
     """None without a receiver of client metrics."""
-    share_partitions: "SharePartitions | None" = None
-    """Those in use here; None while share groups are not served."""
+    share_partitions: "Callable[[], SharePartitions] | None" = None
+    """Returns those in use here, which are made for the first request; None while share groups are not served."""
     node_refusals: NodeRefusals | None = None
     """Logs fetches that name a replica which their sender is not; made for the first one."""
 

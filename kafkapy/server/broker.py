@@ -243,8 +243,9 @@ class BrokerServer:
         self._node.add_directory_listener(self._replica_manager.directory_failed)
         self._coordinators = self._new_coordinators()
         self._telemetry = new_telemetry(self._node, self._wheel)
+        self._reactor.disconnect_listeners.append(self._coordinators.share_reads.disconnected)
         if self._telemetry is not None:
-            self._reactor.on_disconnected = self._telemetry.disconnected
+            self._reactor.disconnect_listeners.append(self._telemetry.disconnected)
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._stops.add(StopOrder.FULL_DIRECTORIES, self._full_directories.stop)
@@ -413,6 +414,7 @@ class BrokerServer:
                 None if self._node.counts is None else self._node.counts.verifications
             ),
             telemetry=self._telemetry,
+            share_partitions=self._coordinators.share_reads.partitions,
         )
 
     def _new_mover(self) -> LogDirMover:

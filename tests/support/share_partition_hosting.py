@@ -122,10 +122,11 @@ class Shares:
             clock=self.hosting.clock,
             wheel=self.hosting.wheel,
             io_pool=self.hosting.io_pool,
+            replica_manager=self.hosting.manager,
         )
         self.partitions = SharePartitions(parts, max_sessions)
         self.services = self.hosting.services(authorizer)
-        self.services.share_partitions = self.partitions
+        self.services.share_partitions = lambda: self.partitions
         self.loop = loop
 
     def produce(self, *values: bytes, partition: int = 0, **fields: Any) -> None:
@@ -141,14 +142,17 @@ class Shares:
         return found
 
     def member(self, name: str = "m1", *, group: str = "g", connection: str = "c1") -> "Member":
-        return Member(self, name, group, connection)
+        return Member(self.services, topic_id("orders"), name, group=group, connection=connection)
 
 
 class Member:
-    """A member with a session; it counts the session epoch."""
+    """A member with a session for one topic; it counts the session epoch."""
 
-    def __init__(self, shares: Shares, name: str, group: str, connection: str) -> None:
-        self.shares = shares
+    def __init__(
+        self, services: Any, topic_id: bytes, name: str = "m1", *, group: str = "g", connection: str = "c1"
+    ) -> None:
+        self.services = services
+        self.topic_id = topic_id
         self.name, self.group = name, group
         self.peer = replace(PEER, connection_id=connection)
         self.epoch = 0
@@ -177,19 +181,18 @@ class Member:
             )
             for number in dict.fromkeys([*named, *acks])
         ]
-        orders = topic_id("orders")
         defaults = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
         request = ShareFetchRequest(
             group_id=self.group,
             member_id=self.name,
             share_session_epoch=fields.pop("epoch", self.epoch),
-            topics=[FetchTopic(orders, partitions=parts)] if parts else [],
-            forgotten_topics_data=[ForgottenTopic(orders, partitions=list(forgotten))] if forgotten else [],
+            topics=[FetchTopic(self.topic_id, partitions=parts)] if parts else [],
+            forgotten_topics_data=[ForgottenTopic(self.topic_id, partitions=list(forgotten))] if forgotten else [],
             **{**defaults, **fields},
         )
         if self.epoch >= 0:
             self.epoch += 1
-        response = await share_fetch.handle(self.shares.services, self.context(78, version), request)
+        response = await share_fetch.handle(self.services, self.context(78, version), request)
         for topic in response.responses:
             for part in topic.partitions:
                 if isinstance(part.records, FileRegion):
@@ -209,7 +212,7 @@ class Member:
             share_session_epoch=fields.pop("epoch", self.epoch),
             topics=[
                 AcknowledgeTopic(
-                    topic_id("orders"),
+                    self.topic_id,
                     partitions=[
                         AcknowledgePartition(
                             number,
@@ -225,7 +228,7 @@ class Member:
             **fields,
         )
         self.epoch += 1
-        response = await share_acknowledge.handle(self.shares.services, self.context(79, version), request)
+        response = await share_acknowledge.handle(self.services, self.context(79, version), request)
         return type(response).decode(response.encode(version), version)
 
 

@@ -5,11 +5,11 @@ was put comes last, one that computeIfAbsent added comes first. The capacity dou
 quarters, and keys of a bucket keep their order then. Buckets with more than eight keys, which Java turns into trees,
 are not modelled: the hashes of topic ids are random.
 
-    HashOrder(int, keys=[17, 3])    iterates over 17, 3: buckets 1 and 3 of 16
+    in_put_order([3, 17], hash_of_int)    17, 3: buckets 1 and 3 of 16
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from kafkapy.types import Uuid
 
@@ -17,66 +17,34 @@ DEFAULT_CAPACITY: Final = 16
 KeyT = TypeVar("KeyT")
 
 
-class HashOrder(Generic[KeyT]):
-    """The keys of a HashMap or HashSet."""
+def in_put_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int = DEFAULT_CAPACITY) -> list[KeyT]:
+    """Return keys in the order of a map of this capacity into which they were put one after another.
 
-    def __init__(
-        self, hash_of: Callable[[KeyT], int], *, keys: Iterable[KeyT] = (), capacity: int = DEFAULT_CAPACITY
-    ) -> None:
-        """`hash_of(key)` is Java's hashCode, as an unsigned int32; `capacity` is a power of two."""
-        self._hash_of = hash_of
-        self._capacity = capacity
-        self._ranks: dict[KeyT, int] = {}
-        """By key: its rank among the keys of its bucket."""
-        self._first = 0
-        self._last = 0
-        for key in keys:
-            self.put(key)
-
-    def put(self, key: KeyT) -> None:
-        """Add a key as put() and add() do; a key that is there stays where it is."""
-        if key in self._ranks:
-            return
-        self._last += 1
-        self._ranks[key] = self._last
-        if self._is_full():
-            self._capacity *= 2
-
-    def put_first(self, key: KeyT) -> None:
-        """Add a key as computeIfAbsent() does: first in its bucket, and growing before it is added, not after."""
-        if key in self._ranks:
-            return
-        if self._is_full():
-            self._capacity *= 2
-        self._first -= 1
-        self._ranks[key] = self._first
-
-    def discard(self, key: KeyT) -> None:
-        self._ranks.pop(key, None)
-
-    def _is_full(self) -> bool:
-        return len(self._ranks) > self._capacity * 3 // 4
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._ranks
-
-    def __len__(self) -> int:
-        return len(self._ranks)
-
-    def __iter__(self) -> Iterator[KeyT]:
-        """Iterate over the keys as they are now; they may change meanwhile."""
-        mask, hash_of, ranks = self._capacity - 1, self._hash_of, self._ranks
-
-        def place(key: KeyT) -> tuple[int, int]:
-            hashed = hash_of(key)
-            return (hashed ^ hashed >> 16) & mask, ranks[key]
-
-        return iter(sorted(ranks, key=place))
+    `hash_of(key)` is Java's hashCode, as an unsigned int32; `capacity` is a power of two.
+    """
+    ranks = dict.fromkeys(keys)
+    while len(ranks) > capacity * 3 // 4:
+        capacity *= 2
+    return _by_bucket(ranks, hash_of, capacity)
 
 
-def in_hash_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int]) -> Iterator[KeyT]:
-    """Iterate over keys that were put into an empty HashMap one after another."""
-    return iter(HashOrder(hash_of, keys=keys))
+def in_computed_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int) -> list[KeyT]:
+    """As in_put_order for computeIfAbsent(): each key comes first in its bucket, and the map grows one key later."""
+    ranks = dict.fromkeys(keys)
+    while len(ranks) - 1 > capacity * 3 // 4:
+        capacity *= 2
+    return _by_bucket(reversed(ranks), hash_of, capacity)
+
+
+def _by_bucket(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int) -> list[KeyT]:
+    """Return the keys bucket by bucket, those of a bucket in the order given."""
+    mask = capacity - 1
+
+    def bucket(key: KeyT) -> int:
+        hashed = hash_of(key)
+        return (hashed ^ hashed >> 16) & mask
+
+    return sorted(keys, key=bucket)
 
 
 def capacity_for(key_count: int) -> int:
@@ -103,9 +71,9 @@ def hash_of_uuid(uuid: Uuid) -> int:
     return both >> 32 ^ both & 0xFFFFFFFF
 
 
-def hash_of_partition(partition: tuple[Uuid, int]) -> int:
-    """Return the hash of a TopicIdPartition, a record with two components."""
-    return 31 * hash_of_uuid(partition[0]) + partition[1] & 0xFFFFFFFF
+def hash_of_topic(topic_id: Uuid) -> int:
+    """Return what the topic adds to the hash of a TopicIdPartition, a record of topic id and partition."""
+    return 31 * hash_of_uuid(topic_id)
 
 
 def hash_of_text(text: str) -> int:

@@ -51,12 +51,13 @@ def decide_alter(
         if known is not None:
             answer.topic_id = known.topic_id
             initializing[known.topic_id] = TopicStates(known.name, frozenset(offsets), wall_ms)
-            start_offsets.setdefault(known.topic_id, {}).update(offsets)
+            if offsets:
+                start_offsets.setdefault(known.topic_id, {}).update(offsets)
     decision = ShareDecision(response)
     if initializing:
         states = (group.log.states or NO_STATES).with_initializing(initializing)
         decision.records = [states_record(group.group_id, states, image)]
-    if any(start_offsets.values()):
+    if start_offsets:
         decision.initialize = InitializeStates(group.group_id, group.log.group_epoch, start_offsets)
     return decision
 

@@ -16,17 +16,15 @@ NEVER_ASSIGNED_AT_MS = 0
 
 
 def removal_records(group: ShareGroup, member_ids: Sequence[str], image: MetadataImage) -> list[CoordinatorRecord]:
-    """Return the tombstones of members, and the group's next epoch."""
-    if not member_ids:
-        return []
+    """Return the tombstones of members, each with a next epoch of the group, as if they left one after another."""
     group_id, log = group.group_id, group.log
     records: list[CoordinatorRecord] = []
-    names = dict(log.topic_names)
+    names, group_epoch = dict(log.topic_names), log.group_epoch
     for member_id in member_ids:
-        records += member_tombstones(group_id, member_id)
         count_names(names, log.members[member_id], -1)
-    group_epoch = log.group_epoch + 1
-    records.append(epoch_record(group_id, group_epoch, group.hashes.of(names.keys(), image)))
-    if len(member_ids) == len(log.members):
+        group_epoch += 1
+        records += member_tombstones(group_id, member_id)
+        records.append(epoch_record(group_id, group_epoch, group.hashes.of(names.keys(), image)))
+    if member_ids and len(member_ids) == len(log.members):
         records.append(target_epoch_record(group_id, group_epoch, NEVER_ASSIGNED_AT_MS))
     return records

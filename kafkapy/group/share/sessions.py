@@ -36,11 +36,14 @@ class Sessions:
             self._earliest_ms = 0
 
     def late_members(self, member_ids: Collection[str], now_ms: int, timeout_ms: int) -> list[str]:
-        """Return the members whose session has expired, and again after FENCE_RETRY_MS if they are still members."""
+        """Return the members whose session has expired, the earliest first.
+
+        They are returned again after FENCE_RETRY_MS if they are still members.
+        """
         if self._earliest_ms is None or now_ms < self._earliest_ms:
             return []
         deadlines = {member_id: self._until_ms.get(member_id, now_ms + timeout_ms) for member_id in member_ids}
         late = [member_id for member_id, until_ms in deadlines.items() if now_ms >= until_ms]
         self._until_ms = deadlines | dict.fromkeys(late, now_ms + FENCE_RETRY_MS)
         self._earliest_ms = min(self._until_ms.values(), default=None)
-        return late
+        return sorted(late, key=deadlines.__getitem__)

@@ -8,18 +8,20 @@ The result is Apache Kafka's for the same input, partition by partition (tests/g
 result depends on the order of its hash maps, hence hash_order.py: which partition a member gives up, for example.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import ceil
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors.spec import Assignment, GroupAssignment, MemberSpec
 from kafkapy.group.share.hash_order import (
-    HashOrder,
     capacity_for,
     capacity_of_copy,
     hash_of_int,
-    hash_of_partition,
+    hash_of_topic,
+    in_computed_order,
+    in_put_order,
 )
 from kafkapy.types import Uuid
 
@@ -56,11 +58,16 @@ def assign_simply(spec: ShareGroupSpec) -> GroupAssignment:
 
 def _assign_together(spec: ShareGroupSpec, members: list[MemberSpec]) -> list[_Owned]:
     targets = [(topic_id, partition) for topic_id, partitions in spec.assignable.items() for partition in partitions]
+    topic_hashes = {topic_id: hash_of_topic(topic_id) for topic_id in spec.assignable}
+
+    def hash_of(key: tuple[Uuid, int]) -> int:
+        return topic_hashes[key[0]] + key[1] & 0xFFFFFFFF
+
     had = [
         [(topic_id, partition) for topic_id, partition in _partitions(member.assignment) if topic_id in spec.assignable]
         for member in members
     ]
-    final = _Sharing(targets, range(len(members)), had, hash_of_partition).assign()
+    final = _Sharing(targets, range(len(members)), had, hash_of).assign()
     owned: list[_Owned] = []
     for member, keys in zip(members, final, strict=True):
         topics: _Owned = {topic_id: set() for topic_id in member.assignment if topic_id in spec.assignable}
@@ -89,64 +96,69 @@ def _partitions(assignment: Assignment) -> Iterator[tuple[Uuid, int]]:
             yield topic_id, partition
 
 
-def _in_set_order(partitions: Collection[int]) -> Iterator[int]:
-    if not partitions:
-        return iter(())
-    return iter(HashOrder(hash_of_int, keys=sorted(partitions), capacity=capacity_of_copy(len(partitions))))
+def _in_set_order(partitions: Collection[int]) -> Iterable[int]:
+    """Return partitions in the order of a HashSet. Mostly that is ascending: all have a bucket of their own."""
+    in_order = sorted(partitions)
+    capacity = capacity_of_copy(len(in_order))
+    if not in_order or in_order[-1] < capacity:
+        return in_order
+    return in_put_order(in_order, hash_of_int, capacity)
 
 
 class _Sharing(Generic[KeyT]):
-    """Shares partitions between subscribers. Members are numbered; a key is a partition, with its topic if needed."""
+    """Shares partitions between subscribers. Members are numbered; a key is a partition, with its topic if needed.
+
+    Orders are made only if something is taken or given: in a balanced group nothing is.
+    """
 
     def __init__(
         self, targets: list[KeyT], subscribers: Sequence[int], had: list[list[KeyT]], hash_of: Callable[[KeyT], int]
     ) -> None:
         """`had` is what each member had before, `targets` what is to be assigned now."""
         self._targets = targets
+        self._hash_of = hash_of
         self._sharing = -(-len(subscribers) // len(targets)) if targets else 0
         """How many members shall share a partition."""
         quota = self._sharing * len(targets) / len(subscribers) if subscribers else 0.0
         self._quotas = {
             member: ceil(quota * (index + 1)) - ceil(quota * index) for index, member in enumerate(subscribers)
         }
-        self._order = HashOrder(hash_of, capacity=capacity_for(len(targets)))
-        self._holders: dict[KeyT, HashOrder[int]] = {}
-        self._owned = [HashOrder(hash_of) for _ in had]
+        self._had = had
+        self._owned = [set(keys) for keys in had]
+        self._had_holders: dict[KeyT, list[int]] = {}
+        """By key: the members that had it, ascending."""
         for member, keys in enumerate(had):
             for key in keys:
-                self._members_of(key).put(member)
-                self._owned[member].put(key)
+                self._had_holders.setdefault(key, []).append(member)
 
     def assign(self) -> list[set[KeyT]]:
         """Return the keys of each member."""
         self._take_from_overfilled()
         self._take_overshared()
-        for key in self._targets:
-            self._members_of(key)
-        return self._give_remaining()
-
-    def _members_of(self, key: KeyT) -> HashOrder[int]:
-        holders = self._holders.get(key)
-        if holders is None:
-            self._order.put_first(key)
-            holders = self._holders[key] = HashOrder(hash_of_int)
-        return holders
+        self._give_remaining()
+        return self._owned
 
     def _take_from_overfilled(self) -> None:
-        for member, keys in enumerate(self._owned):
-            surplus = len(keys) - self._quotas.get(member, 0)
-            for key in list(keys)[: max(surplus, 0)]:
-                keys.discard(key)
-                self._holders[key].discard(member)
+        for member, owned in enumerate(self._owned):
+            surplus = len(owned) - self._quotas.get(member, 0)
+            if surplus > 0:
+                owned.difference_update(in_put_order(self._had[member], self._hash_of)[:surplus])
 
     def _take_overshared(self) -> None:
-        for key, holders in self._holders.items():
-            surplus = len(holders) - self._sharing
-            for member in list(holders)[: max(surplus, 0)]:
-                holders.discard(member)
-                self._owned[member].discard(key)
+        owned = self._owned
+        for key, members in self._had_holders.items():
+            if len(members) <= self._sharing:
+                continue
+            holders = [member for member in in_put_order(members, hash_of_int) if key in owned[member]]
+            for member in holders[: max(len(holders) - self._sharing, 0)]:
+                owned[member].discard(key)
 
-    def _give_remaining(self) -> list[set[KeyT]]:
+    def _keys_in_order(self) -> list[KeyT]:
+        """Return all keys in the order of the map that Kafka goes through to give them."""
+        keys = chain(self._had_holders, self._targets)
+        return in_computed_order(keys, self._hash_of, capacity_for(len(self._targets)))
+
+    def _give_remaining(self) -> None:
         """Give each partition that too few members share to those below their quota, in turns.
 
         If none of them can take a partition, because all of them have it, neither it nor the ones after it are given.
@@ -154,28 +166,28 @@ class _Sharing(Generic[KeyT]):
         Deviation: Apache Kafka fails if the members have their quotas before the partition is shared enough. Here the
         rest stays as it is, because the member would get UNKNOWN_SERVER_ERROR for ever.
         """
-        owned = [set(keys) for keys in self._owned]
-        hungry = [member for member, quota in self._quotas.items() if len(owned[member]) < quota]
+        kept = [frozenset(keys) for keys in self._owned]
+        hungry = [member for member, quota in self._quotas.items() if len(kept[member]) < quota]
         turn, has_given = 0, False
-        for key in self._order:
-            holders = self._holders[key]
-            missing = self._sharing - len(holders)
+        for key in self._keys_in_order() if hungry else ():
+            missing = self._sharing
+            if key in self._had_holders:
+                missing -= sum(key in kept[member] for member in self._had_holders[key])
             while missing > 0:
                 if turn == len(hungry):
                     if not has_given or not hungry:
                         break
                     turn, has_given = 0, False
                 member = hungry[turn]
-                if member in holders:
+                if key in kept[member]:
                     turn += 1
                     continue
-                owned[member].add(key)
+                self._owned[member].add(key)
                 missing -= 1
                 has_given = True
-                if len(owned[member]) >= self._quotas[member]:
+                if len(self._owned[member]) >= self._quotas[member]:
                     del hungry[turn]
                 else:
                     turn += 1
             if not hungry:
                 break
-        return owned

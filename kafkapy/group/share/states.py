@@ -152,9 +152,10 @@ def combined(first: StatesByTopic, second: StatesByTopic) -> StatesByTopic:
 
 def without_partitions(states: StatesByTopic, gone: PartitionsByTopic) -> StatesByTopic:
     """Return the states without some partitions, and without topics of which none is left."""
-    result: dict[Uuid, TopicStates] = {}
-    for topic_id, topic in states.items():
-        left = topic.partitions.difference(gone.get(topic_id, ()))
+    result = dict(states)
+    for topic_id in gone.keys() & states.keys():
+        topic = result.pop(topic_id)
+        left = topic.partitions.difference(gone[topic_id])
         if left:
             result[topic_id] = TopicStates(topic.name, left, topic.since_ms)
     return result

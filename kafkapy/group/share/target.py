@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment, MemberSpec
-from kafkapy.group.share.hash_order import HashOrder, capacity_of_copy, hash_of_text, hash_of_uuid, in_hash_order
+from kafkapy.group.share.hash_order import capacity_of_copy, hash_of_text, hash_of_uuid, in_put_order
 from kafkapy.group.share.member import ShareMember
 from kafkapy.group.share.simple_assignor import ShareGroupSpec, assign_simply
 from kafkapy.group.share.state import ShareGroupLog
@@ -21,7 +21,7 @@ def new_target(
     Everything is in the order of Kafka's hash maps, so that the target is the one that Kafka would compute.
     """
     members = {**log.members, updated.member_id: updated}
-    in_order = {member_id: members[member_id] for member_id in in_hash_order(members, hash_of_text)}
+    in_order = {member_id: members[member_id] for member_id in in_put_order(members, hash_of_text)}
     topic_ids: dict[frozenset[str], dict[Uuid, None]] = {}
     specs: dict[str, MemberSpec] = {}
     for member_id, member in in_order.items():
@@ -29,7 +29,7 @@ def new_target(
         if names not in topic_ids:
             topic_ids[names] = dict.fromkeys(_topic_ids(names, image))
         target = log.targets.get(member_id, {})
-        had = {topic_id: target[topic_id] for topic_id in in_hash_order(target, hash_of_uuid)}
+        had = {topic_id: target[topic_id] for topic_id in in_put_order(target, hash_of_uuid)}
         specs[member_id] = MemberSpec(frozenset(topic_ids[names]), None, had)
     subscribed = {topic_id: None for ids in topic_ids.values() for topic_id in ids}
     is_homogeneous = all(count == len(members) for count in topic_names.values())
@@ -39,7 +39,7 @@ def new_target(
 
 def _topic_ids(names: frozenset[str], image: MetadataImage) -> Iterator[Uuid]:
     """Yield the ids of the topics that exist."""
-    for name in HashOrder(hash_of_text, keys=sorted(names), capacity=capacity_of_copy(len(names))):
+    for name in in_put_order(sorted(names), hash_of_text, capacity_of_copy(len(names))):
         topic = image.topics.by_name.get(name)
         if topic is not None:
             yield topic.topic_id

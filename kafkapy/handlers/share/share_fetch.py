@@ -16,14 +16,13 @@ import asyncio
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.share.acknowledgements import (
     RENEWAL_SINCE,
     Outcomes,
     acknowledge,
     acknowledgements_of,
-    max_type_of,
     names_of,
     share_partitions_of,
 )
@@ -66,18 +65,10 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     access = TopicAccess(services, context, AclOperation.READ, names)
     outcomes: Outcomes = {}
     if has_acknowledgements:
-        outcomes = await acknowledge(
-            services,
-            shares,
-            key,
-            acknowledgements,
-            access,
-            max_type=max_type_of(context.api_version),
-            is_renewing=is_renewing,
-        )
+        outcomes = await acknowledge(services, context, shares, key, acknowledgements, access, is_renewing=is_renewing)
     fetched: Fetched = {}
     if not is_renewing:
-        fetched = await _fetch(services, context, request, session, access)
+        fetched = await _fetch(services, context, shares, request, session, access)
     try:
         response = respond(services, context, session, fetched, outcomes)
     except BaseException:
@@ -123,25 +114,25 @@ async def _open_session(
 async def _fetch(
     services: Services,
     context: RequestContext,
+    shares: SharePartitions,
     request: ShareFetchRequest,
     session: SessionContext,
     access: TopicAccess,
 ) -> Fetched:
     """Return what the session's partitions have: records, errors; nothing where nothing could be acquired."""
-    shares = services.share_partitions
-    assert shares is not None
     assert request.group_id is not None
     fetched: Fetched = {}
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
-        for partition in _rotated(session.partitions, request.share_session_epoch):
+        rotated = _rotated(session.partitions, request.share_session_epoch)
+        async for partition in walk(services, context).over(rotated):
             found = _find(services, shares, request.group_id, partition, access)
             if isinstance(found, InUse):
                 usable.append(found)
             else:
                 fetched[partition] = FetchedShare(found)
     if usable:
-        reading = ShareReading(services, context, request, usable)
+        reading = ShareReading(services, context, request, shares, usable)
         fetched |= await reading.run(must_answer=bool(fetched))
     return fetched
 

@@ -250,7 +250,10 @@ def on_terminal(*arguments: str, typed: bytes, until_shown: bytes) -> tuple[int,
 
 
 def test_a_terminal_is_prompted(server) -> None:
-    status, shown = on_terminal("produce", "typed", "-b", server, typed=b"one\n\x04", until_shown=b"> ")
+    refused, _ = on_terminal("produce", "typed", "-b", server, typed=b"\n", until_shown=b"no such topic: typed")
+    assert refused == 1
+    command = ("produce", "typed", "--create", "-b", server)
+    status, shown = on_terminal(*command, typed=b"one\n\x04", until_shown=b"> ")
     assert status == 0
     assert shown.count(b"> ") == 2
     assert b"Produced 1 record to typed." in shown

@@ -213,12 +213,10 @@ def test_members_that_a_new_coordinator_loads_have_a_session_before_they_are_rem
     written = world.pass_time(1)
 
     names = [name.replace("ShareGroup", "") for name in names_of(written)]
-    assert names == ["-CurrentMemberAssignment", "-TargetAssignmentMember", "-MemberMetadata"] * 2 + [
-        "Metadata",
-        "TargetAssignmentMetadata",
-    ]
+    removal = ["-CurrentMemberAssignment", "-TargetAssignmentMember", "-MemberMetadata", "Metadata"]
+    assert names == [*removal, *removal, "TargetAssignmentMetadata"]
     log = share_group(world).log
-    assert (log.group_epoch, log.assignment_epoch, log.assignment_timestamp_ms) == (3, 3, 0)
+    assert (log.group_epoch, log.assignment_epoch, log.assignment_timestamp_ms) == (4, 4, 0)
     assert not log.members
 
 

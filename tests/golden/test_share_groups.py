@@ -1,0 +1,215 @@
+"""Share groups against Apache Kafka's own coordinator (tools/record_share_groups.py, which tells the format)."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kafkapy.errors import ApiError
+from kafkapy.group.records import CoordinatorRecord, decode_record
+from kafkapy.group.share.decision import InitializeStates
+from kafkapy.protocol.messages.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from kafkapy.protocol.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
+from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from tests.support.consumer_groups import Client, image_of, topic_id
+from tests.support.share_groups import ShareWorld, partitions
+
+GOLDEN = Path(__file__).parent / "share_groups.txt.gz"
+CLIENT = Client("client", "localhost/127.0.0.1")
+"""Java's text of the loopback address, with which the script was recorded."""
+GROUP = "g"
+
+
+def steps() -> Iterator[tuple[str, list[str]]]:
+    """Yield each operation with what came of it."""
+    outcome: list[str] = []
+    operation = ""
+    for line in gzip.decompress(GOLDEN.read_bytes()).decode().splitlines():
+        if line.startswith("  "):
+            outcome.append(line.strip())
+            continue
+        if operation:
+            yield operation, outcome
+        operation, outcome = line, []
+    yield operation, outcome
+
+
+def name_of(identity: bytes) -> str:
+    return identity.rstrip(b"\0").decode()
+
+
+def plain(record: CoordinatorRecord | None) -> Any:
+    """Return a record as plain values, its lists sorted: Kafka's are in the order of hash maps."""
+    assert record is not None
+    return record.key.NAME, _plain(record.key), None if record.value is None else _plain(record.value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return sorted((_plain(each) for each in value), key=repr)
+    if hasattr(value, "field_names"):
+        return {name: _plain(getattr(value, name)) for name in value.field_names()}
+    if hasattr(value, "__slots__"):
+        return {name: _plain(getattr(value, name)) for name in value.__slots__}
+    return value
+
+
+class Replayed:
+    """The scripts, played on a shard. Methods return the outcome as the recorder tells it, records as plain values."""
+
+    def __init__(self, keys: str) -> None:
+        config = {
+            f"group_share_{key.replace('.', '_').replace('interval', 'interval_ms')}": int(value)
+            for key, _, value in (each.partition("=") for each in keys.split())
+        }
+        self.world = ShareWorld(**config)
+        self.epochs: dict[str, int] = {}
+        self.pending: InitializeStates | None = None
+
+    @property
+    def share(self) -> Any:
+        return self.world.shard.share
+
+    def play(self, words: list[str]) -> list[Any]:
+        self.world.groups_world.now_ms += 1
+        try:
+            return list(getattr(self, words[0])(*words[1:]))
+        except ApiError as error:
+            return [f"error {int(error.code)} {error.message}"]
+
+    def written(self, decision: Any) -> list[Any]:
+        return [plain(record) for record in self.world.commit(decision)]
+
+    def topics(self, text: str) -> Iterator[Any]:
+        counts = dict(each.split(":") for each in text.split(",") if each != "-")
+        self.world.image = image_of(**{name: int(count) for name, count in counts.items()})
+        yield from ()
+
+    def heartbeat(self, member_id: str, epoch: str, rack: str, names: str) -> Iterator[Any]:
+        last = self.epochs.get(member_id, 0)
+        sent = {"=": last, "<": max(last - 1, 1), ">": last + 5}.get(epoch)
+        request = ShareGroupHeartbeatRequest(
+            GROUP,
+            member_id=member_id,
+            member_epoch=int(epoch) if sent is None else sent,
+            rack_id=None if rack == "-" else rack,
+            subscribed_topic_names=None if names == "-" else names.split(","),
+        )
+        if request.member_epoch == 0 and request.subscribed_topic_names is None:
+            return
+        decision = self.share.heartbeat(request, CLIENT, self.world.groups_world.now_ms)
+        answer = decision.response
+        self.epochs[member_id] = max(answer.member_epoch, 0)
+        yield (
+            f"answer {answer.member_id} {answer.member_epoch} {answer.heartbeat_interval_ms} "
+            f"{assignment_text(answer.assignment)}"
+        )
+        yield from self.written(decision)
+        assert not self.world.pass_time(0), "only the session of a member of a new group begins"
+        for effect in decision.effects:
+            yield self.initialize(effect)
+
+    def initialize(self, effect: InitializeStates) -> str:
+        self.pending = effect
+        texts = sorted(
+            f"{name_of(identity)}:{partition}:{offset}"
+            for identity, offsets in effect.start_offsets.items()
+            for partition, offset in offsets.items()
+        )
+        return f"initialize {effect.state_epoch} {','.join(texts)}"
+
+    def initialized(self) -> Iterator[Any]:
+        yield from self._outcome(self.share.states_initialized)
+
+    def refused(self) -> Iterator[Any]:
+        yield from self._outcome(self.share.states_failed)
+
+    def _outcome(self, decide: Any) -> list[Any]:
+        pending, self.pending = self.pending, None
+        return [] if pending is None else self.written(decide(GROUP, partitions(pending)))
+
+    def advance(self, duration_ms: str) -> Iterator[Any]:
+        yield from map(plain, self.world.pass_time(int(duration_ms)))
+
+    def alter(self, text: str) -> Iterator[Any]:
+        wanted = [each.split(":") for each in text.split(",")]
+        topics = [
+            AlterShareGroupOffsetsRequestTopic(
+                name,
+                partitions=[
+                    AlterShareGroupOffsetsRequestPartition(partition_index=int(number), start_offset=int(offset))
+                ],
+            )
+            for name, number, offset in wanted
+        ]
+        decision = self.share.alter_offsets(GROUP, topics)
+        yield "answer " + ",".join(
+            f"{topic.topic_name}:{each.partition_index}:{each.error_code}"
+            for topic in decision.response.responses
+            for each in topic.partitions
+        )
+        yield from self.written(decision)
+        self.pending = None
+        if decision.initialize is not None:
+            yield self.initialize(decision.initialize)
+
+    def delete(self, text: str) -> Iterator[Any]:
+        decision = self.share.delete_offsets(GROUP, text.split(","))
+        errors = [f"{topic.topic_name}:{int(topic.error_code)}" for topic in decision.response.responses]
+        yield f"answer {','.join(errors) or '-'}"
+        yield from self.written(decision)
+        yield from self._states(decision)
+
+    def deleted(self, text: str) -> Iterator[Any]:
+        topics = {topic_id(name): name for name in text.split(",")}
+        yield from self.written(self.share.offsets_deleted(GROUP, DeleteShareGroupOffsetsResponse(), topics))
+
+    def forget(self, name: str) -> Iterator[Any]:
+        yield from self.written(self.world.shard.forget_topic(name, topic_id(name)))
+
+    def remove(self) -> Iterator[Any]:
+        decision = self.share.begin_deletion(GROUP)
+        yield from self._states(decision)
+        yield from self.written(decision)
+        yield from self.written(self.world.shard.delete_group(GROUP))
+        self.pending = None
+
+    def _states(self, decision: Any) -> Iterator[str]:
+        if decision.delete is not None:
+            wanted = decision.delete.partitions.items()
+            texts = sorted(f"{name_of(identity)}:{each}" for identity, numbers in wanted for each in numbers)
+            yield f"states {','.join(texts)}".rstrip()
+
+
+def assignment_text(assignment: Any) -> str:
+    if assignment is None:
+        return "-"
+    texts = [
+        f"{name_of(topic.topic_id)}:{each}"
+        for topic in assignment.topic_partitions
+        for each in (topic.partitions or ["-"])
+    ]
+    return f"[{','.join(sorted(texts))}]"
+
+
+def expected_of(line: str) -> Any:
+    kind, _, rest = line.partition(" ")
+    if kind != "record":
+        return line
+    key, _, value = rest.partition(" ")
+    return plain(decode_record(bytes.fromhex(key), bytes.fromhex(value) if value else None))
+
+
+def test_share_groups_answer_and_write_as_apache_kafka() -> None:
+    replayed = Replayed("")
+    count = 0
+    for operation, outcome in steps():
+        if operation.startswith("#"):
+            replayed = Replayed(operation[2:])
+            continue
+        count += 1
+        assert replayed.play(operation.split(" ")) == list(map(expected_of, outcome)), (count, operation)
+    assert count > 3000
