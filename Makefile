@@ -26,7 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q kafkapy
 	@touch $@
 
-tools:           ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh, fish and Prometheus (Debian): what the compat tests and benchmarks run
+tools:           ## fetch Apache Kafka's jars (Maven: 4.4.0, and 4.3.1 for mixed clusters), kcat, Chromium, zsh, fish and Prometheus (Debian): what the compat tests and benchmarks run
 	@$(PYTHON) -m tools.kafka
 	@$(PYTHON) -m harness.class_archive
 
@@ -178,7 +178,7 @@ generate: setup  ## write the codec from protocol_specs/, docs/deviations.md fro
 docs: setup      ## a site of all documents, with a reference made from the code, to site/; strict, without a network
 	@$(BIN)/python -m tools.site
 
-golden: setup tools   ## record again what Apache Kafka 4.3.1 answers: tests/golden, as CONTRIBUTING.md tells
+golden: setup tools   ## record again what Apache Kafka 4.4.0 answers: tests/golden, as CONTRIBUTING.md tells
 	$(BIN)/python -m tools.record_appends
 	$(BIN)/python -m tools.record_assignments
 	$(BIN)/python -m tools.record_migrations
@@ -197,7 +197,7 @@ golden-messages: setup tools   ## messages.jsonl.gz alone; VERSION=4.4.0 ONLY=So
 counts: setup    ## keep what the hot paths cost now (tests/simulator/hot_path_counts.json)
 	$(BIN)/python -m tests.simulator.hot_paths --update
 
-bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run; QUICK=1 for a short one, ONLY=produce,latency for some
+bench: setup tools   ## kafkapy beside Apache Kafka 4.4.0, same client, same run; QUICK=1 for a short one, ONLY=produce,latency for some
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(ONLY),--only "$(ONLY)")
 

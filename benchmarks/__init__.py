@@ -1,1 +1,1 @@
-"""kafkapy beside Apache Kafka 4.3.1: the same load, the same client, the same run."""
+"""kafkapy beside Apache Kafka 4.4.0: the same load, the same client, the same run."""

@@ -2,27 +2,34 @@
 
 In a thread of the load's process it would also wait for that process: Python runs one thread for 5 ms before another.
 
-    python -m benchmarks.canary PORT SECONDS      prints {"stall_p99_ms": ..., "stall_max_ms": ...}
+    python -m benchmarks.canary PORT SECONDS KIND     prints {"stall_p99_ms": ..., "stall_max_ms": ...}
+
+KIND: versions asks for them; topics, from 127.0.0.2, for all topics; tls, from there too, for the versions over a new
+TLS connection each time.
 """
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from benchmarks.wire import frame, receive
 from harness.servers import Server
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
 
 PAUSE_S = 0.001
+OTHER_HOST = ("127.0.0.2", 0)
 
 
 class Canary:
     """The process, while it asks."""
 
-    def __init__(self, server: Server, seconds: float) -> None:
-        command = [sys.executable, "-m", "benchmarks.canary", str(server.port), str(seconds)]
+    def __init__(self, server: Server, seconds: float, kind: str = "versions", port: int | None = None) -> None:
+        command = [sys.executable, "-m", "benchmarks.canary", str(port or server.port), str(seconds), kind]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._printed = self._process.stdout
@@ -39,22 +46,49 @@ class Canary:
         return found
 
 
-def waits_ms(port: int, seconds: float) -> list[float]:
+def waits_ms(port: int, seconds: float, kind: str) -> list[float]:
     """Return how long each answer took, in ms, ascending."""
-    request = frame(ApiVersionsRequest(), 0)
     found: list[float] = []
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ends_at = time.monotonic() + seconds
-        while (began := time.monotonic()) < ends_at:
-            connection.sendall(request)
-            receive(connection)
-            found.append((time.monotonic() - began) * 1000)
-            time.sleep(PAUSE_S)
+    ends_at = time.monotonic() + seconds
+    ask = _ask_by_tls(port) if kind == "tls" else _ask(port, kind)
+    while (began := time.monotonic()) < ends_at:
+        ask()
+        found.append((time.monotonic() - began) * 1000)
+        time.sleep(PAUSE_S)
     return sorted(found)
+
+
+def _ask(port: int, kind: str) -> Callable[[], object]:
+    is_small = kind == "versions"
+    request = frame(ApiVersionsRequest(), 0) if is_small else frame(MetadataRequest(topics=None), 12)
+    source = None if is_small else OTHER_HOST
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=source)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask() -> object:
+        connection.sendall(request)
+        return receive(connection)
+
+    return ask
+
+
+def _ask_by_tls(port: int) -> Callable[[], object]:
+    request = frame(ApiVersionsRequest(), 0)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def ask() -> object:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=60, source_address=OTHER_HOST) as plain,
+            context.wrap_socket(plain) as connection,
+        ):
+            connection.sendall(request)
+            return receive(connection)
+
+    return ask
 
 
 if __name__ == "__main__":
     print("asking", flush=True)
-    found = waits_ms(int(sys.argv[1]), float(sys.argv[2]))
+    found = waits_ms(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
     print(json.dumps({"stall_p99_ms": found[len(found) * 99 // 100], "stall_max_ms": found[-1]}))

@@ -43,7 +43,7 @@ def html(results: Results, about: dict[str, Any]) -> str:
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>kafkapy beside Apache Kafka</title>"
         "<style>body { font: 14px system-ui, sans-serif; margin: 2rem } td { padding: 0 1em 0 0 }</style>"
-        f"<h1>kafkapy beside Apache Kafka 4.3.1</h1><p>{escape(TITLE)}. {escape(said)}.</p>"
+        f"<h1>kafkapy beside Apache Kafka 4.4.0</h1><p>{escape(TITLE)}. {escape(said)}.</p>"
         f"{svg(results)}<ul>{missing}</ul>"
         f"<h2>Goals</h2>{_table(GOAL_COLUMNS, (verdict.cells() for verdict in verdicts(results)))}"
         f"<h2>All figures</h2>{_table(COLUMNS, (row.cells() for row in rows(results)))}</html>\n"

@@ -14,7 +14,7 @@ Results = dict[str, dict[str, Any]]
 """By load: its family, its part of the full load, and the figures of each round by server or why it was left out."""
 
 KAFKAPY, COMPILED, APACHE_KAFKA = "kafkapy", "kafkapy compiled", "Apache Kafka"
-TITLE = "kafkapy beside Apache Kafka 4.3.1: medians; a ratio above 1 is in kafkapy's favour"
+TITLE = "kafkapy beside Apache Kafka 4.4.0: medians; a ratio above 1 is in kafkapy's favour"
 NOT_MEASURED = math.nan
 """Of Apache Kafka's figure where a load is held against an absolute goal only."""
 COLUMNS = ("load", "figure", KAFKAPY, APACHE_KAFKA, "ratio", "spread of the ratio", "rounds x size")

@@ -147,7 +147,7 @@ def _node(
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
     }
-    if plan.kind is ApacheKafka:
+    if issubclass(plan.kind, ApacheKafka):
         properties["controller.quorum.bootstrap.servers"] = ""
     server: Kafkapy | ApacheKafka = plan.kind(directory / f"{plan.kind.__name__}-{plan.node_id}", properties)
     if isinstance(server, ApacheKafka):

@@ -20,7 +20,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
-from tools.kafka import JAVA_LIBS
+from tools.kafka import JAVA_LIBS, KAFKA_VERSION, PREVIOUS_VERSION, kafka_libs
 from tools.maven import require_java
 
 STOCK_JVM = [
@@ -228,7 +228,9 @@ def _memory_mb(pid: int, what: str) -> float:
 
 
 class ApacheKafka(Server):
-    """Apache Kafka 4.3.1: KRaft, one node, stock JVM settings, a heap of 1 GiB. Formats its directory if need be."""
+    """Apache Kafka 4.4.0: KRaft, one node, stock JVM settings, a heap of 1 GiB. Formats its directory if need be."""
+
+    version = KAFKA_VERSION
 
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         super().__init__("Apache Kafka", directory)
@@ -245,7 +247,7 @@ class ApacheKafka(Server):
         require_java()
         self.write_properties()
         if not (self.directory / "meta.properties").exists():
-            arguments = java("kafka.tools.StorageTool", *self.format_command())
+            arguments = java("kafka.tools.StorageTool", *self.format_command(), libs=[kafka_libs(self.version)])
             subprocess.run(arguments, check=True, capture_output=True)
 
     def write_properties(self) -> None:
@@ -274,8 +276,14 @@ class ApacheKafka(Server):
         return ["format", *files, *quorum, "--ignore-formatted", *self.format_arguments]
 
     def command(self) -> list[str]:
-        classpath = ["-cp", f"{JAVA_LIBS}/*", "kafka.Kafka", str(self.properties_file)]
+        classpath = ["-cp", f"{kafka_libs(self.version)}/*", "kafka.Kafka", str(self.properties_file)]
         return ["java", f"-Xmx{self.heap}", f"-Xms{self.heap}", *self.jvm_options, *classpath]
+
+
+class PreviousKafka(ApacheKafka):
+    """The release before it, 4.3.1. What it formats, or shares with others, begins at its own levels of features."""
+
+    version = PREVIOUS_VERSION
 
 
 COMPILED_PYTHON = Path(__file__).parents[1] / ".venv-compiled" / "bin" / "python"

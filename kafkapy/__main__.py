@@ -43,6 +43,7 @@ def _start(rest: Sequence[str], *, is_process: bool) -> int:
 
 
 def _run(given: list[str], *, is_process: bool) -> int:
+    # each imports its own modules only: most need neither typer nor a client, whose imports take longer than the work
     command, rest = (given[0], given[1:]) if given else ("", [])
     match command:
         case "storage":

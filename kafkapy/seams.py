@@ -210,6 +210,12 @@ class FileRegion:
         """Return the region's bytes (may block); shorter than length only if the file was truncated meanwhile."""
         return self.file.pread(self.length, self.position)
 
+    def narrow(self, start: int, length: int) -> None:
+        """Leave `length` bytes from `start` on: a reader that wants a part of what was read."""
+        assert 0 <= start <= start + length <= self.length, f"{length} bytes at {start} of {self.length}"
+        self.position += start
+        self.length = length
+
     def release(self) -> None:
         """Stop keeping the segment alive; a second call does nothing."""
         on_release, self.on_release = self.on_release, None

@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "deviations.md"
 WORD = re.compile(r"\bdeviations?\b", re.IGNORECASE)
 FORM = re.compile(r"\bDeviation: Apache Kafka\b")
 HERE = re.compile(r"\bHere\b")
-HEAD = """# Where kafkapy deviates from Apache Kafka 4.3.1
+HEAD = """# Where kafkapy deviates from Apache Kafka 4.4.0
 
 Made from the code by `make generate`, checked by `make check`: do not edit. Each entry is the paragraph that names the
 deviation where it lives. What is not here and differs is a defect.

@@ -33,10 +33,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.kafka import JAVA_LIBS
-from tools.maven import maven_copy
 
-VERSION: Final = "4.4.0"
-LIBS: Final = JAVA_LIBS.parents[1] / f"kafka-{VERSION}" / "libs"
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "tests" / "golden"
 MERGES, SHARDS, STEPS = 600, 30, 80
 BEGINNING: Final = tuple(f"I|{group}|{key}|1|-1" for group in ("g", "h:1") for key in ("1|0", "2|0", "2|1"))
@@ -194,12 +191,10 @@ def main() -> None:
 
 
 def _answers(asked: list[str]) -> list[str]:
-    if not LIBS.exists():
-        maven_copy([("org.apache.kafka", "kafka-share-coordinator", VERSION)], LIBS)
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "ShareStates.java"
         source.write_text(JAVA)
-        command = ["java", "-cp", f"{LIBS}/*", str(source)]
+        command = ["java", "-cp", f"{JAVA_LIBS}/*", str(source)]
         run = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=False)
     if run.returncode:
         raise RuntimeError(f"java failed: {run.stderr}")

@@ -64,7 +64,7 @@ def keys_page() -> str:
     lines = [
         "# Configuration keys",
         "",
-        "The keys of Apache Kafka 4.3.1 that a node accepts, and kafkapy's own, with what they do *here*. A broker",
+        "The keys of Apache Kafka 4.4.0 that a node accepts, and kafkapy's own, with what they do *here*. A broker",
         "tells the same (DescribeConfigs), and so does `kafkapy configs explain KEY`, without a broker.",
         "",
     ]
@@ -141,9 +141,9 @@ def apis_page() -> str:
         + " are served, too.",
         "",
         "## Listeners of clients",
-        *table(("Key", "API", "Versions", "Of Kafka 4.3.1", ""), map(_api, BROKER_APIS.values())),
+        *table(("Key", "API", "Versions", "Of Kafka 4.4.0", ""), map(_api, BROKER_APIS.values())),
         "## Listeners of controllers",
-        *table(("Key", "API", "Versions", "Of Kafka 4.3.1", ""), map(_api, CONTROLLER_APIS.values())),
+        *table(("Key", "API", "Versions", "Of Kafka 4.4.0", ""), map(_api, CONTROLLER_APIS.values())),
         "## Notes of the handlers",
         "",
     ]

@@ -154,6 +154,7 @@ def reset(
             plan = offsets.plan(offsets.partitions_of(requested), target)
         except LookupError as error:
             raise typer.Exit(fail(str(error))) from error
+        # brokers refuse an outsider's commit while there are members: rather say so than move some partitions
         if execute and members:
             raise typer.Exit(fail(f"{group_id} has members, stop them first: {', '.join(members)}"))
         if execute:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,10 @@ from kafkapy.cli.client import (
     confluent,
     failures,
 )
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
+from kafkapy.cli.line_records import LineReader, encoder_of, reader_of, with_nulls
+from kafkapy.cli.moments import moment_ms
 from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.cli.sender import Sender
@@ -68,6 +72,43 @@ class ProduceOptions:
         str,
         typer.Option("--acks", help="Which replicas must have a record before it counts as delivered: 0, 1 or all."),
     ] = "all"
+    line_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="PATTERN",
+            help="How a line reads, as consume --format: %k key, %v value, %h headers, %p partition, %d time, %T ms.",
+        ),
+    ] = None
+    timestamp: Annotated[
+        str | None,
+        typer.Option("--timestamp", metavar="TIME", help="The time of every record: -1h, 2026-01-31T12:00Z."),
+    ] = None
+    null: Annotated[
+        str | None,
+        typer.Option("--null", metavar="TEXT", help="Keys and values that are this text are null: tombstones."),
+    ] = None
+    key_schema: Annotated[
+        str | None, typer.Option("--key-schema", metavar="ID|SUBJECT", help="Encode keys, JSON in the lines, by this.")
+    ] = None
+    value_schema: Annotated[
+        str | None,
+        typer.Option("--value-schema", metavar="ID|SUBJECT", help="Encode values, JSON in the lines, by this schema."),
+    ] = None
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry", metavar="URL|DIR", help="Where schemas are: a registry, or NUMBER.avsc, .json, .desc."
+        ),
+    ] = None
+    create: Annotated[
+        bool | None,
+        typer.Option(
+            "--create/--no-create",
+            show_default=False,
+            help="Let the broker create a missing topic, or refuse it; without, it is refused on a terminal.",
+        ),
+    ] = None
     is_json: Annotated[
         bool, typer.Option("--json", help="A line is an object, as consume --json prints it; exact, if it did.")
     ] = False
@@ -78,7 +119,11 @@ class ProduceOptions:
 
 @takes(ProduceOptions)
 def produce(options: ProduceOptions) -> None:
-    """Produce a record for each line."""
+    """Produce a record for each line.
+
+    With a schema a line, or its field, is JSON as consume prints it, and is sent as Avro, JSON Schema or Protobuf.
+    """
+    read = _reader(options)
     with failures(options.bootstrap_server):
         properties = client_properties(
             options.bootstrap_server,
@@ -90,9 +135,12 @@ def produce(options: ProduceOptions) -> None:
         )
         _check_files(options.files)
         check_reachable(properties)
-        sender = Sender(confluent().Producer(properties), options.topic)
+        producer = confluent().Producer(properties)
+        if options.create is False or (options.create is None and sys.stderr.isatty()):
+            _check_topic(producer, options.topic)
+        sender = Sender(producer, options.topic)
         try:
-            _send_lines(sender, options)
+            _send_lines(sender, read, options)
         except KeyboardInterrupt as error:
             sender.finish(INTERRUPTED_FLUSH_S)
             note(f"interrupted: {sender.summary()}")
@@ -103,17 +151,62 @@ def produce(options: ProduceOptions) -> None:
         print(sender.summary())
 
 
-def _send_lines(sender: Sender, options: ProduceOptions) -> None:
+def _check_topic(producer: Any, topic: str) -> None:
+    """Exit if the topic is not there. Raises KafkaException."""
+    from kafkapy.cli.chosen import similar
+
+    known = producer.list_topics(timeout=TIMEOUT_S).topics
+    if topic not in known:
+        raise typer.Exit(fail(f"no such topic: {topic}.{similar(topic, known)} --create lets the broker create it"))
+
+
+def _reader(options: ProduceOptions) -> LineReader:
+    """Return what makes a record of a line. Raises BadParameter for options that do not fit."""
+    if options.is_json and (options.line_format is not None or options.key_separator is not None):
+        raise typer.BadParameter("--json says how a line reads: no --format, no --key-separator")
+    if options.line_format is not None and options.key_separator is not None:
+        raise typer.BadParameter("--format and --key-separator both say how a line reads: give one of them")
+    if options.is_json and (options.null is not None or options.key_schema or options.value_schema):
+        raise typer.BadParameter("--json has null and the exact bytes: no --null, no --key-schema, no --value-schema")
+    if (options.key_schema or options.value_schema) and options.schema_registry is None:
+        raise typer.BadParameter("--schema-registry says where the schema is: a registry's URL, or a directory")
+    try:
+        read = _json_record if options.is_json else _text_reader(options)
+        common: dict[str, Any] = {"partition": options.partition}
+        common["headers"] = [_header(text) for text in options.header or ()]
+        if options.timestamp is not None:
+            common["timestamp"] = moment_ms(options.timestamp, int(time.time() * 1000))
+        return lambda line: {**common, **read(line)}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _text_reader(options: ProduceOptions) -> LineReader:
+    """Raises ValueError."""
+    plain = reader_of(options.line_format, options.key_separator)
+    read = plain if options.null is None else with_nulls(plain, options.null)
+    schemas = {"key": options.key_schema, "value": options.value_schema}
+    where = options.schema_registry or ""
+    encoders = {name: encoder_of(where, schema) for name, schema in schemas.items() if schema is not None}
+    key = None if options.key is None else options.key.encode()
+
+    def record_of(line: bytes) -> dict[str, Any]:
+        record = {"key": key, **read(line)}
+        for name, encode in encoders.items():
+            if record[name] is not None:
+                record[name] = encode(record[name])
+        return record
+
+    return record_of
+
+
+def _send_lines(sender: Sender, read: LineReader, options: ProduceOptions) -> None:
     """Send a record for each line, and wait until all are delivered. Exits at a line that is no record."""
-    headers = [_header(text) for text in options.header or ()]
     number = 0
     try:
         for line in _lines(options.files):
             number += 1
-            record = _json_record(line) if options.is_json else _text_record(line, options.key, options.key_separator)
-            record.setdefault("partition", options.partition)
-            record.setdefault("headers", headers)
-            sender.send(record)
+            sender.send(read(line))
     except (ValueError, OSError) as error:
         sender.finish(FLUSH_TIMEOUT_S + 1)
         reason = f"line {number}: {error}" if isinstance(error, ValueError) else reason_of(error)
@@ -147,15 +240,6 @@ def _typed_lines() -> Iterator[bytes]:
     for line in iter(sys.stdin.buffer.readline, b""):
         yield line.rstrip(b"\r\n")
         print(PROMPT, end="", file=sys.stderr, flush=True)
-
-
-def _text_record(line: bytes, key: str | None, separator: str | None) -> dict[str, Any]:
-    if separator is None:
-        return {"value": line, "key": key}
-    found_key, found, value = line.partition(separator.encode())
-    if not found:
-        raise ValueError(f"there is no {quoted(separator)} between key and value")
-    return {"value": value, "key": found_key}
 
 
 def _json_record(line: bytes) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Kafka's configuration keys: from text to typed, checked, frozen models, and their changes while a node runs. Pure.
 
-facts.py           every key of Apache Kafka 4.3.1 with type, default and valid values: the source of all the rest
+facts.py           every key of Apache Kafka 4.4.0 with type, default and valid values: the source of all the rest
 definitions.py validators.py documentation.py    a key's definition; its valid values; what it does here
 properties.py load.py    a .properties file as text, then as a BrokerConfig
 section.py         base class of the models below: the dotted key is the alias of a field

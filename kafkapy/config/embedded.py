@@ -56,6 +56,7 @@ def embedded_properties(
         "log.dirs": data_dir,
         **(overrides or {}),
     }
+    # an override of `listeners` is about clients: the controller's is added, and the first of theirs serves this node
     names = [listener.partition("://")[0].strip() for listener in properties["listeners"].split(",")]
     if properties["controller.listener.names"] == CONTROLLER_LISTENER and CONTROLLER_LISTENER not in names:
         properties["listeners"] += f",{controller}"

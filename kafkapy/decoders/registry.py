@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
+from kafkapy.types import INT32_MAX
 
 MAGIC_AND_ID_BYTES: Final = 5
 TIMEOUT_S: Final = 5.0
@@ -120,6 +121,16 @@ class SchemaRegistry:
             raise
         self._schemas[schema_id] = found
         self._cached_bytes += found.size
+        return found
+
+    def latest(self, subject: str) -> int:
+        """Return the number of a subject's latest schema. Raises DecodeError."""
+        if self._url is None:
+            raise DecodeError(f"{self._directory} has schemas by number, not {subject}")
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"
+        found = self._get(path, _Budget(self._clock_s() + MAX_TOTAL_S)).get("id")
+        if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= INT32_MAX:
+            raise DecodeError(f"the schema registry's answer to {path} has no id")
         return found
 
     def _of_file(self, schema_id: int) -> Schema:

@@ -41,20 +41,15 @@ class SchemaDecoder:
 
     def _avro(self, schema_id: int, schema: Schema, data: bytes) -> Any:
         try:
-            import fastavro
-        except ImportError as error:
-            raise DecodeError("avro needs a library: pip install fastavro") from error
-        try:
             if schema_id not in self._parsed:
-                named: dict[str, Any] = {}
-                for text in (*schema.references, schema.text):
-                    loaded = json.loads(text)
-                    check_schema_depth(loaded)
-                    parsed = fastavro.parse_schema(loaded, named_schemas=named)
-                self._parsed[schema_id] = parsed, named
+                self._parsed[schema_id] = parse_avro(schema)
+            import fastavro
+
             parsed, named = self._parsed[schema_id]
             AvroBounds(named, data).check(parsed)
             return jsonable(fastavro.schemaless_reader(io.BytesIO(data), parsed, None))
+        except MissingLibraryError:
+            raise
         except DecodeError as error:
             raise DecodeError(f"not of schema {schema_id}: {error}") from error
         except Exception as error:  # fastavro raises whatever its parts do: EOFError, KeyError, TypeError, ...
@@ -62,16 +57,10 @@ class SchemaDecoder:
 
     def _protobuf(self, schema_id: int, schema: Schema, data: bytes) -> Any:
         try:
-            from google.protobuf import descriptor_pool, json_format, message_factory
-        except ImportError as error:
-            raise DecodeError("protobuf needs a library: pip install protobuf") from error
-        try:
             if schema_id not in self._parsed:
-                pool = descriptor_pool.DescriptorPool()
-                last = None
-                for each in (*_well_known(schema), *schema.descriptors):
-                    last = pool.AddSerializedFile(each)
-                self._parsed[schema_id] = pool, last
+                self._parsed[schema_id] = parse_protobuf(schema)
+            from google.protobuf import json_format, message_factory
+
             _, file = self._parsed[schema_id]
             indexes, rest = message_indexes(data)
             described = list(file.message_types_by_name.values())[indexes[0]]
@@ -83,6 +72,37 @@ class SchemaDecoder:
             raise
         except Exception as error:  # protobuf's errors differ by implementation
             raise DecodeError(f"not of schema {schema_id}: {_reason(error)}") from error
+
+
+class MissingLibraryError(DecodeError):
+    """A library of a format is not installed; the message says how to install it."""
+
+
+def parse_avro(schema: Schema) -> tuple[Any, dict[str, Any]]:
+    """Return fastavro's parsed schema, and those that it names. Raises DecodeError, and what fastavro raises."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise MissingLibraryError("avro needs a library: pip install fastavro") from error
+    named: dict[str, Any] = {}
+    for text in (*schema.references, schema.text):
+        loaded = json.loads(text)
+        check_schema_depth(loaded)
+        parsed = fastavro.parse_schema(loaded, named_schemas=named)
+    return parsed, named
+
+
+def parse_protobuf(schema: Schema) -> tuple[Any, Any]:
+    """Return protobuf's pool of the files, and the last one. Raises DecodeError, and what protobuf raises."""
+    try:
+        from google.protobuf import descriptor_pool
+    except ImportError as error:
+        raise MissingLibraryError("protobuf needs a library: pip install protobuf") from error
+    pool = descriptor_pool.DescriptorPool()
+    last = None
+    for each in (*_well_known(schema), *schema.descriptors):
+        last = pool.AddSerializedFile(each)
+    return pool, last
 
 
 def message_indexes(data: bytes) -> tuple[list[int], bytes]:

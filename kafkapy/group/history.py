@@ -13,6 +13,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.types import TopicPartition
 
 REBALANCES_KEPT: Final = 16
+"""Per group: enough to explain its present state, and bounded however often it rebalances."""
 REASONS_KEPT: Final = 20
 """Per rebalance: a thousand joining members would give a thousand similar reasons."""
 

@@ -155,7 +155,7 @@ class OffsetRequests:
         """
         group = self._groups.get(request.group_id)
         if group is None:
-            if request.generation_id_or_member_epoch < 0:
+            if request.generation_id_or_member_epoch < 0:  # a producer may commit for a group that has no members yet
                 return None
             raise ApiError(
                 ErrorCode.GROUP_ID_NOT_FOUND if version >= OWN_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION

@@ -7,7 +7,7 @@
     0004 000000000000002a ffffffff ...   OffsetCommitValue, version 4: offset 42, no leader epoch, ...
 
 The record type selects the schemas of key and value (protocol_specs/group_coordinator). All types and versions that
-Apache Kafka 4.3.1 reads are read. For those of later releases `decode_record` returns None: the caller skips the record
+Apache Kafka 4.4.0 reads are read. For those of later releases `decode_record` returns None: the caller skips the record
 and logs that once. Source: KIP-848 and Kafka's CoordinatorRecordType.
 """
 

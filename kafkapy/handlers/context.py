@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.logs.log_dir_mover import LogDirMover
     from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.quorum.quorum import Quorum
+    from kafkapy.runtime.share.share_partitions import SharePartitions
     from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.security.quotas import ClientQuotas
     from kafkapy.storage.manager.log_manager import LogManager
@@ -245,6 +246,8 @@ class Services:
     """None while no client quota is enforced."""
     telemetry: "ClientTelemetry | None" = None
     """None without a receiver of client metrics."""
+    share_partitions: "Callable[[], SharePartitions] | None" = None
+    """Returns those in use here, which are made for the first request; None while share groups are not served."""
     node_refusals: NodeRefusals | None = None
     """Logs fetches that name a replica which their sender is not; made for the first one."""
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final
 
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicsImage
-from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.primitives import SPLICE_BYTES, Message, Writer
 
 MAX_ANSWERS: Final = 128
 MAX_BYTES: Final = 32 << 20
@@ -19,7 +19,7 @@ principal with its host. If the cache is full, the oldest is dropped; one respon
 
 
 class EncodedAnswer:
-    """A response that is already encoded, at the version for which it was made."""
+    """A response that is already encoded, at the version for which it was made. All who get a large one share it."""
 
     __slots__ = ("body",)
 
@@ -27,7 +27,10 @@ class EncodedAnswer:
         self.body = body
 
     def write(self, out: Writer, version: int) -> None:
-        out += self.body
+        if len(self.body) < SPLICE_BYTES:
+            out += self.body
+        else:
+            out.splices.append((len(out), self.body))
 
 
 class EncodedAnswers:

@@ -166,7 +166,7 @@ class BrokerControl:
             rack=request.rack,
             log_dirs=list(request.log_dirs) if self._features.has_directory_assignment else [],
         )
-        if is_same and existing is not None:
+        if is_same and existing is not None:  # its leaderships and heartbeats go on: a new epoch would fence them off
             record.fenced = existing.fenced
             record.in_controlled_shutdown = existing.in_controlled_shutdown
             record.broker_epoch = existing.epoch

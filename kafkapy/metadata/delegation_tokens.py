@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TOKENS_SINCE: Final = 14
 """The first metadata.version (3.6-IV2) with records of tokens."""
 MAX_RECORDS_PER_SWEEP: Final = 1000
+"""Of one decision, so that others are decided in between; the caller asks again for the rest."""
 USER_TYPE: Final = "User"
 
 

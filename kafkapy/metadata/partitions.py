@@ -220,7 +220,7 @@ class PartitionControl:
         record = change.build()
         if record is not None:
             records.append(record)
-            partition = partition.merge(record)
+            partition = partition.merge(record)  # the response tells what the record will make of it, once committed
             if record.leader not in (broker_id, NO_LEADER_CHANGE):
                 answer.error_code = ErrorCode.NEW_LEADER_ELECTED
                 return answer

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 BLOCK_SIZE: Final = 1000
+"""As in Apache Kafka: one record for a thousand producers. What a stopping broker has left of a block is never used."""
 
 
 class ProducerIdBlock(NamedTuple):

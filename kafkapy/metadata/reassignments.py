@@ -58,7 +58,7 @@ class ReassignmentControl:
             for requested in requested_topic.partitions:
                 answer = alter_response.ReassignablePartitionResponse(requested.partition_index, error_message=None)
                 try:
-                    check_operation_size(len(records) + 1)
+                    check_operation_size(len(records) + 1)  # first: a partition is refused, not the request
                     records += self._alter(requested_topic.name, requested, request.allow_replication_factor_change)
                 except ApiError as error:
                     answer.error_code, answer.error_message = int(error.code), error.message

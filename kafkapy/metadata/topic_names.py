@@ -13,6 +13,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import METADATA_PARTITION
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
+"""With "-" and a partition of five digits, the name of its directory has 255 bytes: what file systems take."""
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 """The topic that holds the share coordinator's records (share/state_records.py)."""
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", SHARE_STATE_TOPIC))

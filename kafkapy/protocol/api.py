@@ -1,4 +1,4 @@
-"""The APIs of Apache Kafka 4.3.1, and the generated classes of their requests, responses and records.
+"""The APIs of Apache Kafka 4.4.0, and the generated classes of their requests, responses and records.
 
 Cheap to import: a message's module is imported when its class is first requested.
 """
@@ -17,7 +17,7 @@ SASL_AUTHENTICATE = 36
 
 
 class Api(NamedTuple):
-    """An API of Apache Kafka 4.3.1 with its versions there; this broker may serve fewer (handlers/table.py)."""
+    """An API of Apache Kafka 4.4.0 with its versions there; this broker may serve fewer (handlers/table.py)."""
 
     key: int
     name: str

@@ -33,7 +33,7 @@ OWN_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 RENEWED_AT: Final = 85
 """Percent of the session lifetime after which it is renewed: the lower bound of Java clients."""
 API_VERSIONS_VERSION: Final = 4
-"""The version of the first ApiVersions request: the newest of Apache Kafka 4.3.1."""
+"""The version of the first ApiVersions request: the newest that Apache Kafka 4.3.1 has, too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -338,5 +338,5 @@ def _ignore_failure(_is_unsupported: bool) -> None:
 
 
 def newest_version(api_key: int) -> int:
-    """Return the newest stable version of an API in Apache Kafka 4.3.1."""
+    """Return the newest stable version of an API in Apache Kafka 4.4.0."""
     return APIS[api_key].max_stable_version

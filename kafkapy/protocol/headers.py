@@ -19,7 +19,7 @@ _pack_correlation_id_and_no_tags = Struct(">iB").pack
 _FIXED_BYTES = 10
 
 MAX_HEADER_TAGS = 1_000
-"""Maximum tagged fields of a header. Apache Kafka 4.3.1 defines none; later versions may add a few."""
+"""Maximum tagged fields of a header. Apache Kafka 4.4.0 defines none; later versions may add a few."""
 
 FLEXIBLE_FROM = {key: api.flexible_from for key, api in APIS.items()}
 
@@ -61,7 +61,7 @@ def read_request_header(frame: Data) -> tuple[RequestHeader, int]:
         raise ProtocolError(f"request header is cut short in a frame of {len(frame)} bytes") from error
     except UnicodeDecodeError as error:
         raise ProtocolError(f"client id is not UTF-8: {error}") from error
-    if position > len(frame):
+    if position > len(frame):  # a slice beyond the frame is short and raises nothing
         raise ProtocolError(f"request header is cut short in a frame of {len(frame)} bytes")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 

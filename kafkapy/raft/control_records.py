@@ -1,6 +1,6 @@
 """Conversion of the core's LeaderChange, KRaftVersion and Voters to control records of the log, and back.
 
-LeaderChange is written at version 0 (ids only) and Voters at version 0, as Apache Kafka 4.3.1 writes them.
+LeaderChange is written at version 0 (ids only) and Voters at version 0, as Apache Kafka 4.4.0 writes them.
 """
 
 from kafkapy.protocol.messages import leader_change_message, voters_record

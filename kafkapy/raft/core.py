@@ -162,6 +162,7 @@ class RaftCore:
             case ResponseReceived():
                 self._on_response(event, now_ms)
             case RequestFailed():
+                # else it was given up before: its failure says nothing about the request after it
                 if self.connections.complete(event.node_id, event.request_id) is not None:
                     self.connections.back_off(event.node_id, now_ms)
             case SnapshotTaken():

@@ -75,6 +75,7 @@ class LeaderReplication:
     ) -> bool:
         """Answer if there is something to send; return whether it was answered. A valid position counts as progress."""
         kind, position = self._fetch_position(request)
+        # another process with this node's id: its fetches would count as this node's own progress
         if kind is FetchPosition.VALID and request.replica.node_id == self._replica.local.node_id:
             self._out.emit(Reply(reply_to, self._current.fetch_failure(UNKNOWN_SERVER_ERROR)))
             return True

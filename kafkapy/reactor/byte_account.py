@@ -1,6 +1,6 @@
 """Memory bounds over all connections for what one peer could make grow: beyond a bound the oldest entries are closed.
 
-    UnsentResponses    48 MiB    responses that were made and not sent, as their peers do not read
+    UnsentResponses    32 MiB    responses that were made and not sent, as their peers do not read
     logins             16 MiB    what connections have sent that have not logged in yet (Reactor.logins)
     handshakes         16 MiB    what peers have sent of TLS handshakes (tls_handshake.py)
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-MAX_UNSENT_BYTES: Final = 48 << 20
+MAX_UNSENT_BYTES: Final = 32 << 20
 MAX_LOGIN_BYTES: Final = 16 << 20
 MAX_HANDSHAKE_BYTES: Final = 16 << 20
 

@@ -75,6 +75,7 @@ READ_AHEAD_READERS = 4
 """Maximum streams at different positions of one file: for example two consumer groups, a follower, one more."""
 
 ACCEPTS_PER_TURN = 64
+"""Others wait in the kernel's queue: a storm of connections must not keep those that are there from being served."""
 ACCEPT_PAUSE_MS = 500
 """How long accepting pauses after EMFILE and similar errors: a descriptor is free only when something else closes."""
 

@@ -41,6 +41,7 @@ def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, 
     Return (largest timestamp delta, its index, number of null keys). Return None, or raise IndexError, if they have no
     common layout, or headers. Records of various sizes mostly fail at once: their size is no multiple of the count.
     """
+    # if all records have one size, data[at:end:stride] is one byte of each: C compares such a column at once
     stride, rest = divmod(end - start, count)
     if rest:
         return None

@@ -269,7 +269,7 @@ def _read_record(
         end = body + length
         if length < 0 or end > len(payload):
             raise InvalidRecordsError(f"a record of {length} bytes in {len(payload) - body} bytes")
-        at = body + 2
+        at = body + 2  # after the attributes, which no record uses, and a delta of one byte
         timestamp_delta = payload[body + 1]
         if timestamp_delta & 0x81:
             timestamp_delta, at = read_varlong(payload, body + 1)

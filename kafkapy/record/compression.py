@@ -61,12 +61,12 @@ ZSTD_DEFAULT_LEVEL = 3
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
-_XERIAL_BLOCK_BYTES = 32 * 1024
+_XERIAL_BLOCK_BYTES = 32 * 1024  # as snappy-java's streams, which Kafka's own clients write
 _SNAPPY_MAX_RATIO = 22  # a copy element of 3 bytes produces 64
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_BLOCK_BYTES = 128 * 1024
-_CHUNK_BYTES = 1 << 20
+_ZSTD_BLOCK_BYTES = 128 * 1024  # the largest that the format allows (RFC 8878)
+_CHUNK_BYTES = 1 << 20  # inflated at a time: a bound is noticed before memory is taken for more
 _BEST_RATIOS = {GZIP: 1032, SNAPPY: _SNAPPY_MAX_RATIO, LZ4: 255}
 _MOST_BLOCKS_LOOKED_AT = 1024  # half a millisecond; of zstd at most 128 MiB, of snappy usually 32 MiB
 _GZIP_INPUT_BYTES = 1 << 16  # zlib copies its unconsumed input, at each call and after each member

@@ -40,6 +40,7 @@ WRAPPED_BYTES: Final = 256 << 10
 """Approximate uncompressed size of one compressed wrapper message: a larger batch becomes several."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 34
+"""Of a message of magic 1: offset, size, CRC, magic, attributes, timestamp, and the lengths of key and value."""
 NO_BOUND: Final = 1 << 62
 
 
@@ -63,7 +64,7 @@ def up_convert(
     max_timestamp = NO_TIMESTAMP
     records = _checked_records(message_set, first, max_bytes)
     while some := list(islice(records, RECORDS_AT_ONCE)):
-        if not count:
+        if not count:  # the first message's time is the base of all deltas, as Kafka's builder has it
             base_timestamp = max_timestamp = some[0][0]
         payload += encode_records(some, range(count, count + len(some)), base_timestamp)
         max_timestamp = max(max_timestamp, max(record[0] for record in some))
@@ -113,7 +114,7 @@ def down_convert(
     """
     converted = bytearray()
     for batch in batches(data):
-        if batch.is_control:
+        if batch.is_control:  # these clients know no transactions, and would take a marker for a record
             continue
         if batch.compression == ZSTD:
             if converted:

@@ -47,6 +47,7 @@ def check_plain(
     timestamps within the bounds, and the header's max timestamp that of the records. The caller checks producer id,
     epoch and sequence. If `data` ends at `end`, an IndexError is possible.
     """
+    # what is not plain mostly shows in the header: only then the CRC reads all bytes, and last the records are walked
     size = end - start
     if size <= HEADER_BYTES or size > most_bytes:
         return None
@@ -101,6 +102,6 @@ def _is_one_record(data: bytes, at: int, end: int) -> bool:
         if second >= 0x80:
             return False
         length = length & 0x7F | second << 7
-    if length & 1:
+    if length & 1:  # negative: only -1, a null value, is allowed
         return length == 1 and at == end - 1 and not data[at]
     return at + (length >> 1) == end - 1 and not data[end - 1]

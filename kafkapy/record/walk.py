@@ -299,7 +299,7 @@ def _walk_with_care(
             value_length, position = _number(data, position)
             if value_length > 0:
                 position += value_length
-            is_in_headers = True
+            is_in_headers = True  # for the message only: the end of the data raises the same in both
             position = _skip_headers(data, position, end) if data[position] else position + 1
             is_in_headers = False
             if position != record_end:

@@ -213,6 +213,7 @@ def available_bytes(
     limit = end_offset(log, isolation)
     if request.fetch_offset == limit:
         return 0
+    # below the log's end the limit will get there; a fetch beyond it is answered at once, with its error
     if request.fetch_offset > limit:
         return 0 if isolation is not FetchIsolation.LOG_END and request.fetch_offset <= log.log_end_offset else None
     try:

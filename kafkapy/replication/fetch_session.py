@@ -278,7 +278,10 @@ class FetchSessionCache:
         requested, forgotten: the partitions that the request names. new_watch: creates a session's watch; given only
         for a follower's request, whose session is privileged.
         """
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if epoch in (
+            INITIAL_EPOCH,
+            FINAL_EPOCH,
+        ):  # a full fetch: either way it ends the session that it names (KIP-227)
             if session_id != NO_SESSION_ID:
                 self._remove(session_id)
             cache = self if epoch == INITIAL_EPOCH else None
@@ -362,6 +365,7 @@ class FetchSessionCache:
         session_id = self._new_session_id()
         while session_id in self._sessions:
             session_id = self._new_session_id()
+        # the client gets all of them with the id, so the session's next response leaves out what has not changed since
         for partition, answer in answers:
             partition.on_read(answer)
         self._sessions[session_id] = FetchSession(

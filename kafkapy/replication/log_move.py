@@ -76,12 +76,13 @@ class LogMove:
         except ApiError as error:
             if error.code != OFFSET_OUT_OF_RANGE:
                 raise
-            self._start_over()
+            self._start_over()  # retention has deleted what comes next
             return self.copy(now_ms, max_bytes)
         region = read.region
         if region is None:
             return 0
         try:
+            # on the loop's thread, which serves others: a read that would wait for the disk is left to a worker
             with current.failures("copying to another directory"):
                 data = region.file.pread_nowait(region.length, region.position)
             if data is None:

@@ -65,6 +65,7 @@ def find_offset(
     assert log is not None
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return earliest_offset(log)
+    # until it has reached its epoch's start, it may be below offsets that the leader before has answered (KIP-207)
     is_lagging = is_from_client and partition.leader_epoch_start_offset > log.high_watermark
     limit = end_offset(log, isolation)
     if timestamp_ms == LATEST:

@@ -361,7 +361,7 @@ class Partition(Generic[LogT]):
         follower = self.followers[replica_id]
         if leader_end_offset is None:
             leader_end_offset = self.log.log_end_offset
-        if follower.session is not None:
+        if follower.session is not None:  # a request that names the partition again ends what its session stood for
             follower.leave_session(follower.session)
         follower.record_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
         if session is not None and fetch_offset == self.log.log_end_offset:

@@ -446,7 +446,7 @@ class ReplicaManager:
         )
         if partition.pending_isr is not pending:
             self.on_isr_wanted(partition)
-        if has_moved or self.deletions.waiting.waiting_count:
+        if has_moved or self.deletions.waiting.waiting_count:  # these wait for each replica's log start offset
             self.complete_waiting(partition)
         return 0
 

@@ -4,6 +4,7 @@ quorum/         Raft: `raft/core.py`
 controller/     the active controller: `metadata/controller.py`
 broker/         a broker at its controller: registration, metadata applied, ISR changes
 coordinators/   groups and transactions: `group/shard.py`, `transaction/shard.py`
+share/          share partitions that are in use: `share/partition.py`
 followers/      fetching from leaders
 logs/           recovery, flushes, retention, compaction, moves
 

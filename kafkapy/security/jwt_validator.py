@@ -23,6 +23,7 @@ KEY_TYPES: Final = {
 }
 """The key type of each accepted algorithm."""
 MAX_KEYS: Final = 100
+"""Of a JWKS, each of which is parsed; providers publish a handful."""
 MIN_RSA_BITS: Final = 2048
 """Smaller RSA keys of a JWKS are ignored. RFC 7518, section 3.3."""
 MAX_KEY_ID: Final = 1_000

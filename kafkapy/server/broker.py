@@ -243,8 +243,7 @@ class BrokerServer:
         self._node.add_directory_listener(self._replica_manager.directory_failed)
         self._coordinators = self._new_coordinators()
         self._telemetry = new_telemetry(self._node, self._wheel)
-        if self._telemetry is not None:
-            self._reactor.on_disconnected = self._telemetry.disconnected
+        self._reactor.on_disconnected = self._on_disconnected
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._stops.add(StopOrder.FULL_DIRECTORIES, self._full_directories.stop)
@@ -381,6 +380,11 @@ class BrokerServer:
         self._io_pool.resize(config.node.num_io_threads)
         self._cleaner.reconfigure(config.log)
 
+    def _on_disconnected(self, connection_id: str) -> None:
+        if self._telemetry is not None:
+            self._telemetry.disconnected(connection_id)
+        self._coordinators.share_reads.disconnected(connection_id)
+
     def _new_services(self) -> Services:
         return Services(
             cluster_id=self.cluster_id,
@@ -413,6 +417,7 @@ class BrokerServer:
                 None if self._node.counts is None else self._node.counts.verifications
             ),
             telemetry=self._telemetry,
+            share_partitions=self._coordinators.share_reads.partitions,
         )
 
     def _new_mover(self) -> LogDirMover:

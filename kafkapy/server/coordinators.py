@@ -17,6 +17,7 @@ from kafkapy.runtime.coordinators.remote_verification import RoutedGate
 from kafkapy.runtime.coordinators.share_groups import ShareGroups
 from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator, TransactionKeys
 from kafkapy.runtime.coordinators.transaction_verification import CountedGate, TransactionVerification
+from kafkapy.server.share_reads import ShareReads, ShareSettings
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.transaction_links import TransactionLinks
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinators.share_coordinator import ShareCoordinator
     from kafkapy.runtime.coordinators.share_persister import RoutedPersister
     from kafkapy.runtime.peer import Peer
+    from kafkapy.runtime.share.share_partitions import ShareParts
     from kafkapy.seams import Random, System
     from kafkapy.timer.wheel import TimingWheel
 
@@ -71,6 +73,10 @@ class Coordinators:
         stops.add(StopOrder.GROUPS, self.groups.close)
         self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
         stops.add(StopOrder.SHARE_GROUPS, self.share.close)
+        self.share_reads = ShareReads(
+            self._new_share_parts, lambda: self._dynamic_config.current.share.group_share_max_share_sessions
+        )
+        stops.add(StopOrder.SHARE_READS, self.share_reads.close)
         self.producer_ids = ProducerIdManager(cluster.allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
         self._links = self._new_links(cluster.new_peer)
@@ -171,6 +177,17 @@ class Coordinators:
             create_topic=partial(create_topic, self._services, SHARE_STATE_TOPIC),
             clock=self._clock,
             timeout_ms=config.node.request_timeout_ms,
+        )
+
+    def _new_share_parts(self) -> "ShareParts":
+        from kafkapy.runtime.share.share_partitions import ShareParts
+
+        return ShareParts(
+            persister=lambda: self.share.persister,
+            settings=ShareSettings(self._dynamic_config, self._image).of,
+            clock=self._clock,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
         )
 
     def _new_transactions(self) -> TransactionCoordinator:

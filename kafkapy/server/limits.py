@@ -84,7 +84,7 @@ def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits
     )
 
 
-MIN_OPEN_FILES: Final = 64
+MIN_OPEN_FILES: Final = 64  # however few descriptors there are: with less, nearly each append would open its files
 MAX_OPEN_FILES: Final = 100_000
 """Segment and index files that are open at a time. Beyond it, an append to a closed file costs an open and a close (25
 us). Kafka's documentation advises 100,000 descriptors."""

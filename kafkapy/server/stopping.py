@@ -24,6 +24,8 @@ class StopOrder(IntEnum):
     TRANSACTIONS = auto()
     TRANSACTION_LINKS = auto()
     GROUPS = auto()
+    SHARE_READS = auto()
+    """Before SHARE_GROUPS, to which they write."""
     SHARE_GROUPS = auto()
     WAITING_REQUESTS = auto()
     CONNECTIONS = auto()

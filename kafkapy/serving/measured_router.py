@@ -94,7 +94,9 @@ class MeasuredRouter:
         counts = self._counts.of(_unpack_key(data, position + 4)[0])
         counts.request_count += count
         api = counts.api
-        size = (served.end_position - position) // count - 4
+        size = (
+            served.end_position - position
+        ) // count - 4  # requests served together are alike: the mean stands for all
         api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += count
         self._counts.errors_of(counts.api_key)[0] += count
         if served.wait is None:

@@ -7,7 +7,8 @@ in_flight.py in_flight_batch.py record_state.py    its batches in order; the run
 session.py      share sessions: of a member with a broker
 acquisition.py aborted.py fetched.py    what a member acquires of the batches that were read
 acknowledgement.py lock_expiry.py       how deliveries end
-pending_write.py partition_settings.py  what has to be written, and what follows; configuration
+pending_write.py        what has to be written, and what follows
+partition_settings.py group_settings.py    configuration of a share partition, and of its group
 persister.py    the seam between a share partition and its persisted state
 state_shard.py  the share coordinator: the states of one partition of `__share_group_state`, driven by
                 `runtime/coordinators/share_host.py`

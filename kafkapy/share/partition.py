@@ -203,11 +203,16 @@ class SharePartition:
         return self.records.next_fetch_offset()
 
     def can_acquire(self) -> bool:
-        """Return whether the limit of record locks lets anything be acquired; in-flight records always may be."""
-        records = self.records
-        if records.next_fetch_offset() != records.end_offset + 1:
+        """Return whether the limit of record locks lets anything be acquired; in-flight records always may be.
+
+        Deviation: Apache Kafka moves the start offset only when a write has ended. Here also at the limit, because what
+        is archived without a write (aborted transactions, compacted batches, a lock that timed out while its write
+        failed) could fill it: nothing would be acquired, and so nothing written, ever again.
+        """
+        records, limit = self.records, self.settings.max_record_locks
+        if records.next_fetch_offset() != records.end_offset + 1 or records.record_count < limit:
             return True
-        return records.record_count < self.settings.max_record_locks
+        return records.maybe_move_start() and records.record_count < limit
 
     def maybe_hold_fetch(self, owner: object) -> bool:
         """Let one fetch at a time read for this share partition: what it reads is acquired by it alone."""

@@ -28,6 +28,7 @@ DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"
 MAX_FILE_NAME_LENGTH: Final = 255
+"""In bytes, of the usual file systems; topic names are ASCII."""
 
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)

@@ -16,6 +16,7 @@ from typing import Final
 from kafkapy.seams import ReadableBuffer, failpoint
 
 IOV_MAX: Final = 1024
+"""Linux's limit of the buffers of one call; what is left is written by the next."""
 LOCK_FILE_NAME: Final = ".lock"
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOTSOCK)
 _RWF_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)

@@ -19,6 +19,7 @@ from kafkapy.record.crc import crc32c
 from kafkapy.types import Uuid
 
 DEFAULT_INTERVAL_MS: Final = 5 * 60 * 1000
+"""Apache Kafka's (KIP-714)."""
 ALL_METRICS: Final = "*"
 Attributes = Mapping[str, str]
 """A client's attributes, by selector: client_id, client_instance_id, client_software_name, client_software_version,

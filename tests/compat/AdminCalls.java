@@ -241,6 +241,7 @@ class AdminCalls {
             return found.leaderId() + " " + found.voters().size() + " " + found.observers().size();
         });
         say("unregisterBroker", () -> admin.unregisterBroker(9).all().get());
+        say("unregisterController", () -> admin.unregisterController(9).all().get());
         say("addRaftVoter", () -> admin.addRaftVoter(
             1, new Uuid(1, 2), Set.of(new RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 9))).all().get());
         say("removeRaftVoter", () -> admin.removeRaftVoter(9, new Uuid(1, 2)).all().get());

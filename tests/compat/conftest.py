@@ -1,6 +1,6 @@
 """One broker process for all compat tests; each test has topics of its own.
 
-KAFKAPY_COMPAT_SERVER=apache runs the same tests against Apache Kafka 4.3.1: that is how they are proved right.
+KAFKAPY_COMPAT_SERVER=apache runs the same tests against Apache Kafka 4.4.0: that is how they are proved right.
 """
 
 import gc

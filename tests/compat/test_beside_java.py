@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
-from harness.servers import ApacheKafka, Kafkapy, Server
+from harness.servers import ApacheKafka, Kafkapy, PreviousKafka, Server
 from kafkapy.cli import dump_log
 from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -33,6 +33,7 @@ from kafkapy.server.cluster.queries import query
 from tests.compat.test_cluster_tools import Load
 from tests.support import topics
 from tests.support.committed import commit
+from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 from tests.support.migrating import records_of
@@ -63,16 +64,21 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=[ApacheKafka, Kafkapy], ids=["java-controller", "our-controller"])
+@pytest.fixture(
+    scope="module",
+    params=[ApacheKafka, Kafkapy, pytest.param(PreviousKafka, marks=only_soaked)],
+    ids=["java-controller", "our-controller", "all-java-4.3.1"],
+)
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_tool: Callable[..., str]
 ) -> Iterator[Nodes]:
     """Apache Kafka's controller begins with levels that we do not serve; they are lowered as our broker says."""
-    plans = [Plan(request.param, 100, CONTROLLER), Plan(Kafkapy, OURS, BROKER), Plan(ApacheKafka, JAVAS, BROKER)]
+    javas = PreviousKafka if request.param is PreviousKafka else ApacheKafka
+    plans = [Plan(request.param, 100, CONTROLLER), Plan(Kafkapy, OURS, BROKER), Plan(javas, JAVAS, BROKER)]
     nodes = Nodes(plans, tmp_path_factory.mktemp("mixed"), PROPERTIES, heap="256m")
     nodes.prepare()
     try:
-        if request.param is ApacheKafka:
+        if request.param is not Kafkapy:
             nodes.by_id[100].start()
             java_tool(FEATURES, *command_that_lowers(nodes))
         for node in nodes.nodes:
@@ -87,7 +93,7 @@ def cluster(
 
 def command_that_lowers(nodes: Nodes) -> list[str]:
     """Have our broker refused, return the arguments of the kafka-features.sh that it names."""
-    refusal = r"finalized .*share\.version at level 1 \(this broker serves 0 at most\)"
+    refusal = r"finalized .*share\.version at level \d \(this broker serves 0 at most\)"
     with pytest.raises(RuntimeError, match=refusal) as refused:
         nodes.by_id[OURS].start()
     (command,) = re.findall(r"kafka-features\.sh (.*)", str(refused.value))

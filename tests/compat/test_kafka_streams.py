@@ -1,4 +1,4 @@
-"""Kafka Streams 4.3.1, exactly_once_v2: an application is killed with -9 while words flow; its counts are exact.
+"""Kafka Streams 4.4.0, exactly_once_v2: an application is killed with -9 while words flow; its counts are exact.
 
 The application (StreamsCount.java) counts words through a repartition topic into a store with a changelog topic. It
 writes a count for each word it reads: of a word that was sent n times a read_committed consumer gets 1, 2, ... n.

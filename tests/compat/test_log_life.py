@@ -1,6 +1,6 @@
 """A log over time, by what its directory holds: rolled, kept, deleted, changed at run time, killed and started again.
 
-KAFKAPY_COMPAT_SERVER=apache says the same of Apache Kafka 4.3.1.
+KAFKAPY_COMPAT_SERVER=apache says the same of Apache Kafka 4.4.0.
 """
 
 import signal

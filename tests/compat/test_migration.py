@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from harness.nodes import Kind
-from harness.servers import ApacheKafka, Kafkapy
+from harness.servers import ApacheKafka, Kafkapy, PreviousKafka
 from kafkapy.__main__ import main
 from tests.support import topics
 from tests.support.committed import commit, committed_offsets
@@ -60,15 +60,22 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=[combined_nodes, pytest.param(isolated_nodes, marks=only_soaked)], ids=["combined", "isolated"])
-def nodes(request: pytest.FixtureRequest, tmp_path: Path, tools: JavaTools) -> Iterator[dict[int, MigratingNode]]:
+@pytest.fixture(
+    params=[
+        (combined_nodes, ApacheKafka),
+        pytest.param((isolated_nodes, ApacheKafka), marks=only_soaked),
+        (combined_nodes, PreviousKafka),
+    ],
+    ids=["combined", "isolated", "combined-4.3.1"],
+)
+def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, MigratingNode]]:
     """Running nodes of Apache Kafka, with the features that it formats directories with."""
-    made: dict[int, MigratingNode] = request.param(tmp_path, PROPERTIES)
+    make, java = request.param
+    made: dict[int, MigratingNode] = make(tmp_path, PROPERTIES)
     try:
         for node in made.values():
-            node.write_properties()
-            formatted = tools.run("kafka-storage", *node.format_command())
-            assert formatted.status == 0, formatted.text
+            node.kind, node.version = java, java.version
+            node.prepare()
             node.launch()
         for node in made.values():
             node.wait_until_ready(TIMEOUT_S)
@@ -163,7 +170,7 @@ def test_java_nodes_become_ours_and_java_again_under_load(
         eventually(lambda: all(sum(map(len, member.seen.values())) > RECORDS_PER_S for member in members))
         streamed = SparkStream(request.getfixturevalue("spark"), bootstrap, tmp_path) if IS_SOAKED else None
         migration = Migration(nodes, members)
-        for kind in (Kafkapy, ApacheKafka):
+        for kind in (Kafkapy, nodes[1].kind):
             for node_id in nodes:
                 migration.exchange(node_id, kind)
         producer.stop()

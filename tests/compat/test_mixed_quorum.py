@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from harness.nodes import CONTROLLER, Kind, Nodes, Plan
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, free_port
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, PreviousKafka, Server, free_port
 from kafkapy.record.batches import batches
 from tests.support import topics
 from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
-from tests.support.migrating import SERVED_BY_BOTH
+from tests.support.migrating import served_by
 from tests.support.quorum_tool import QuorumTool
 from tools.kafka import JAVA_LIBS
 
@@ -111,6 +111,8 @@ class Voters:
     [
         pytest.param(ApacheKafka, Kafkapy, id="ours-join-java"),
         pytest.param(Kafkapy, ApacheKafka, id="java-joins-ours", marks=only_soaked),
+        pytest.param(PreviousKafka, Kafkapy, id="ours-join-java-4.3.1"),
+        pytest.param(Kafkapy, PreviousKafka, id="java-4.3.1-joins-ours", marks=only_soaked),
     ],
 )
 def test_voters_of_one_kind_join_the_other_lead_it_and_remove_it(
@@ -118,7 +120,7 @@ def test_voters_of_one_kind_join_the_other_lead_it_and_remove_it(
 ) -> None:
     with Voters(tmp_path, tools) as voters:
         quorum = voters.quorum
-        voters.start(first, 1, {}, "--standalone", *SERVED_BY_BOTH)
+        voters.start(first, 1, {}, "--standalone", *served_by((first, joining)))
         voters.start(joining, 2, {}, "--no-initial-controllers")
         eventually(lambda: sorted(quorum.replicas()) == [1, 2])
         eventually(lambda: re.search(r"Added controller|DuplicateVoter", quorum.add(voters.nodes[2])))
@@ -193,16 +195,17 @@ def log_batches(directory: Path, end_offset: int) -> dict[int, bytes]:
     [
         pytest.param([ApacheKafka, Kafkapy, Kafkapy], id="one-java"),
         pytest.param([ApacheKafka, ApacheKafka, Kafkapy], id="two-java"),
+        pytest.param([PreviousKafka, ApacheKafka, Kafkapy], id="two-java-one-4.3.1"),
     ],
 )
 def test_each_of_controllers_alone_leads_in_turn(tmp_path: Path, tools: JavaTools, kinds: list[Kind]) -> None:
     """With controller.quorum.voters and a broker of each kind: the leader is killed until each voter has led."""
     plans = [Plan(kind, 100 + number, CONTROLLER) for number, kind in enumerate(kinds, start=1)]
-    plans += [Plan(ApacheKafka, 1, "broker"), Plan(Kafkapy, 2, "broker")]
+    plans += [Plan(kinds[0], 1, "broker"), Plan(Kafkapy, 2, "broker")]
     nodes = Nodes(plans, tmp_path, PROPERTIES, heap="256m")
     for node in nodes.by_id.values():
         assert isinstance(node, ApacheKafka | Kafkapy)
-        node.format_arguments = SERVED_BY_BOTH
+        node.format_arguments = served_by(kinds)
     nodes.prepare()
     with nodes:
         quorum = QuorumTool(tools, nodes.bootstrap)

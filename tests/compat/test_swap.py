@@ -19,12 +19,15 @@ from tests.compat.test_confluent_kafka import create
 from tests.compat.test_restart import PROBLEMS, facts
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.committed import commit
-from tests.support.quick_kafka import QuickKafka
+from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
 from tools.kafka import JAVA_LIBS
 
 pytestmark = pytest.mark.long
 
-TURNS: tuple[type[QuickKafka] | type[Kafkapy], ...] = (Kafkapy, QuickKafka, Kafkapy, QuickKafka, Kafkapy)
+Turns = tuple[type[QuickKafka] | type[Kafkapy], ...]
+TURNS: Turns = (Kafkapy, QuickKafka, Kafkapy, QuickKafka, Kafkapy)
+OF_PREVIOUS: Turns = (QuickPreviousKafka, Kafkapy, QuickPreviousKafka, Kafkapy, QuickKafka)
+"""On a directory of Apache Kafka 4.3.1, at its level of metadata.version; 4.4.0 takes it in the end."""
 TURN_COUNT = 3 if SOAK_FACTOR == 1 else len(TURNS)
 """There and back again; twice with KAFKAPY_SOAK_SEEDS."""
 CLEANING = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "500"}
@@ -159,10 +162,16 @@ def wait_until_clean(server: Server, least_offset: int) -> None:
 
 
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
-@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
-def test_there_and_back_again(tmp_path: Path, java_tool: Callable[..., str], with_signal: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("with_signal", "turns"),
+    [(signal.SIGTERM, TURNS), (signal.SIGKILL, TURNS), (signal.SIGKILL, OF_PREVIOUS)],
+    ids=["SIGTERM", "SIGKILL", "SIGKILL-4.3.1"],
+)
+def test_there_and_back_again(
+    tmp_path: Path, java_tool: Callable[..., str], with_signal: signal.Signals, turns: Turns
+) -> None:
     directory, history, before = tmp_path / "data", History(), None
-    for turn, kind in enumerate(TURNS[:TURN_COUNT]):
+    for turn, kind in enumerate(turns[:TURN_COUNT]):
         server = kind(directory, CLEANING)
         server.prepare()
         server.start()

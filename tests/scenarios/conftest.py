@@ -1,6 +1,6 @@
 """A running broker, reached through a socket and the codec: what real clients stumble over, a test for each.
 
-KAFKAPY_COMPAT_SERVER=apache runs the same tests against Apache Kafka 4.3.1: that is how they are proved right. What is
+KAFKAPY_COMPAT_SERVER=apache runs the same tests against Apache Kafka 4.4.0: that is how they are proved right. What is
 said of kafkapy alone is marked `ours`.
 """
 

@@ -78,17 +78,35 @@ def test_no_topics_to_reassign_is_an_answer_without_any(client: WireClient) -> N
     assert (response.error_code, response.error_message, response.responses) == (0, "", [])
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, 60_000])
 @pytest.mark.parametrize("names", [None, [], ["nowhere"], "its own"])
-def test_nothing_is_being_reassigned(client: WireClient, topic: str, names: Any) -> None:
+def test_nothing_is_being_reassigned(client: WireClient, topic: str, names: Any, timeout_ms: int) -> None:
+    """Whatever the timeout is: kafka-go's is 0."""
     create_topic(client, topic)
     names = [topic] if names == "its own" else names
     topics = (
         None if names is None else [ListPartitionReassignmentsTopics(name, partition_indexes=[0, 1]) for name in names]
     )
 
-    response = client.call(ListPartitionReassignmentsRequest(topics=topics), 0)
+    response = client.call(ListPartitionReassignmentsRequest(timeout_ms, topics=topics), 0)
 
     assert (response.error_code, response.error_message, response.topics) == (0, None, [])
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_election_in_no_time_is_timed_out(client: WireClient, topic: str, version: int, timeout_ms: int) -> None:
+    create_topic(client, topic)
+    requested = [TopicPartitions(topic, partitions=[0])]
+    some = client.call(ElectLeadersRequest(topic_partitions=requested, timeout_ms=timeout_ms), version)
+    all_topics = client.call(ElectLeadersRequest(topic_partitions=None, timeout_ms=timeout_ms), version)
+    none = client.call(ElectLeadersRequest(topic_partitions=[], timeout_ms=timeout_ms), version)
+
+    (result,) = some.replica_election_results
+    assert [each.error_code for each in result.partition_result] == [ErrorCode.REQUEST_TIMED_OUT]
+    if version:
+        assert some.error_code == all_topics.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert (all_topics.replica_election_results, none.error_code) == ([], 0)
 
 
 @pytest.mark.parametrize(

@@ -118,12 +118,12 @@ def test_amid_a_rebalance_members_are_shown_without_their_metadata(
 def test_a_group_with_members_is_not_deleted(new_member: NewMember, client: WireClient, group: str) -> None:
     member = new_member()
     stabilize(member)
-    for version in range(3):
+    for version in range(4):
         (result,) = client.call(DeleteGroupsRequest(groups_names=[group]), version).results
-        assert (result.group_id, result.error_code) == (group, ErrorCode.NON_EMPTY_GROUP)
+        assert (result.group_id, result.error_code, result.error_message) == (group, ErrorCode.NON_EMPTY_GROUP, None)
     assert member.heartbeat() == NONE
     member.leave()
-    (result,) = client.call(DeleteGroupsRequest(groups_names=[group]), 2).results
+    (result,) = client.call(DeleteGroupsRequest(groups_names=[group]), 3).results
     assert result.error_code == NONE
     assert listed(client, group) == []
 

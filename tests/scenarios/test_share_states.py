@@ -147,9 +147,7 @@ def test_partitions_that_are_not_there_are_refused(client: WireClient, state: St
     assert state.read().error_code == INVALID_REQUEST
 
 
-@pytest.mark.ours
 def test_negative_epochs_are_refused(state: StateClient) -> None:
-    """As by Apache Kafka 4.4.0; 4.3.1 takes -1 for an epoch that is not known."""
     assert state.initialize(state_epoch=-1) == INVALID_REQUEST
     state.initialize()
     assert state.write(leader=-1) == INVALID_REQUEST

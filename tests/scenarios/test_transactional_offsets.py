@@ -52,11 +52,10 @@ def test_a_members_epoch_counts(client: WireClient, group: str, producer: Transa
     assert committed(client, group, group) == [8]
 
 
-@pytest.mark.ours
 def test_version_6_names_topics_by_id_and_errors_by_their_own_names(
     client: WireClient, group: str, topic: str, producer: TransactionalProducer
 ) -> None:
-    """Apache Kafka 4.4.0 has it, 4.3.1 has not. KIP-1319."""
+    """KIP-1319."""
     topic_id = metadata(client, topic).topics[0].topic_id
     epoch = heartbeat(client, group, 0).member_epoch
     requested: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": epoch}

@@ -1,5 +1,7 @@
 """What the hot paths cost, counted: bytecode instructions and calls of kafkapy's own code for a request of each kind.
 
+calls: of functions of Python and of C by kafkapy's code; functions: kafkapy's own of these, which docs/chains.md tells.
+
 A whole broker in virtual time serves the request, so that a count is the same on every machine; it is that of one
 CPython minor version (COUNTED_ON). The counts are kept in hot_path_counts.json:
 
@@ -13,6 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
@@ -60,8 +63,9 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, MODERN_HEARTBEAT_VERSION = 9, 5, 
 CREATE_TOPICS_VERSION = 4
 """The last whose response has no configs: of kafka-python and of old clients."""
 
-Frames = Callable[[], bytes | list[bytes]]
-"""Makes a request's frame, or those of several that are sent together."""
+Sent = bytes | list[bytes] | tuple[bytes, bytes]
+Frames = Callable[[], Sent]
+"""Makes a request's frame, or those of several sent together, or of two of which only the second is counted."""
 Counts = dict[str, dict[str, float]]
 
 
@@ -69,7 +73,7 @@ class Counter:
     """Counts what runs in modules of kafkapy from `with` to its end."""
 
     def __init__(self) -> None:
-        self.instructions = self.calls = 0
+        self.instructions = self.calls = self.functions = 0
         self._is_ours: dict[CodeType, bool] = {}
 
     def __enter__(self) -> Self:
@@ -101,6 +105,7 @@ class Counter:
     def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
         if event in ("call", "c_call") and self._counts(frame):
             self.calls += 1
+            self.functions += event == "call"
 
 
 def count_all() -> Counts:
@@ -151,8 +156,10 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         "heartbeat": lambda: request_frame(joined, HEARTBEAT_VERSION),
         "heartbeat, KIP-848": lambda: request_frame(modern, MODERN_HEARTBEAT_VERSION),
         "creation of a topic, version 4": lambda: _create_topic(f"new-{next(names)}"),
+        "creation of a topic of one partition, version 4": lambda: _create_topic(f"new-{next(names)}", 1),
         "transaction of one record, version 2": (await new_transactions(client, topic, "new")).next_of_version_2,
         "transaction of one record, librdkafka": (await new_transactions(client, topic, "old")).next_of_librdkafka,
+        "end of a transaction of one partition": (await new_transactions(client, topic, "ended")).next_end,
         "produce of 1 KiB to each of 16 partitions": lambda: _produce_to_all(wide, client.batch(_values(FEW))),
     }
     for name, new_frame in paths.items():
@@ -180,6 +187,11 @@ class Transactions:
         """Produce adds the partition, EndTxn raises the epoch, sequence numbers begin anew."""
         epoch, self._count = self._count, self._count + 1
         return [self._produce(PRODUCE_VERSION, epoch=epoch, sequence=0), self._end(5, epoch=epoch)]
+
+    def next_end(self) -> tuple[bytes, bytes]:
+        """As version 2, of which only the end is counted."""
+        produce, end = self.next_of_version_2()
+        return produce, end
 
     def next_of_librdkafka(self) -> list[bytes]:
         """The partition is added by a request, the epoch stays."""
@@ -262,14 +274,22 @@ async def join_modern(client: KafkaClient) -> ConsumerGroupHeartbeatRequest:
 async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
     """Serve REPEATS requests to warm up and REPEATS that count; all frames are made beforehand."""
     frames = [new_frame() for _ in range(2 * REPEATS)]
-    for frame in frames[:REPEATS]:
-        await _serve(client, frame)
     counter = Counter()
-    for frame in frames[REPEATS:]:
-        with counter:
-            answers = await _serve(client, frame)
+    for number, frame in enumerate(frames):
+        counted: bytes | list[bytes]
+        if isinstance(frame, tuple):
+            before, counted = frame
+            await _serve(client, before)
+        else:
+            counted = frame
+        with counter if number >= REPEATS else nullcontext():
+            answers = await _serve(client, counted)
         assert all(answers), "every request is answered"
-    return {"instructions": counter.instructions / REPEATS, "calls": counter.calls / REPEATS}
+    return {
+        "instructions": counter.instructions / REPEATS,
+        "calls": counter.calls / REPEATS,
+        "functions": counter.functions / REPEATS,
+    }
 
 
 async def _serve(client: KafkaClient, requested: bytes | list[bytes]) -> list[bytes]:
@@ -309,8 +329,8 @@ def _metadata(names: Iterable[str] | None) -> bytes:
     return request_frame(MetadataRequest(topics=topics), METADATA_VERSION)
 
 
-def _create_topic(name: str) -> bytes:
-    topic = CreatableTopic(name, num_partitions=PARTITIONS, replication_factor=1)
+def _create_topic(name: str, partition_count: int = PARTITIONS) -> bytes:
+    topic = CreatableTopic(name, num_partitions=partition_count, replication_factor=1)
     return request_frame(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CREATE_TOPICS_VERSION)
 
 
@@ -341,7 +361,7 @@ def main() -> int:
     for name, figures in counts.items():
         for figure, value in figures.items():
             was = before.get(name, {}).get(figure, 0)
-            print(f"{name:40} {figure:13} {value:10.1f}  was {was:10.1f}  {value / was - 1 if was else 0:+.1%}")
+            print(f"{name:47} {figure:13} {value:10.1f}  was {was:10.1f}  {value / was - 1 if was else 0:+.1%}")
     if arguments.update:
         COUNTS.write_text(json.dumps(counts, indent=1) + "\n")
     return 0

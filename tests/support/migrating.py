@@ -14,11 +14,16 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from harness.nodes import BROKER, COMBINED, CONTROLLER, Kind
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port, java
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, PreviousKafka, free_port, java
 
 TIMEOUT_S = 120
 SERVED_BY_BOTH = ("--feature", "share.version=0", "--feature", "streams.version=0")
 """How to format nodes of both kinds: a Java controller takes no broker that does not serve what is finalized."""
+
+
+def served_by(kinds: Iterable[Kind]) -> tuple[str, ...]:
+    """Return how to format nodes of these kinds together: at the level of the oldest."""
+    return (*SERVED_BY_BOTH, *(("--release-version", "4.3") if PreviousKafka in kinds else ()))
 
 
 class MigratingNode(ApacheKafka):
@@ -27,10 +32,12 @@ class MigratingNode(ApacheKafka):
     def __init__(self, directory: Path, properties: dict[str, str]) -> None:
         super().__init__(directory, properties)
         self.kind: Kind = ApacheKafka
+        """What runs next. Its `version` is that of the Apache Kafka that formats the directory."""
         self.heap, self.jvm_options = "256m", QUICK_JVM
 
     def command(self) -> list[str]:
-        if self.kind is ApacheKafka:
+        if issubclass(self.kind, ApacheKafka):
+            self.version = self.kind.version
             return super().command()
         return [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
 

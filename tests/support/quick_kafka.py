@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.servers import QUICK_JVM, ApacheKafka
+from harness.servers import QUICK_JVM, ApacheKafka, PreviousKafka
 
 
 class QuickKafka(ApacheKafka):
@@ -11,3 +11,9 @@ class QuickKafka(ApacheKafka):
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         super().__init__(directory, properties)
         self.heap, self.jvm_options = "384m", QUICK_JVM
+
+
+class QuickPreviousKafka(QuickKafka):
+    """The release before it."""
+
+    version = PreviousKafka.version

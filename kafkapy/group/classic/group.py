@@ -15,7 +15,6 @@ join.py               the steps of a JoinGroup
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.join import Join, JoinDecision
@@ -39,9 +38,6 @@ from kafkapy.protocol.messages.sync_group_response import SyncGroupResponse
 from kafkapy.record.batch import NO_TIMESTAMP
 
 __all__ = ["ClassicGroup", "Join"]
-
-NOTHING_ASSIGNED: Final = bytes.fromhex("0000 00000000 ffffffff")
-"""An empty consumer assignment, version 0: no topics, no user data."""
 
 
 class ClassicGroup:
@@ -146,12 +142,10 @@ class ClassicGroup:
     def _assign(self, request: SyncGroupRequest, decision: GroupDecision, now_ms: int) -> None:
         """Write the leader's assignment; parked SyncGroups are answered once it is committed.
 
-        A member that the leader left out gets an empty assignment. Deviation: Apache Kafka sends zero bytes to
-        consumers, too. Here they get an encoded one, because clients cannot decode the other.
+        A member that the leader left out gets zero bytes, of whatever protocol it is.
         """
-        nothing = NOTHING_ASSIGNED if self.log.protocol_type == CONSUMER_PROTOCOL else b""
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
-        assignments = {member.member_id: given.get(member.member_id) or nothing for member in self.log.members}
+        assignments = {member.member_id: given.get(member.member_id, b"") for member in self.log.members}
         decision.records.append(self.log.metadata_record(assignments))
         self.rebalance.answer_syncs(lambda member_id: self._sync_response(assignments[member_id]), decision, now_ms)
 

@@ -192,8 +192,9 @@ class ConsumerGroup:
         A commit at an older member epoch is accepted for partitions that were assigned at that epoch or before. Raises
         UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members), UNSUPPORTED_VERSION.
         """
-        if member_epoch < 0 and not self.log.members:
+        if member_epoch < 0 and not self.log.members:  # an operator resets offsets, or a consumer assigns itself
             return None
+        # a producer without the group's metadata, as before KIP-447
         if is_transactional and member_epoch == -1 and not member_id and instance_id is None:
             return None
         member = self.known_member(member_id)

@@ -89,6 +89,7 @@ def _advance(
         has = kept.get(topic_id, {})
         own = member.pending_revocation.get(topic_id, {})
         missing = partitions.difference(has)
+        # never before its owner has let go of it; what the member itself has yet to revoke, it may keep
         free = [partition for partition in missing if partition in own or not is_owned(topic_id, partition)]
         waits = waits or len(free) < len(missing)
         if free:

@@ -1,4 +1,4 @@
-"""The records of a KIP-848 group, built as Apache Kafka 4.3.1 writes them: lists sorted, all values in version 0."""
+"""The records of a KIP-848 group, built as Apache Kafka 4.4.0 writes them: lists sorted, all values in version 0."""
 
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.consumer.member import ConsumerMember

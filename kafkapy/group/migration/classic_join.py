@@ -70,6 +70,7 @@ def decide_classic_join(
         records=records,
     )
     update.update_subscription()
+    # before the assignment: a group that becomes a classic one is assigned by its leader
     decision = _maybe_downgrade(group, update, replaced, context)
     if decision is None:
         update.update_assignment()

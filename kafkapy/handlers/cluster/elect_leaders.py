@@ -1,9 +1,12 @@
 """ElectLeaders 0-2: elect the preferred replica of partitions, or any live replica (unclean) (KIP-183, KIP-460).
 
 Needs ALTER on the cluster. v1: the election type, 0 preferred or 1 unclean, and a top-level error code. v2: flexible. A
-request with null partitions is for all; those that need no election are left out of the response. Deviation: Apache
-Kafka refuses a request for more than 10,000 elections. Here any number is decided, because they are decided in slices.
+request with null partitions is for all; those that need no election are left out of the response. REQUEST_TIMED_OUT at
+once with a timeout of 0 or less, unless the request names no topic, as in Apache Kafka. Deviation: Apache Kafka refuses
+a request for more than 10,000 elections. Here any number is decided, because they are decided in slices.
 """
+
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_access import check_cluster
@@ -18,19 +21,24 @@ from kafkapy.protocol.messages.elect_leaders_response import (
 )
 from kafkapy.security.authorizer import AclOperation
 
+CODED_SINCE: Final = 1
+"""The version with an error code of the whole request."""
+
 
 async def handle(services: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     try:
         check_cluster(services, context, AclOperation.ALTER)
         if request.topic_partitions == []:
             return ElectLeadersResponse()
+        if request.timeout_ms <= 0:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         if request.election_type not in ELECTIONS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
         if request.topic_partitions is None:
             return await _elect_all(services, request)
         return await _elect_some(services, request)
     except ApiError as error:
-        return _failure(request, error)
+        return _failure(request, error, context.api_version)
 
 
 async def _elect_some(services: Services, request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -80,7 +88,7 @@ def _result(partition_id: int, error: ApiError | None) -> PartitionResult:
     return PartitionResult(partition_id, error_code=int(error.code), error_message=error.message)
 
 
-def _failure(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
+def _failure(request: ElectLeadersRequest, error: ApiError, version: int) -> ElectLeadersResponse:
     """Return an error of the whole request, on each partition, too: version 0 has no top-level error code."""
     results = [
         ReplicaElectionResult(
@@ -88,4 +96,5 @@ def _failure(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersRespo
         )
         for topic in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=int(error.code), replica_election_results=results)
+    error_code = int(error.code) if version >= CODED_SINCE else 0
+    return ElectLeadersResponse(error_code=error_code, replica_election_results=results)

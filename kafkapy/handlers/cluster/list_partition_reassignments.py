@@ -1,6 +1,7 @@
 """ListPartitionReassignments 0: the reassignments in progress, of some or all partitions (KIP-455).
 
-Needs DESCRIBE on the cluster. Requested partitions that are not being reassigned are left out.
+Needs DESCRIBE on the cluster. The timeout has no effect, as in Apache Kafka: nothing is waited for. Requested
+partitions that are not being reassigned are left out.
 """
 
 from kafkapy.errors import ApiError
@@ -21,7 +22,7 @@ async def handle(
     try:
         check_cluster(services, context, AclOperation.DESCRIBE)
         return await services.metadata_changes.change(
-            lambda controller, _: controller.reassignments.decide_list(request), timeout_ms=request.timeout_ms
+            lambda controller, _: controller.reassignments.decide_list(request)
         )
     except ApiError as error:
         return _failure(request, error)

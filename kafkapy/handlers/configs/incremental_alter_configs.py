@@ -66,7 +66,7 @@ async def handle(
             lambda controller, _: controller.configs.decide_incremental_alter(
                 changes, validate_only=request.validate_only
             ),
-            IncrementalAlterConfigsRequest(
+            IncrementalAlterConfigsRequest(  # for a controller elsewhere: the rest was refused, or done here
                 resources=[each for each in request.resources if resource_of(each) in changes],
                 validate_only=request.validate_only,
             ),

@@ -92,7 +92,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
             meter.exempt()
         broker_epoch = request.replica_state.replica_epoch if version >= REPLICA_STATE_SINCE else -1
         answers = await fetch_for_follower(services, context, request, fetch, Follower(replica_id, broker_epoch))
-    elif names_replica:
+    elif names_replica:  # without CLUSTER_ACTION it gets nothing: replicas read beyond the high watermark
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answers = await wide_fetch.refuse_all(services, context, fetch.partitions, code)
     else:
@@ -193,6 +193,7 @@ def _send_near(
     for requested, partition in readable:
         request, log = requested.request, partition.log
         replica_id = None
+        # a fetch with another leader epoch than this gets its error here, and is not sent on to a follower (KIP-392)
         if log is not None and partition.check_leader(request.current_leader_epoch) == 0:
             replica_id = preferred_read_replica(
                 partition,

@@ -56,7 +56,7 @@ async def read_or_wait(
     is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
     if is_enough or request.max_wait_ms <= 0 or not readable:
         return read
-    read.release()
+    read.release()  # pinned regions would keep the files of deleted segments for as long as this waits
     future, on_done = completion()
     waiting = services.replica_manager.wait_for_data(
         readable,
@@ -109,6 +109,7 @@ async def read_partitions(
         read.add(readable)
     first = len(read.answers)
     follower = limits.follower if notes_progress else None
+    # while pages are warmed, the log may grow and the leader may change: progress counts against what was there before
     before = [] if follower is None else [(_end_offset(each), each.follow_count) for _, each in readable]
     try:
         while (cold := read.read()) is not None:

@@ -149,7 +149,7 @@ async def _read_changed(
     read: FetchRead | None = None
     answers: Reads = []
     turn = Turn(services.clock, READ_PER_TURN)
-    left = by.watch.unread_count
+    left = by.watch.unread_count  # what changes from here on is for the next fetch, or this one might never end
     try:
         while True:
             for some in _slices(taken):

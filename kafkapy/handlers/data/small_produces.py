@@ -3,7 +3,8 @@
 Such requests of a client are equal byte for byte, except for correlation id and batch. The bytes between these two
 (client id, transactional id, acks, time-out, topic, partition) are the prefix, and the key of a plan: its decoded
 meaning and a template of the response. So a request costs one comparison, one check of its batch, and its part of one
-write.
+write: one of one record takes 2,298 bytecode instructions from socket to socket, each that comes with it 580
+(tests/simulator/hot_path_counts.json).
 
 `serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, one topic with
 one partition whose leader is this broker, a plain batch (storage/log/coalesced_append.py), and no quota of the client
@@ -109,7 +110,7 @@ class SmallProduces:
         if not correlation_ids:
             return None
         try:
-            if not coalesced.write():
+            if not coalesced.write():  # nothing has changed: they are served one by one
                 return None
         except (ApiError, StorageError, AssertionError) as error:
             self._log_questions(connection, plan, len(correlation_ids))
@@ -418,7 +419,7 @@ def _coalesce(
             break
         start = position + length_at + 1
         length = data[start - 1]
-        if length >= 0x80:
+        if length >= 0x80:  # an unsigned varint of up to three bytes; as compact records may be null, it is one more
             length += (data[start] << 7) - 0x80
             if data[start] >= 0x80:
                 start += 1

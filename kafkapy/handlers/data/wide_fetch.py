@@ -77,7 +77,7 @@ async def fetch(
     min_bytes = min(request.min_bytes, limits.max_bytes)
     is_enough = read.bytes_read >= min_bytes or read.must_answer or bool(refused)
     if not is_enough and request.max_wait_ms > 0 and readable:
-        read.release()
+        read.release()  # as fetch_reading.read_or_wait
         await _wait(services, way, readable, limits, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms)
         read = await _read(services, way, readable, limits)
     answers = iter(read.answers)

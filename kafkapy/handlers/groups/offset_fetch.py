@@ -105,6 +105,7 @@ async def _read(
         named = shard.offsets.naming_all(requested, ALL_AT_ONCE) if requested.topics is None else None
         return fetch(requested)(shard) if named is None else named
 
+    # one call to the shard for both: between two, offsets might be added, and a small group turn out large
     found = await services.groups.read(requested.group_id, fetch_or_name)
     if isinstance(found, OffsetFetchResponseGroup):
         return found

@@ -63,7 +63,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
                 converted.partitions.append(
                     await conversion.convert(topic.topic, requested[topic.topic, read.partition_index], read)
                 )
-    except BaseException:
+    except BaseException:  # cancelled or failed: nobody sends what was converted, so nobody else lets go of its files
         for converted in answer.responses:
             for partition in converted.partitions:
                 _release(partition.records)

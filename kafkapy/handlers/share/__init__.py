@@ -1,5 +1,7 @@
-"""Share groups (KIP-932), which read partitions as queues.
+"""Share groups (KIP-932), which read partitions as queues: what members and tools ask, and brokers of each other.
 
+share_fetch.py share_reading.py share_fetch_wire.py    a member acquires records: begin here
+share_acknowledge.py acknowledgements.py    and accepts, releases, rejects, renews them
 share_group_heartbeat.py share_group_describe.py    membership
 describe_share_group_offsets.py alter_share_group_offsets.py delete_share_group_offsets.py    where groups are
 gate.py    whether the cluster has share groups

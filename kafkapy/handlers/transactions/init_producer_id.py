@@ -3,7 +3,7 @@
 An idempotent producer gets an unused id at epoch 0. A transactional id keeps its producer id and gets the next epoch,
 which fences earlier producers; an ongoing transaction is aborted first (CONCURRENT_TRANSACTIONS, and the client
 retries). v3: a producer may name its current id and epoch (KIP-360), both or neither. v4: PRODUCER_FENCED instead of
-INVALID_PRODUCER_EPOCH. v6 (two-phase commit) is unstable in 4.3.1 and not served.
+INVALID_PRODUCER_EPOCH. v6 (two-phase commit) is unstable in 4.4.0 and not served.
 """
 
 from kafkapy.errors import ApiError

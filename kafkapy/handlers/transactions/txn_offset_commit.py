@@ -114,14 +114,14 @@ def _committable(
 ) -> list[TxnOffsetCommitRequestTopic]:
     """Return the topics, by name and existing partitions; add the errors of the others to `refused`.
 
-    Older versions than TOPIC_IDS_SINCE commit without topic ids, as in Apache Kafka 4.3.1.
+    Older versions than TOPIC_IDS_SINCE commit without topic ids, as in Apache Kafka.
     """
     images = services.metadata.image.topics
     uses_ids = context.api_version >= TOPIC_IDS_SINCE
     if uses_ids:
         for topic in topics:
             found: TopicImage | None = images.by_id.get(topic.topic_id)
-            topic.name = "" if found is None else found.name
+            topic.name = "" if found is None else found.name  # the right is asked by name, so the id is looked up first
     access = TopicAccess(services, context, AclOperation.READ, (topic.name for topic in topics))
     committable = []
     for topic in topics:

@@ -48,7 +48,7 @@ def emit_api_table(rows: list[dict[str, str]], specs: list[MessageSpec]) -> str:
     """Return the source of api_table.py: each API's versions in Apache Kafka, and the record types by key."""
     by_name = {spec.name: spec for spec in specs}
     lines = [
-        '"""The APIs of Apache Kafka 4.3.1 and the record types of its logs, by key.',
+        '"""The APIs of Apache Kafka 4.4.0 and the record types of its logs, by key.',
         "",
         GENERATED.format("api_versions.tsv and the specs"),
         '"""',

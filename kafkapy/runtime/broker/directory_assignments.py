@@ -22,6 +22,7 @@ MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
 """As in Kafka."""
 FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 10_000
+"""Between tries while the controller takes none, doubled each time; as in Kafka."""
 
 logger = logging.getLogger("kafkapy.runtime")
 

@@ -41,6 +41,7 @@ STEPS_PER_SLICE: Final = 200
 """Records and batches replayed before other tasks run, unless TURN_MS is over first: one to four milliseconds."""
 LOAD_TIME_WINDOW_MS: Final = 30_000
 LOAD_TIMES_KEPT: Final = 1000
+"""For the metric of the slowest load, over Apache Kafka's window; a failover loads many partitions within it."""
 LOGGED_VERSIONS: Final = 5
 """The number of unknown versions that a log line names; the others are counted together."""
 

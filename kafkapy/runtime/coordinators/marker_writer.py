@@ -30,6 +30,7 @@ logger = logging.getLogger("kafkapy.transaction")
 
 FIRST_BACKOFF_MS: Final = 50
 MAX_BACKOFF_MS: Final = 5000
+"""Between tries of a transaction whose partitions refuse their markers; a change of leaders is tried at once."""
 MARKERS_PER_FLUSH: Final = 200
 """Markers written before other tasks run: some milliseconds, if each is for another partition."""
 MOST_MARKERS_NOW: Final = 4

@@ -14,7 +14,8 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.delayed_delete_records import PartitionDeletion
 from kafkapy.runtime.coordinators.shard_host import ShardHost
-from kafkapy.runtime.coordinators.shared_write import SharedWrite
+from kafkapy.runtime.coordinators.shared_write import SharedWrite, SharingRule
+from kafkapy.seams import failpoint
 from kafkapy.share.persister import SharePartitionKey
 from kafkapy.share.state_shard import ShareDecision, ShareStateShard
 from kafkapy.types import Uuid
@@ -29,8 +30,14 @@ class ShareHost(ShardHost[ShareStateShard]):
     """Runs the share partitions of one partition of `__share_group_state`."""
 
     def on_active(self) -> None:
+        failpoint("share.load.replayed")
         self._shared_keys: set[SharePartitionKey] = set()
         """The share partitions that have records in the batch that is to be written."""
+        self._crowd = SharingRule()
+        self._is_waited_for = False
+        """Whether a request has been told to wait for others before the batch is written."""
+        self._request_count = 0
+        """Requests with records in the batch."""
         self._pruned_offset = -1
 
     def describe_load(self) -> str:
@@ -59,13 +66,23 @@ class ShareHost(ShardHost[ShareStateShard]):
         return decision.response, shared
 
     def is_crowded(self) -> bool:
-        """Whether the batch should be written at the end of the loop's pass, as others will be added to it."""
-        return self._sharing.is_crowded(self._clock.monotonic_ms())
+        """Count a request with records in the batch; return whether it should wait for others of the loop's pass."""
+        self._request_count += 1
+        if self._crowd.is_crowded(self._clock.monotonic_ms()):
+            self._is_waited_for = True
+        return self._is_waited_for
 
     def write_shared(self) -> None:
+        if self._shared is None:
+            return
+        failpoint("share.write.before_append")
         super().write_shared()
-        if self._shared_keys:
-            self._shared_keys.clear()
+        self._shared_keys.clear()
+        if self._is_waited_for:
+            self._crowd.mark_written(self._request_count)
+        self._is_waited_for = False
+        self._request_count = 0
+        failpoint("share.write.after_append")
 
     # -- maintenance ----------------------------------------------------------------------------------------------
 
@@ -90,6 +107,7 @@ class ShareHost(ShardHost[ShareStateShard]):
             self.write_shared()
             some = keys[start : start + STATES_PER_SLICE]
             self._apply_decision(self.shard.snapshot_cold(some, self._clock.wall_ms()))
+            failpoint("share.snapshot.after_append")
             await asyncio.sleep(0)
 
     async def prune(self) -> None:
@@ -103,6 +121,7 @@ class ShareHost(ShardHost[ShareStateShard]):
         await self.committed()
         deletion = PartitionDeletion(self.partition, offset)
         self._replica_manager.deletions.delete([deletion])
+        failpoint("share.prune.after_delete")
         if deletion.error_code:
             raise ApiError(ErrorCode(deletion.error_code))
         self._pruned_offset = offset

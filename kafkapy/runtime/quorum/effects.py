@@ -70,6 +70,7 @@ class QuorumEffects:
                 self._exchange.reply_with_snapshot(effect)
             case TruncateLog():
                 self._log.truncate_to(effect.end_offset)
+                # kept in memory for their commit, which another leader's batches at these offsets will have now
                 self._delivery.forget_own_from(effect.end_offset)
             case WriteSnapshotPart():
                 self._exchange.download.write(effect)

@@ -229,6 +229,7 @@ def new_plan(
     combined = 0 if controller_count else combined_count(broker_count)
     all_controllers = max(combined, controller_count)
     count = broker_count + all_controllers + (2 * broker_count + all_controllers if is_proxied else 0)
+    # the brokers' come first: theirs are the ports that clients know, all others only the cluster itself
     ports = (
         free_ports(count)
         if first_port == 0

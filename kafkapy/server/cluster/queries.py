@@ -146,6 +146,7 @@ def quorum(ask: Ask) -> QuorumView | None:
     voters = [replica.replica_id for replica in found.current_voters]
     observers = [replica.replica_id for replica in found.observers]
     end_offset = max((each.log_end_offset for each in found.current_voters), default=-1)
+    # the leader's own time of fetch is its present: this host's clock may be another's
     now_ms = max((each.last_fetch_timestamp for each in found.current_voters), default=-1)
     replicas, others = (
         [

@@ -285,6 +285,7 @@ def _pkcs12_keys(store: "PKCS12KeyAndCertificates", data: bytes, password: str) 
         return public
 
     certificates = [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
+    # a key belongs to the certificate with its public key; names and key ids in the file are not to be relied on
     leaves = {identity(each): each for each in reversed(certificates)}
     others = [_open_key(each, password) for each in _encrypted_keys(data)]
     keys: list[KeyMaterial] = []

@@ -231,6 +231,7 @@ class CleanerManager:
             end_offset=end_offset,
             now_ms=now_ms,
             aborted=aborted,
+            # kept though superseded: the next start reads from them which sequence number is each producer's next
             last_records=[
                 (entry.producer_id, entry.last_offset if entry.batches else None, entry.producer_epoch)
                 for entry in log.producer_state.producers.values()

@@ -32,7 +32,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
         if not due.segment_count:
             return 0
         segments = log.segments.all()[: due.segment_count]
-        if due.segment_count == len(log.segments):
+        if due.segment_count == len(log.segments):  # the active one, too: an empty one takes its place
             try:
                 log.roll(now_ms)
             except ApiError:
@@ -41,6 +41,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
                     raise
         following = log.segments.after(segments[-1])
         assert following is not None, "a log keeps at least one segment"
+        # the start offset first: a read below it is refused before the file that it wants is gone
         log.maybe_increment_log_start_offset(following.base_offset)
         log.local_log.schedule_deletion(segments)
         assert log.segments.first is following, f"{log} begins with {log.segments.first}, not {following}"

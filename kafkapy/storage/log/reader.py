@@ -115,7 +115,7 @@ class LogReader:
         end_position = position + available
         if available > max_bytes:
             end_position, end_offset = segment.batches_within(position, position + max_bytes, wait=wait)
-            if end_position == position:
+            if end_position == position:  # a consumer would never get beyond this batch, so the first one is sent whole
                 if not min_one_batch:
                     read.is_cut = True
                     return
@@ -125,6 +125,7 @@ class LogReader:
         if read.aborted_transactions is not None:
             upper = end_offset if end_offset >= 0 else self.segments.end_offset_of(segment, log_end_offset)
             aborted = self.aborted_transactions(offset, upper, segment, wait=wait, max_count=MAX_ABORTED_IN_READ)
+            # a consumer takes for committed what no listed transaction covers: so send fewer records, never list fewer
             if len(aborted) == MAX_ABORTED_IN_READ:
                 cut_position = self._position_behind(aborted[-1], segment, wait=wait)
                 if position < cut_position < end_position:

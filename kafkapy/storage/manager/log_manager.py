@@ -202,7 +202,7 @@ class LogManager:
         may be in an offline directory: a new empty log would hide its records.
         """
         log = self.logs.get(topic_partition)
-        if log is not None:
+        if log is not None:  # wherever it is: only a move brings it to the requested directory
             if topic_id is not None:
                 assign_topic_id(log, topic_id)
             return log

@@ -343,6 +343,7 @@ def _format_directory(
             voters, config.controller_listener_names[0], kraft_version=features[KRAFT_VERSION], now_ms=now_ms
         )
         disk.write_file_atomically(f"{path}/{METADATA_DIRECTORY}/{VOTERS_CHECKPOINT}", checkpoint)
+    # last, as it makes the directory count as formatted: after a crash before it, all is written again
     properties = MetaProperties(
         cluster_id=request.cluster_id,
         node_id=config.node_id,

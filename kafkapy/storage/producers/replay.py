@@ -107,6 +107,7 @@ def rebuild_producers(
             producers.record_end_offset(offset)
             snapshots.write_if_there_is_room(producers)
         return
+    # truncated to an offset up to which all batches were seen, and none had a producer: nothing to read again
     had_none = producers.is_empty and producers.map_end_offset >= end_offset
     truncate_and_reload(producers, snapshots, log_start_offset, end_offset, now_ms)
     if end_offset > producers.map_end_offset and not had_none:

@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""As in Apache Kafka: its coordinator ends a transaction only a while after the longest time-out (KIP-664)."""
 VERIFICATION_EXPIRATION_MS: Final = 5 * 60 * 1000
 """How long an unused verification is valid: longer than a producer retries a batch (delivery.timeout.ms, 2 min).
 
@@ -163,12 +164,14 @@ class ProducerState:
         prepared = PreparedAppend()
         for batch in batches:
             entry = self.producers.get(batch.producer_id)
+            # only a client sends a batch twice; it gets the offsets of the first time
             if origin is AppendOrigin.CLIENT and entry is not None:
                 prepared.duplicate = entry.find_duplicate(batch)
                 if prepared.duplicate is not None:
                     return prepared
             if batch.is_transactional and origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
                 self._check_verified(batch, entry, verification)
+            # a copy: each batch is checked against those before it in this append, and a refused one leaves no trace
             staged = prepared.staged.get(batch.producer_id)
             if staged is None:
                 if entry is None:

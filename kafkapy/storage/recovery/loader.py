@@ -286,6 +286,7 @@ class LogLoader:
                 len(unflushed),
                 self._topic_partition,
             )
+            # a lost tail of the segment before would be a gap that no reader notices: rather lose what follows, too
             if end_offset is not None and not self._follows(segment, unflushed[done - 1], end_offset):
                 logger.warning(
                     "Corruption found in %s: segment %d does not follow offset %d, deleting it and all behind it",

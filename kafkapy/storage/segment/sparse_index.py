@@ -29,6 +29,7 @@ from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.types import INT32_MAX
 
 PAGE_BYTES: Final = 4096
+"""One of the kernel's cache: a search touches few of them, as each may be cold."""
 
 KEPT_BACK_ENTRIES: Final = 32
 """How many entries are buffered and written at once: 0.6 KB of memory per partition for both indexes."""
@@ -241,7 +242,7 @@ class SparseIndex:
                 break
             else:
                 low = page
-            page = high if high == low else (low + high + 1) // 2
+            page = high if high == low else (low + high + 1) // 2  # rounded up, as `low` is known to begin low enough
         self._page = page
         slots = range(0, in_page * width, width)
         slot = bisect_right(slots, target, key=partial(key_at, data)) - 1

@@ -136,6 +136,7 @@ class TransactionIndex:
         if not self._exists:
             return [], False
         blocks = self._loaded()
+        # the first block with an entry whose last stable offset reaches end_offset: no later transaction began below it
         final = bisect_left(blocks.stable_offsets, end_offset)
         found: list[AbortedTransaction] = []
         for number in range(bisect_left(blocks.last_offsets, start_offset), min(final + 1, len(blocks.last_offsets))):

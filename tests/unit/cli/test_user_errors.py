@@ -109,7 +109,7 @@ def test_the_overview_names_the_version_option(capsys) -> None:
         (["produce", "t", "-p", "99999999999"], "--partition"),
         (["consume", "t", "-p", "-1"], "--partition"),
         (["consume", "t", "-o", "9" * 20], "--offset"),
-        (["consume", "t", "-B", "-o", "3"], "--from-beginning and --offset"),
+        (["consume", "t", "-B", "-o", "3"], "--from-beginning, --offset and --from"),
         (["consume", "t", "-g", "g", "-o", "3"], "no --partition, no --offset"),
         (["groups", "reset", "g", "-t", "t:-1", "--to", "latest"], "'t:-1' must read TOPIC or TOPIC:0,1"),
         (["groups", "reset", "g", "-t", "t", "--to", "9" * 20], "is none of: earliest, latest"),
@@ -250,7 +250,10 @@ def on_terminal(*arguments: str, typed: bytes, until_shown: bytes) -> tuple[int,
 
 
 def test_a_terminal_is_prompted(server) -> None:
-    status, shown = on_terminal("produce", "typed", "-b", server, typed=b"one\n\x04", until_shown=b"> ")
+    refused, _ = on_terminal("produce", "typed", "-b", server, typed=b"\n", until_shown=b"no such topic: typed")
+    assert refused == 1
+    command = ("produce", "typed", "--create", "-b", server)
+    status, shown = on_terminal(*command, typed=b"one\n\x04", until_shown=b"> ")
     assert status == 0
     assert shown.count(b"> ") == 2
     assert b"Produced 1 record to typed." in shown

@@ -207,6 +207,20 @@ class TestAcquire:
         assert states(partition)[0] == (0, 4, RecordState.ARCHIVED, 1)
         assert partition.records.delivery_complete_count == 5
 
+    def test_an_aborted_transaction_that_fills_the_limit_is_passed_over(self) -> None:
+        partition = loaded(settings=PartitionSettings(max_record_locks=10))
+        aborted = [AbortedTransaction(7, 0)]
+        fetched = FetchedRecords(0, [FetchedBatch(0, 19, 7, is_transactional=True)], aborted)
+        assert partition.acquire("m1", fetched, UNLIMITED, 0) == []
+        assert partition.can_acquire()
+        assert acquire(partition, (20, 24)) == [(20, 24, 1)]
+
+    def test_compacted_batches_that_fill_the_limit_are_passed_over(self) -> None:
+        partition = loaded((0, 9, AVAILABLE, 1), settings=PartitionSettings(max_record_locks=10))
+        assert acquire(partition, (15, 19)) == []
+        assert partition.can_acquire()
+        assert acquire(partition, (15, 19)) == [(15, 19, 1)]
+
     def test_an_aborted_batch_that_begins_before_the_start(self) -> None:
         partition = loaded(start_offset=3)
         fetched = FetchedRecords(3, [FetchedBatch(0, 4, 7, is_transactional=True)], [AbortedTransaction(7, 0)])
@@ -325,6 +339,19 @@ class TestAcknowledge:
         partition.finish_write(outcome.write, FAILED, 30_001)
         assert states(partition) == [(0, 9, RecordState.AVAILABLE, 1)]
         assert partition.next_fetch_offset() == 0
+
+    def test_a_failed_write_of_the_last_attempt_leaves_nothing_behind(self) -> None:
+        """At the limit of record locks nothing else would ever move the start offset."""
+        partition = loaded((0, 0, AVAILABLE, 4), settings=PartitionSettings(max_record_locks=2))
+        acquire(partition, (0, 0), now_ms=0)
+        acquire(partition, (1, 1), now_ms=0)
+        acknowledged(partition, 1, 1, ACK_ACCEPT)
+        outcome = acknowledge(partition, 0, 0, ACK_ACCEPT, now_ms=1)
+        partition.expire(30_000)
+        assert outcome.write is not None
+        partition.finish_write(outcome.write, FAILED, 30_001)
+        assert partition.can_acquire()
+        assert partition.next_fetch_offset() == 2
 
     def test_renewal_refused_by_the_group(self) -> None:
         partition = loaded(settings=PartitionSettings(is_renew_enabled=False))

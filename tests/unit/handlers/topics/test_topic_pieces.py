@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.encoded_answers import MAX_BYTES, EncodedAnswers
+from kafkapy.handlers.encoded_answers import MAX_BYTES, EncodedAnswer, EncodedAnswers
 from kafkapy.handlers.topics import metadata
 from kafkapy.handlers.topics.topic_pieces import PIECE_TOPICS, TopicPieces
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -17,6 +17,7 @@ from kafkapy.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkapy.protocol.primitives import SPLICE_BYTES, Writer
 from kafkapy.security.authorizer import AclOperation
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import Deny, answer, context, on_wire, services
@@ -143,3 +144,14 @@ def test_the_cache_is_bounded_in_bytes() -> None:
     answers.keep(image, 13, "large", bytes(MAX_BYTES + 1))
     assert answers.find(image, 13, "large") is not None
     assert answers.find(image, 13, 4) is None
+
+
+def test_all_who_get_a_large_cached_response_share_its_bytes() -> None:
+    body = bytes(SPLICE_BYTES)
+    cached = EncodedAnswer(body)
+    for _ in range(2):
+        out = Writer()
+        cached.write(out, 12)
+        assert [payload for _, payload in out.splices] == [body]
+        assert out.splices[0][1] is body
+        assert (len(out), out.wire_length) == (0, SPLICE_BYTES)

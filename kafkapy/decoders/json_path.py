@@ -1,0 +1,154 @@
+"""Conditions on JSON by a path: `$.price > 100`, `$.items[*].id == "a"`, `$..error`.
+
+A part of JSONPath (RFC 9535): `.name`, `['name']`, `[2]`, `[-1]`, `.*`, `[*]`, `..name`. After the path may come ==,
+!=, <, <=, >, >= and a JSON value, or =~ and a regular expression. A condition is met if one of the values that the path
+selects meets it; without a comparison, if it selects any.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.decoders.errors import DecodeError
+from kafkapy.errors import quoted
+
+MAX_CHARACTERS: Final = 1_000
+EVERY: Final = "*"
+STEP: Final = re.compile(
+    r"(?P<deep>\.\.)?(?:"
+    r"(?<=\.)(?P<after>[\w-]+|\*)"  # behind ..
+    r"|\.(?P<name>[\w-]+|\*)"
+    r"|\[(?:(?P<index>-?\d{1,9}|\*)|'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\")\])"
+)
+COMPARISON: Final = re.compile(r"\s*(==|!=|<=|>=|=~|<|>)\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """`key`: a name, an index, or EVERY for all; `is_deep`: of the value and of all that are in it."""
+
+    key: str | int
+    is_deep: bool
+
+
+class JsonPath:
+    """A path with its comparison, if it has one. Raises DecodeError for a text that is none."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_CHARACTERS:
+            raise DecodeError(f"a JSON path of more than {MAX_CHARACTERS} characters")
+        rest = text.strip()
+        if not rest.startswith("$"):
+            raise DecodeError(f"{quoted(text)} is no JSON path: it begins with $, as $.price > 100")
+        self._steps, position = _steps(rest)
+        self._accepts: Callable[[Any], bool] | None = None
+        if rest[position:].strip():
+            found = COMPARISON.fullmatch(rest[position:])
+            if found is None:
+                raise DecodeError(
+                    f"{quoted(text)} is no JSON path: {quoted(rest[position:].strip())} is not understood"
+                )
+            self._accepts = _comparison(found[1], found[2].strip())
+
+    def select(self, value: Any) -> Iterator[Any]:
+        """Yield what the path selects of a JSON value."""
+        selected: Iterator[Any] = iter((value,))
+        for step in self._steps:
+            selected = _selected(selected, step)
+        return selected
+
+    def is_met(self, value: Any) -> bool:
+        return any(self._accepts is None or self._accepts(each) for each in self.select(value))
+
+
+def _steps(text: str) -> tuple[list[_Step], int]:
+    """Return the steps after $, and where they end."""
+    steps, position = [], 1
+    while (found := STEP.match(text, position)) is not None:
+        index = found["index"]
+        names = (found["after"], found["name"], found["single"], found["double"])
+        name = next((each for each in names if each is not None), "")
+        is_index = index is not None and index != EVERY
+        steps.append(_Step(int(index) if is_index else index or name, found["deep"] is not None))
+        position = found.end()
+    return steps, position
+
+
+def _selected(values: Iterator[Any], step: _Step) -> Iterator[Any]:
+    for value in values:
+        for each in _descendants(value) if step.is_deep else (value,):
+            yield from _children(each, step.key)
+
+
+def _children(value: Any, key: str | int) -> Iterator[Any]:
+    if isinstance(value, list):
+        if key == EVERY:
+            yield from value
+        elif isinstance(key, int) and -len(value) <= key < len(value):
+            yield value[key]
+    elif isinstance(value, dict):
+        if key == EVERY:
+            yield from value.values()
+        elif key in value:
+            yield value[key]
+
+
+def _descendants(value: Any) -> Iterator[Any]:
+    """Yield a value and all that are in it."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        yield each
+        if isinstance(each, dict):
+            stack += reversed(list(each.values()))
+        elif isinstance(each, list):
+            stack += reversed(each)
+
+
+def _comparison(operator: str, text: str) -> Callable[[Any], bool]:
+    """Raises DecodeError."""
+    if not text:
+        raise DecodeError(f"a JSON path with nothing after {operator}")
+    if not text:
+        raise DecodeError(f"a JSON path with nothing after {operator}")
+    if operator == "=~":
+        return _matching(text.strip("/"))
+    try:
+        wanted = json.loads(text)
+    except ValueError:
+        wanted = text.strip("'")
+    if operator in ("==", "!="):
+        return lambda value: _is_equal(value, wanted) == (operator == "==")
+    order = ORDERS[operator]
+    return lambda value: _is_ordered(value, wanted) and order(value, wanted)
+
+
+ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": lambda value, wanted: value < wanted,
+    "<=": lambda value, wanted: value <= wanted,
+    ">": lambda value, wanted: value > wanted,
+    ">=": lambda value, wanted: value >= wanted,
+}
+
+
+def _matching(text: str) -> Callable[[Any], bool]:
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise DecodeError(f"{quoted(text)} is no regular expression: {error}") from error
+    return lambda value: isinstance(value, str) and pattern.search(value) is not None
+
+
+def _is_equal(value: Any, wanted: Any) -> bool:
+    """Whether two JSON values are equal: true is not 1."""
+    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+
+
+def _is_ordered(value: Any, wanted: Any) -> bool:
+    """Whether one of two JSON values can be less: numbers, or texts."""
+    if isinstance(value, str) and isinstance(wanted, str):
+        return True
+    numbers = (int, float)
+    return not isinstance(value, bool) and isinstance(value, numbers) and isinstance(wanted, numbers)

@@ -1,0 +1,168 @@
+"""Acknowledgements in a ShareFetch or ShareAcknowledge: which are refused at once, and what came of the others."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import Leaders, TopicAccess
+from kafkapy.metadata.image import SHARE_VERSION
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.share.share_partitions import SharePartitions
+from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.share.acknowledgement import AcknowledgementBatch
+from kafkapy.share.pending_write import Refusal
+from kafkapy.share.persister import TopicIdPartition
+from kafkapy.share.record_state import ACK_GAP, ACK_REJECT, ACK_RENEW
+from kafkapy.share.session import SessionKey
+
+RENEWAL_SINCE: Final = 2
+"""The version of both requests from which on locks can be renewed (KIP-1222)."""
+MAX_MEMBER_ID_LENGTH: Final = 36
+CODES_WITH_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
+NONE: Final = Refusal(ErrorCode.NONE, None)
+
+Acknowledgements = dict[TopicIdPartition, list[AcknowledgementBatch]]
+Outcomes = dict[TopicIdPartition, Refusal]
+
+
+class _Batch(Protocol):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+class _Partition(Protocol):
+    partition_index: int
+
+    @property
+    def acknowledgement_batches(self) -> Sequence[_Batch]: ...
+
+
+class _Topic(Protocol):
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[_Partition]: ...
+
+
+def share_partitions_of(
+    services: Services, context: RequestContext, group_id: str | None, member_id: str | None
+) -> SharePartitions | ErrorCode:
+    """Return the share partitions in use here, or the error for the whole request."""
+    is_served = services.metadata.image.features.levels.get(SHARE_VERSION, 0) >= 1
+    if not is_served or services.share_partitions is None:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
+        return ErrorCode.INVALID_REQUEST
+    return services.share_partitions()
+
+
+def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:
+    """Return what a request acknowledges, with the partitions for which that is nothing."""
+    return {
+        TopicIdPartition(topic.topic_id, partition.partition_index): [
+            AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+            for batch in partition.acknowledgement_batches
+        ]
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+async def acknowledge(
+    services: Services,
+    shares: SharePartitions,
+    key: SessionKey,
+    acknowledgements: Acknowledgements,
+    access: TopicAccess,
+    *,
+    max_type: int,
+    is_renewing: bool,
+) -> Outcomes:
+    """Return the outcome of each partition, once the state of all is written."""
+    outcomes: Outcomes = {}
+    accepted: Acknowledgements = {}
+    nothing: list[TopicIdPartition] = []
+    for partition, batches in acknowledgements.items():
+        code = _refusal(services, partition, batches, access, max_type=max_type, is_renewing=is_renewing)
+        if code != ErrorCode.NONE:
+            outcomes[partition] = Refusal(code, None)
+        elif batches:
+            accepted[partition] = batches
+        else:
+            nothing.append(partition)
+    if accepted:
+        for partition, refusal in (await shares.acknowledge(key, accepted)).items():
+            outcomes[partition] = refusal or NONE
+        outcomes |= dict.fromkeys(nothing, NONE)
+    return outcomes
+
+
+def _refusal(
+    services: Services,
+    partition: TopicIdPartition,
+    batches: Sequence[AcknowledgementBatch],
+    access: TopicAccess,
+    *,
+    max_type: int,
+    is_renewing: bool,
+) -> ErrorCode:
+    topic = services.metadata.image.topics.by_id.get(partition.topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not are_valid(batches, max_type=max_type, is_renewing=is_renewing):
+        return ErrorCode.INVALID_REQUEST
+    if not access.allows(topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if services.metadata.image.topics.partition(topic.name, partition.partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def are_valid(batches: Sequence[AcknowledgementBatch], *, max_type: int, is_renewing: bool) -> bool:
+    """Return whether batches are in order, with one type or one for each offset, and of known types.
+
+    A renewal needs IsRenewAck, which also says that the request fetches nothing.
+    """
+    previous_last_offset = -1
+    for batch in batches:
+        types = batch.types
+        count = batch.last_offset - batch.first_offset + 1
+        if count < 1 or batch.first_offset < previous_last_offset or not types:
+            return False
+        if len(types) not in (1, count) or min(types) < ACK_GAP or max(types) > max_type:
+            return False
+        if not is_renewing and ACK_RENEW in types:
+            return False
+        previous_last_offset = batch.last_offset
+    return True
+
+
+def max_type_of(version: int) -> int:
+    return ACK_RENEW if version >= RENEWAL_SINCE else ACK_REJECT
+
+
+def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> list[str]:
+    """Return the topic of each partition, except for ids that are unknown."""
+    by_id = services.metadata.image.topics.by_id
+    return [topic.name for each in partitions if (topic := by_id.get(each.topic_id)) is not None]
+
+
+def leaders_of(
+    services: Services, context: RequestContext, codes: Mapping[TopicIdPartition, int]
+) -> tuple[dict[TopicIdPartition, tuple[int, int]], Leaders | None]:
+    """Return (leader id, leader epoch) of each partition that is led elsewhere, with the leaders' endpoints."""
+    moved = [partition for partition, code in codes.items() if code in CODES_WITH_LEADER]
+    if not moved:
+        return {}, None
+    leaders = Leaders(services, context)
+    by_id = services.metadata.image.topics.by_id
+    return {
+        each: leaders.leader_of(topic.name, each.partition)
+        for each in moved
+        if (topic := by_id.get(each.topic_id)) is not None
+    }, leaders

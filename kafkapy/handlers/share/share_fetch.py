@@ -1,0 +1,173 @@
+"""ShareFetch 1-2: a member of a share group acknowledges what it has acquired, and acquires more. KIP-932.
+
+Acknowledgements come first, and are answered with the fetch. Records are acquired from the share partitions of the
+session that have some, in turn; with none the request waits for MaxWaitMs, for new data, a release, a time-out of a
+lock, or a moved start offset. The session is looked up, the member is not. Records that leave are whole batches, as in
+a Fetch: AcquiredRecords says which of their offsets are meant.
+
+v2  the acquire mode (KIP-1206): batch-optimised, or a record limit; renewal (KIP-1222): a request with IsRenewAck
+fetches nothing, and has limits of 0.
+
+Deviation: Apache Kafka answers a throttled request without the records that it has acquired, which stay locked. Here
+they are sent with the throttle time, because nobody else could read them until their locks time out.
+"""
+
+import asyncio
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.share.acknowledgements import (
+    RENEWAL_SINCE,
+    Outcomes,
+    acknowledge,
+    acknowledgements_of,
+    max_type_of,
+    names_of,
+    share_partitions_of,
+)
+from kafkapy.handlers.share.share_fetch_wire import Fetched, FetchedShare, respond
+from kafkapy.handlers.share.share_reading import BATCH_OPTIMIZED, RECORD_LIMIT, ShareReading
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.share_fetch_request import ShareFetchRequest
+from kafkapy.protocol.messages.share_fetch_response import ShareFetchResponse
+from kafkapy.runtime.share.in_use import InUse
+from kafkapy.runtime.share.share_partitions import SharePartitions
+from kafkapy.security.authorizer import AclOperation
+from kafkapy.share.pending_write import Refusal
+from kafkapy.share.persister import TopicIdPartition
+from kafkapy.share.session import FINAL_EPOCH, SessionContext, SessionKey, SessionRequest
+
+ZEROS_OF_RENEWAL: Final = (
+    ("max_bytes", "maxBytes"),
+    ("min_bytes", "minBytes"),
+    ("max_records", "maxRecords"),
+    ("max_wait_ms", "maxWaitMs"),
+)
+
+
+async def handle(services: Services, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    shares = share_partitions_of(services, context, request.group_id, request.member_id)
+    if not isinstance(shares, SharePartitions):
+        raise ApiError(shares, None)
+    assert request.group_id is not None
+    assert request.member_id is not None
+    is_renewing = context.api_version >= RENEWAL_SINCE and request.is_renew_ack
+    if is_renewing:
+        _check_renewal(request)
+    if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"share acquire mode {request.share_acquire_mode} does not exist")
+    key = SessionKey(request.group_id, request.member_id)
+    acknowledgements = acknowledgements_of(request.topics)
+    has_acknowledgements = any(acknowledgements.values())
+    session = await _open_session(shares, context, request, key, has_acknowledgements=has_acknowledgements)
+    names = names_of(services, {**dict.fromkeys(session.partitions), **acknowledgements})
+    access = TopicAccess(services, context, AclOperation.READ, names)
+    outcomes: Outcomes = {}
+    if has_acknowledgements:
+        outcomes = await acknowledge(
+            services,
+            shares,
+            key,
+            acknowledgements,
+            access,
+            max_type=max_type_of(context.api_version),
+            is_renewing=is_renewing,
+        )
+    fetched: Fetched = {}
+    if not is_renewing:
+        fetched = await _fetch(services, context, shares, request, session, access)
+    try:
+        response = respond(services, context, session, fetched, outcomes)
+    except BaseException:
+        _release(fetched)
+        raise
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.end_session(key)
+    response.acquisition_lock_timeout_ms = shares.settings(key.group_id).partition.record_lock_duration_ms
+    return response
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    """Raise ApiError INVALID_REQUEST unless all limits are 0: to fetch could take longer than the renewed locks."""
+    wrong = [f"{name} must be set to 0, " for field, name in ZEROS_OF_RENEWAL if getattr(request, field) != 0]
+    if wrong:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{''.join(wrong)}if isRenewAck is true.")
+
+
+async def _open_session(
+    shares: SharePartitions,
+    context: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    *,
+    has_acknowledgements: bool,
+) -> SessionContext:
+    """Return the session's context. Raises ApiError; without room for a session after MaxWaitMs, as others would."""
+    named = [
+        TopicIdPartition(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions
+    ]
+    forgotten = [
+        TopicIdPartition(topic.topic_id, each) for topic in request.forgotten_topics_data for each in topic.partitions
+    ]
+    opening = SessionRequest(key, request.share_session_epoch, named, forgotten, has_acknowledgements)
+    session = shares.sessions.open(opening, context.connection_id)
+    if session.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+        await asyncio.sleep(max(request.max_wait_ms, 0) / 1000)
+    if session.error_code != ErrorCode.NONE:
+        raise ApiError(session.error_code, None)
+    return session
+
+
+async def _fetch(
+    services: Services,
+    context: RequestContext,
+    shares: SharePartitions,
+    request: ShareFetchRequest,
+    session: SessionContext,
+    access: TopicAccess,
+) -> Fetched:
+    """Return what the session's partitions have: records, errors; nothing where nothing could be acquired."""
+    assert request.group_id is not None
+    fetched: Fetched = {}
+    usable: list[InUse] = []
+    if session.partitions and request.max_records > 0 and request.max_bytes > 0:
+        for partition in _rotated(session.partitions, request.share_session_epoch):
+            found = _find(services, shares, request.group_id, partition, access)
+            if isinstance(found, InUse):
+                usable.append(found)
+            else:
+                fetched[partition] = FetchedShare(found)
+    if usable:
+        reading = ShareReading(services, context, request, shares.settings(request.group_id), usable)
+        fetched |= await reading.run(must_answer=bool(fetched))
+    return fetched
+
+
+def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:
+    """Begin with another partition in each request, so that all have their turn."""
+    at = epoch % len(partitions) if epoch >= 1 else 0
+    return partitions[at:] + partitions[:at]
+
+
+def _find(
+    services: Services, shares: SharePartitions, group_id: str, partition: TopicIdPartition, access: TopicAccess
+) -> InUse | Refusal:
+    """Return the share partition, whose load begins if it is new; or why it cannot be read."""
+    partitions = services.replica_manager.partitions
+    topic = services.metadata.image.topics.by_id.get(partition.topic_id)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, None)
+    if not access.allows(topic.name):
+        return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    hosted = partitions.find_by_id(*partition)
+    code = hosted.check_leader() if hosted is not None else partitions.missing_code(topic.name, partition.partition)
+    if code or hosted is None:
+        return Refusal(ErrorCode(code), None)
+    return shares.use(group_id, partition, hosted)
+
+
+def _release(fetched: Fetched) -> None:
+    for each in fetched.values():
+        each.release()

@@ -1,0 +1,100 @@
+"""The response of a ShareFetch, made of what was acquired and what came of the acknowledgements."""
+
+from kafkapy.dataclass import dataclass
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.share.acknowledgements import NONE, Outcomes, leaders_of
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.share_fetch_response import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
+from kafkapy.replication.partition_read import NO_RECORDS, PartitionRead
+from kafkapy.seams import FileRegion
+from kafkapy.share import fetched as machine
+from kafkapy.share.pending_write import Refusal
+from kafkapy.share.persister import TopicIdPartition
+from kafkapy.share.session import SessionContext
+
+
+@dataclass(slots=True)
+class FetchedShare:
+    """What one share partition gave: records that were acquired, with the region that has them, or an error."""
+
+    refusal: Refusal = NONE
+    acquired: "list[machine.AcquiredRecords] | None" = None
+    region: FileRegion | None = None
+
+    def release(self) -> None:
+        region, self.region = self.region, None
+        if region is not None:
+            region.release()
+
+
+Fetched = dict[TopicIdPartition, FetchedShare]
+
+
+def respond(
+    services: Services, context: RequestContext, session: SessionContext, fetched: Fetched, outcomes: Outcomes
+) -> ShareFetchResponse:
+    """Return the response: what the session does not omit, and all acknowledged partitions."""
+    if session.is_overtaken:
+        for each in fetched.values():
+            each.release()
+        return ShareFetchResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    shown = _with_news(session, fetched)
+    throttle_time_ms = _throttle(context, shown)
+    moved, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
+    topics: dict[bytes, ShareFetchableTopicResponse] = {}
+    for partition in [*shown, *(each for each in outcomes if each not in shown)]:
+        topic = topics.setdefault(partition.topic_id, ShareFetchableTopicResponse(partition.topic_id))
+        data = _partition_data(partition, shown.get(partition), outcomes.get(partition, NONE))
+        if partition in moved:
+            leader_id, leader_epoch = moved[partition]
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        topic.partitions.append(data)
+    endpoints = [] if leaders is None else leaders.endpoints()
+    return ShareFetchResponse(
+        throttle_time_ms=throttle_time_ms,
+        responses=[*topics.values()],
+        node_endpoints=[NodeEndpoint(id_, host=host, port=port, rack=rack) for id_, host, port, rack in endpoints],
+    )
+
+
+def _with_news(session: SessionContext, fetched: Fetched) -> Fetched:
+    if session.session is None:
+        return fetched
+    of_session = session.session
+    return {
+        partition: each
+        for partition, each in fetched.items()
+        if of_session.has_changes(partition, has_records=each.region is not None, error_code=each.refusal.error_code)
+    }
+
+
+def _throttle(context: RequestContext, shown: Fetched) -> int:
+    if context.meter is None:
+        return 0
+    reads = [
+        (None, PartitionRead(each.refusal.error_code, -1, -1, -1, NO_RECORDS if each.region is None else each.region))
+        for each in shown.values()
+    ]
+    return context.meter.throttle_fetch(reads)
+
+
+def _partition_data(partition: TopicIdPartition, fetched: FetchedShare | None, outcome: Refusal) -> PartitionData:
+    acquired = fetched.acquired if fetched is not None else None
+    return PartitionData(
+        partition.partition,
+        error_code=fetched.refusal.error_code if fetched is not None else ErrorCode.NONE,
+        acknowledge_error_code=outcome.error_code,
+        acknowledge_error_message=outcome.message,
+        records=NO_RECORDS if fetched is None or fetched.region is None else fetched.region,
+        acquired_records=[
+            AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in acquired or ()
+        ],
+    )

@@ -1,0 +1,197 @@
+"""Reading for a ShareFetch: hold what has records, read, acquire; wait if there is nothing."""
+
+import asyncio
+from typing import Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import completion, warm
+from kafkapy.handlers.share.share_fetch_wire import Fetched, FetchedShare
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.share_fetch_request import ShareFetchRequest
+from kafkapy.replication.delayed_fetch import PartitionsWatch
+from kafkapy.runtime.share.batch_headers import HeaderScan
+from kafkapy.runtime.share.in_use import InUse
+from kafkapy.runtime.share.share_wait import ShareWait
+from kafkapy.seams import FileRegion
+from kafkapy.share.fetched import AbortedTransaction, AcquiredRecords, AcquireLimits, FetchedRecords
+from kafkapy.share.group_settings import GroupShareSettings
+from kafkapy.share.pending_write import Refusal
+from kafkapy.share.persister import TopicIdPartition
+from kafkapy.storage.errors import NeedsWarming
+from kafkapy.storage.log.reader import FetchIsolation, LogRead
+
+BATCH_OPTIMIZED: Final = 0
+RECORD_LIMIT: Final = 1
+"""The acquire mode in which max_records is never exceeded; 0 is batch-optimised (KIP-1206)."""
+
+
+class ShareReading:
+    """One ShareFetch over the share partitions that it can use."""
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        settings: GroupShareSettings,
+        partitions: list[InUse],
+    ) -> None:
+        self._services = services
+        self._request = request
+        self._partitions = partitions
+        self._isolation = FetchIsolation.TXN_COMMITTED if settings.reads_committed else FetchIsolation.HIGH_WATERMARK
+        self._max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
+        if context.meter is not None:
+            self._max_bytes = context.meter.most_fetched(self._max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._records_left = request.max_records
+        self._fetched: Fetched = {}
+        self._seen: dict[InUse, tuple[int, int]] = {}
+        """What could be read of share partitions that had not enough: they are read again when it is more."""
+
+    async def run(self, *, must_answer: bool) -> Fetched:
+        """Return what was acquired, and errors. must_answer: there is something else to answer, so do not wait."""
+        clock = self._services.clock
+        deadline_ms = clock.monotonic_ms() + (0 if must_answer else max(self._request.max_wait_ms, 0))
+        try:
+            while True:
+                is_last = clock.monotonic_ms() >= deadline_ms
+                future, on_ready = completion()
+                wait = ShareWait(self._partitions, self._isolation, on_ready, {} if is_last else self._seen)
+                try:
+                    if not wait.try_hold() and not self._note_failures() and not is_last:
+                        await self._wait(wait, future, deadline_ms - clock.monotonic_ms())
+                    if await self._acquire(wait.held, is_last=is_last) or self._note_failures() or is_last:
+                        return self._fetched
+                finally:
+                    wait.end()
+        except BaseException:
+            for each in self._fetched.values():
+                each.release()
+            raise
+
+    async def _wait(self, wait: ShareWait, future: "asyncio.Future[None]", max_wait_ms: int) -> None:
+        """Wait until something is held, a share partition failed, or the time is over."""
+
+        watch: PartitionsWatch | None = None
+
+        def on_data() -> None:
+            wait.check()
+            if watch is not None and watch.is_completed and not future.done():
+                future.set_result(None)
+
+        wait.begin()
+        watch = self._services.replica_manager.watch_for_data(
+            [each.hosted for each in self._partitions], max_wait_ms=max_wait_ms, on_data=on_data
+        )
+        try:
+            await future
+        finally:
+            watch.abandon()
+
+    def _note_failures(self) -> bool:
+        """Note the errors of share partitions that cannot be read any more; return whether there are any."""
+        failed = [in_use for in_use in self._partitions if in_use.has_failed]
+        for in_use in failed:
+            refusal = in_use.refusal or in_use.partition.refusal
+            if not in_use.is_current or refusal is None:
+                refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+            self._fetched.setdefault(_name(in_use), FetchedShare(refusal))
+        return bool(failed)
+
+    async def _acquire(self, held: list[InUse], *, is_last: bool) -> bool:
+        """Read and acquire what is held; return whether there is something to answer."""
+        if not held:
+            return False
+        reads: list[tuple[InUse, int, LogRead]] = []
+        bytes_read = 0
+        try:
+            for in_use in held:
+                read = await self._read(in_use, self._max_bytes // len(held), min_one_batch=bytes_read == 0)
+                if read is not None:
+                    reads.append((in_use, *read))
+                    bytes_read += read[1].size_bytes
+            if bytes_read < self._min_bytes and not is_last and not self._fetched:
+                self._seen |= {each: each.readable(self._isolation) for each in held}
+                return False
+            while reads and self._records_left > 0:
+                in_use, fetch_offset, result = reads.pop(0)
+                await self._acquire_from(in_use, fetch_offset, result)
+        finally:
+            for _, _, result in reads:
+                if result.region is not None:
+                    result.region.release()
+        return bool(self._fetched)
+
+    async def _read(self, in_use: InUse, max_bytes: int, *, min_one_batch: bool) -> tuple[int, LogRead] | None:
+        """Return (offset asked for, what was read); None after an error, which is noted, or without a log."""
+        while True:
+            log = in_use.hosted.log
+            if log is None or not in_use.is_current:
+                return None
+            fetch_offset = in_use.partition.next_fetch_offset()
+            try:
+                return fetch_offset, log.read(
+                    fetch_offset, max_bytes, isolation=self._isolation, min_one_batch=min_one_batch
+                )
+            except NeedsWarming as cold:
+                await warm(self._services, cold)
+            except ApiError as error:
+                if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not in_use.partition.move_log_start(
+                    log.log_start_offset
+                ):
+                    self._fetched[_name(in_use)] = FetchedShare(Refusal(ErrorCode(error.code), None))
+                    return None
+            except StorageError:
+                self._fetched[_name(in_use)] = FetchedShare(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
+                return None
+
+    async def _acquire_from(self, in_use: InUse, fetch_offset: int, read: LogRead) -> None:
+        region = read.region
+        if region is None:
+            return
+        try:
+            records = in_use.partition.records
+            scan = HeaderScan(region, max(records.end_offset + 1, fetch_offset) + self._records_left)
+            while True:
+                try:
+                    scan.run()
+                    break
+                except NeedsWarming as cold:
+                    await warm(self._services, cold)
+            aborted = [
+                AbortedTransaction(each.producer_id, each.first_offset) for each in read.aborted_transactions or ()
+            ]
+            fetched = FetchedRecords(fetch_offset, [each.batch for each in scan.batches], aborted)
+            request = self._request
+            limits = AcquireLimits(self._records_left, request.batch_size, request.share_acquire_mode == RECORD_LIMIT)
+            now_ms = self._services.clock.monotonic_ms()
+            acquired = in_use.partition.acquire(request.member_id or "", fetched, limits, now_ms)
+            in_use.schedule()
+            if not acquired:
+                return
+            self._records_left -= sum(part.record_count for part in acquired)
+            _narrow(region, scan, acquired)
+            self._fetched[_name(in_use)] = FetchedShare(acquired=acquired, region=region)
+            region = None
+        finally:
+            if region is not None:
+                region.release()
+
+
+def _name(in_use: InUse) -> TopicIdPartition:
+    key = in_use.partition.key
+    return TopicIdPartition(key.topic_id, key.partition)
+
+
+def _narrow(region: FileRegion, scan: HeaderScan, acquired: list[AcquiredRecords]) -> None:
+    """Leave in the region the batches with acquired records, and those between them."""
+    first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
+    wanted = [
+        each
+        for each in scan.batches
+        if each.batch.last_offset >= first_offset and each.batch.base_offset <= last_offset
+    ]
+    start = wanted[0].position
+    region.narrow(start, wanted[-1].position + wanted[-1].size_bytes - start)

@@ -1,0 +1,103 @@
+"""Headers of the batches in a region of a file, read in windows, as share partitions need them.
+
+Nothing is decoded but the first record of a control batch: whether it is an abort marker.
+"""
+
+from typing import Final
+
+from kafkapy.named_tuple import NamedTuple
+from kafkapy.record.batch import (
+    BATCH_HEADER,
+    CONTROL_FLAG,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MIN_MESSAGE_BYTES,
+    TRANSACTIONAL_FLAG,
+)
+from kafkapy.record.control import ControlType
+from kafkapy.record.varint import read_varint
+from kafkapy.seams import FileRegion
+from kafkapy.share.fetched import FetchedBatch
+from kafkapy.storage.errors import NeedsWarming
+
+WINDOW_BYTES: Final = 16 * 1024
+"""Read at once: some hundred headers of small batches, one of a large one."""
+_MARKER_BYTES: Final = HEADER_BYTES + 17
+"""Up to the end of the key of a transaction marker."""
+
+
+class LocatedBatch(NamedTuple):
+    """A batch, and where it lies in the region."""
+
+    batch: FetchedBatch
+    position: int
+    size_bytes: int
+
+
+class HeaderScan:
+    """Reads the headers of a region up to an offset; after NeedsWarming it goes on where it was."""
+
+    __slots__ = ("_end_offset", "_position", "_region", "_window", "_window_position", "batches")
+
+    def __init__(self, region: FileRegion, end_offset: int) -> None:
+        """The scan ends with the batch that has end_offset - 1, or with the region."""
+        self._region = region
+        self._end_offset = end_offset
+        self._position = 0
+        self._window = b""
+        self._window_position = 0
+        self.batches: list[LocatedBatch] = []
+
+    def run(self) -> None:
+        """Read the rest. Raises NeedsWarming if that would block: run again after warming."""
+        length = self._region.length
+        while length - self._position >= LOG_OVERHEAD_BYTES + MIN_MESSAGE_BYTES:
+            at = self._position - self._window_position
+            if len(self._window) - at < min(_MARKER_BYTES, length - self._position):
+                self._read_window(length)
+                at = 0
+            found = _parse(self._window, at, self._position)
+            if found.size_bytes > length - self._position:
+                return  # cut off: the file was truncated meanwhile
+            self.batches.append(found)
+            self._position += found.size_bytes
+            if found.batch.last_offset >= self._end_offset - 1:
+                return
+
+    def _read_window(self, length: int) -> None:
+        region = self._region
+        size = min(WINDOW_BYTES, length - self._position)
+        data = region.file.pread_nowait(size, region.position + self._position)
+        if data is None:
+            raise NeedsWarming(region.file, region.position + self._position, size)
+        self._window, self._window_position = data, self._position
+
+
+def _parse(window: bytes, at: int, position: int) -> LocatedBatch:
+    size_bytes = int.from_bytes(window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
+    if window[at + MAGIC_POSITION] != 2:  # an older message: its offset is the last one of those compressed in it
+        offset = int.from_bytes(window[at : at + 8], "big", signed=True)
+        return LocatedBatch(FetchedBatch(offset, offset), position, size_bytes)
+    base_offset, _, _, _, _, attributes, last_delta, _, _, producer_id, _, _, _ = BATCH_HEADER.unpack_from(window, at)
+    batch = FetchedBatch(
+        base_offset,
+        base_offset + last_delta,
+        producer_id,
+        is_transactional=bool(attributes & TRANSACTIONAL_FLAG),
+        is_abort_marker=bool(attributes & CONTROL_FLAG) and _is_abort(window, at + HEADER_BYTES),
+    )
+    return LocatedBatch(batch, position, size_bytes)
+
+
+def _is_abort(window: bytes, at: int) -> bool:
+    """Return whether the record at `at`, the first of a control batch, is the marker of an aborted transaction."""
+    try:
+        _, at = read_varint(window, at)  # the record's length
+        at += 1  # attributes
+        for _ in range(3):  # timestamp delta, offset delta, length of the key
+            _, at = read_varint(window, at)
+    except IndexError:
+        return False
+    key = window[at : at + 4]
+    return len(key) == 4 and int.from_bytes(key[2:], "big", signed=True) == ControlType.ABORT

@@ -1,0 +1,294 @@
+"""All share partitions that are in use on this broker, and the sessions that use them.
+
+A share partition is loaded at its first fetch, and given up when this broker no longer leads the partition, when its
+state was fenced or deleted, or when the group's last session here ends. An acknowledgement is answered once its write
+stands; a write goes on when its requester is gone.
+
+Deviation: Apache Kafka lets a fetch wait that finds a share partition it cannot load. Here it is answered at once,
+because the client has to act on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.offset_lookup import EARLIEST, LATEST, NOT_FOUND, find_offset
+from kafkapy.runtime.pool import run_in_pool
+from kafkapy.runtime.share.in_use import InUse
+from kafkapy.seams import Clock, IoPool
+from kafkapy.share.acknowledgement import AcknowledgementBatch
+from kafkapy.share.group_settings import BY_DURATION, GroupShareSettings
+from kafkapy.share.partition import SharePartition
+from kafkapy.share.pending_write import DeadLetter, PendingWrite, Refusal, persister_refusal
+from kafkapy.share.persister import (
+    UNINITIALIZED_OFFSET,
+    Persister,
+    SharePartitionKey,
+    StateRead,
+    TopicIdPartition,
+)
+from kafkapy.share.session import EndedSession, SessionKey, ShareSessionCache
+from kafkapy.storage.errors import NeedsWarming
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.timer.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted_partitions import HostedPartition
+
+logger = logging.getLogger("kafkapy.share")
+
+NOT_IN_USE: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+FENCING: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+"""Failures of a write after which the share partition is given up: the state is no longer this leader's."""
+
+CopyDeadLetters = Callable[[SharePartitionKey, DeadLetter], Awaitable[None]]
+"""Copies records to the group's dead-letter topic. Raises nothing: what fails is logged, and archived all the same."""
+
+
+class ShareParts(NamedTuple):
+    """What share partitions need of the broker. settings(group id): the group's current configuration."""
+
+    persister: Callable[[], Persister]
+    settings: Callable[[str], GroupShareSettings]
+    clock: Clock
+    wheel: TimingWheel
+    io_pool: IoPool
+    copy_dead_letters: CopyDeadLetters | None = None
+
+
+class SharePartitions:
+    """The share partitions in use, by group."""
+
+    def __init__(self, parts: ShareParts, max_sessions: int) -> None:
+        self.sessions = ShareSessionCache(max_sessions)
+        self._parts = parts
+        self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __iter__(self) -> Iterator[InUse]:
+        for group in self._groups.values():
+            yield from group.values()
+
+    async def close(self) -> None:
+        """Cancel loads and writes; fence all share partitions."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for group_id in list(self._groups):
+            self._forget_group(group_id)
+
+    # -- in use ---------------------------------------------------------------------------------------------------
+
+    def settings(self, group_id: str) -> GroupShareSettings:
+        return self._parts.settings(group_id)
+
+    def find(self, group_id: str, partition: TopicIdPartition) -> InUse | None:
+        """Return a share partition that is in use and was led here all the time."""
+        in_use = self._groups.get(group_id, {}).get(partition)
+        if in_use is not None and not in_use.is_current:
+            self._forget(in_use)
+            return None
+        return in_use
+
+    def use(self, group_id: str, partition: TopicIdPartition, hosted: "HostedPartition") -> InUse:
+        """Return the share partition; its load begins if it is new."""
+        in_use = self.find(group_id, partition)
+        if in_use is not None and in_use.hosted is hosted:
+            in_use.partition.configure(self._parts.settings(group_id).partition)
+            return in_use
+        if in_use is not None:
+            self._forget(in_use)
+        key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
+        machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
+        in_use = InUse(machine, hosted, self._parts.wheel, self._on_due)
+        self._groups.setdefault(group_id, {})[partition] = in_use
+        machine.begin_load()
+        in_use.loading = self._start(self._load(in_use))
+        return in_use
+
+    def _forget(self, in_use: InUse) -> None:
+        key = in_use.partition.key
+        group = self._groups.get(key.group_id, {})
+        partition = TopicIdPartition(key.topic_id, key.partition)
+        if group.get(partition) is in_use:
+            del group[partition]
+            if not group:
+                del self._groups[key.group_id]
+        in_use.fence()
+
+    def _forget_group(self, group_id: str) -> None:
+        for in_use in list(self._groups.get(group_id, {}).values()):
+            self._forget(in_use)
+
+    # -- loading --------------------------------------------------------------------------------------------------
+
+    async def _load(self, in_use: InUse) -> None:
+        machine = in_use.partition
+        key = machine.key
+        state = StateRead(key.topic_id, key.partition, machine.leader_epoch)
+        try:
+            read = (await self._parts.persister().read(key.group_id, [state]))[0]
+            reset_offset = UNINITIALIZED_OFFSET
+            if read.error_code == ErrorCode.NONE and read.start_offset == UNINITIALIZED_OFFSET:
+                reset_offset = await self._reset_offset(in_use)
+            refusal = machine.load(read, reset_offset)
+        except ApiError as error:
+            refusal = Refusal(ErrorCode(error.code), error.message)
+        except (StorageError, OSError):
+            refusal = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, None)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("Loading share partition %s failed", key.coordinator_key)
+            refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        in_use.loading = None
+        if refusal is not None:
+            in_use.refusal = refusal
+            self._forget(in_use)
+            return
+        self._copy(in_use, machine.unfinished_dead_letters())
+        in_use.notify()
+
+    async def _reset_offset(self, in_use: InUse) -> int:
+        """Return the offset at which a share partition without a start offset begins. Raises ApiError."""
+        settings = self._parts.settings(in_use.partition.key.group_id)
+        timestamp_ms = EARLIEST if settings.offset_reset == "earliest" else LATEST
+        if settings.offset_reset == BY_DURATION:
+            timestamp_ms = max(self._parts.clock.wall_ms() - settings.reset_duration_ms, 0)
+        while True:
+            if not in_use.is_current or in_use.hosted.log is None:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            try:
+                found = find_offset(in_use.hosted, timestamp_ms, FetchIsolation.HIGH_WATERMARK, is_from_client=True)
+            except NeedsWarming as cold:
+                await run_in_pool(self._parts.io_pool, cold.warm)
+                continue
+            if found is NOT_FOUND:
+                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"there is no offset for timestamp {timestamp_ms}")
+            return found.offset
+
+    # -- acknowledging --------------------------------------------------------------------------------------------
+
+    async def acknowledge(
+        self, key: SessionKey, batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]]
+    ) -> dict[TopicIdPartition, Refusal | None]:
+        """Apply acknowledgements, and return the outcome of each partition once it is written."""
+        now_ms = self._parts.clock.monotonic_ms()
+        settings = self._parts.settings(key.group_id).partition
+        outcomes: dict[TopicIdPartition, Refusal | None] = {}
+        writes: list[tuple[InUse, PendingWrite]] = []
+        for partition, of_partition in batches.items():
+            in_use = self.find(key.group_id, partition)
+            if in_use is None:
+                outcomes[partition] = NOT_IN_USE
+                continue
+            in_use.partition.configure(settings)
+            outcome = in_use.partition.acknowledge(key.member_id, of_partition, now_ms)
+            outcomes[partition] = outcome.refusal
+            if outcome.write is not None:
+                writes.append((in_use, outcome.write))
+            in_use.schedule()
+        if writes:
+            refusals = await asyncio.shield(self._start(self._write(key.group_id, writes)))
+            for (in_use, _), refusal in zip(writes, refusals, strict=True):
+                machine_key = in_use.partition.key
+                outcomes[TopicIdPartition(machine_key.topic_id, machine_key.partition)] = refusal
+        return outcomes
+
+    async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
+        """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""
+        states = [in_use.partition.state_write(write) for in_use, write in writes]
+        try:
+            results = await self._parts.persister().write(group_id, states)
+            refusals = [
+                persister_refusal(each.error_code, each.error_message) if each.error_code else None for each in results
+            ]
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("Writing the state of %d share partitions of group %s failed", len(writes), group_id)
+            refusals = [Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)] * len(writes)
+        for (in_use, write), refusal in zip(writes, refusals, strict=True):
+            self._finish(in_use, write, refusal)
+        return refusals
+
+    def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
+        finished = in_use.partition.finish_write(write, refusal, self._parts.clock.monotonic_ms())
+        in_use.schedule()
+        if refusal is not None and refusal.error_code in FENCING:
+            logger.info(
+                "Giving up share partition %s: %s", in_use.partition.key.coordinator_key, refusal.error_code.name
+            )
+            self._forget(in_use)
+            return
+        self._copy(in_use, finished.dead_letters)
+        in_use.notify()
+
+    def _copy(self, in_use: InUse, letters: Sequence[DeadLetter]) -> None:
+        for letter in letters:
+            self._start(self._copy_letter(in_use, letter))
+
+    async def _copy_letter(self, in_use: InUse, letter: DeadLetter) -> None:
+        """Copy records to the dead-letter topic, then archive them, whether that succeeded or not."""
+        copy = self._parts.copy_dead_letters
+        key = in_use.partition.key
+        if copy is not None:
+            await copy(key, letter)
+        write = in_use.partition.dead_lettered(letter)
+        if write is not None:
+            await self._write(key.group_id, [(in_use, write)])
+
+    # -- sessions, time-outs --------------------------------------------------------------------------------------
+
+    def end_session(self, key: SessionKey) -> None:
+        """End a member's session: its records are released."""
+        ended = self.sessions.end(key)
+        if ended is not None:
+            self._release(ended)
+
+    def connection_closed(self, connection: object) -> None:
+        """End the sessions of a connection."""
+        for ended in self.sessions.close_connection(connection):
+            self._release(ended)
+
+    def _release(self, ended: EndedSession) -> None:
+        group_id, now_ms = ended.key.group_id, self._parts.clock.monotonic_ms()
+        writes: list[tuple[InUse, PendingWrite]] = []
+        for partition in ended.partitions:
+            in_use = self.find(group_id, partition)
+            write = in_use.partition.release(ended.key.member_id, now_ms) if in_use is not None else None
+            if in_use is not None and write is not None:
+                writes.append((in_use, write))
+        if writes:
+            self._start(self._write(group_id, writes))
+        if ended.is_last:
+            self._forget_group(group_id)
+
+    def _on_due(self, in_use: InUse) -> None:
+        if not in_use.is_current:
+            self._forget(in_use)
+            return
+        key = in_use.partition.key
+        in_use.partition.configure(self._parts.settings(key.group_id).partition)
+        write = in_use.partition.expire(self._parts.clock.monotonic_ms())
+        in_use.schedule()
+        if write is not None:
+            self._start(self._write(key.group_id, [(in_use, write)]))
+            in_use.notify()
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

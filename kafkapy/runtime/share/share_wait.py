@@ -1,0 +1,78 @@
+"""A ShareFetch that waits for records: for new data, a release, a time-out of a lock, or a moved start.
+
+Members that wait for one partition do not all read what one gets: whoever finds something to acquire holds the share
+partition, in the same call in which it is woken, and the others go on waiting. When it lets go, the next is woken.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkapy.runtime.share.in_use import InUse
+from kafkapy.storage.log.reader import FetchIsolation
+
+
+class ShareWait:
+    """One fetch and its share partitions, in the order in which it reads them."""
+
+    __slots__ = ("_isolation", "_on_ready", "_partitions", "_seen", "has_failed", "held")
+
+    def __init__(
+        self,
+        partitions: Sequence[InUse],
+        isolation: FetchIsolation,
+        on_ready: Callable[[], None],
+        seen: Mapping[InUse, tuple[int, int]] | None = None,
+    ) -> None:
+        """on_ready() is called when something is held, or a share partition can no longer be read.
+
+        seen: what could be read (InUse.readable) when that was not enough, so that more is waited for.
+        """
+        self._partitions = partitions
+        self._isolation = isolation
+        self._on_ready = on_ready
+        self._seen = {} if seen is None else seen
+        self.held: list[InUse] = []
+        self.has_failed = False
+
+    def begin(self) -> None:
+        """Be woken from now on."""
+        for in_use in self._partitions:
+            in_use.waiters[self] = None
+
+    def end(self) -> None:
+        """Be woken no more, and let go of what is held; the next one is woken for that."""
+        for in_use in self._partitions:
+            in_use.waiters.pop(self, None)
+        self.let_go()
+
+    def try_hold(self) -> bool:
+        """Hold what has something to acquire; return whether there is any."""
+        assert not self.held, "what is held was not let go of"
+        for in_use in self._partitions:
+            if self._has_news(in_use) and in_use.partition.maybe_hold_fetch(self):
+                if in_use.partition.can_acquire():
+                    self.held.append(in_use)
+                else:
+                    in_use.partition.release_fetch(self)
+        return bool(self.held)
+
+    def _has_news(self, in_use: InUse) -> bool:
+        """Return whether there may be something to acquire: a released record, or one after the end."""
+        readable = in_use.readable(self._isolation)
+        return readable[0] < readable[1] and readable != self._seen.get(in_use)
+
+    def let_go(self) -> None:
+        held, self.held = self.held, []
+        for in_use in held:
+            in_use.partition.release_fetch(self)
+        for in_use in held:
+            in_use.notify()
+
+    def check(self) -> None:
+        """Something has changed: take it, or report what cannot be read any more."""
+        if self.held or self.has_failed:
+            return
+        if any(in_use.has_failed for in_use in self._partitions):
+            self.has_failed = True
+            self._on_ready()
+        elif self.try_hold():
+            self._on_ready()

@@ -1,0 +1,68 @@
+"""The share partitions in use on a broker, made at the first request of a share group: most brokers have none."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.metadata.image import RESOURCE_GROUP, SHARE_VERSION
+
+if TYPE_CHECKING:
+    from kafkapy.config.share import ShareConfig
+    from kafkapy.metadata.image import ConfigsImage, MetadataImage
+    from kafkapy.runtime.share.share_partitions import SharePartitions, ShareParts
+    from kafkapy.share.group_settings import GroupShareSettings
+
+
+class ShareReads:
+    """Makes SharePartitions when they are first needed, and ends the sessions of connections that close."""
+
+    def __init__(self, new_parts: "Callable[[], ShareParts]", max_sessions: Callable[[], int]) -> None:
+        """max_sessions(): group.share.max.share.sessions."""
+        self._new_parts = new_parts
+        self._max_sessions = max_sessions
+        self._partitions: SharePartitions | None = None
+
+    @property
+    def is_used(self) -> bool:
+        return self._partitions is not None
+
+    def partitions(self) -> "SharePartitions":
+        if self._partitions is None:
+            from kafkapy.runtime.share.share_partitions import SharePartitions
+
+            self._partitions = SharePartitions(self._new_parts(), self._max_sessions())
+        return self._partitions
+
+    def disconnected(self, connection_id: str) -> None:
+        if self._partitions is not None:
+            self._partitions.connection_closed(connection_id)
+
+    async def close(self) -> None:
+        """Answer who waits; cancel loads and writes."""
+        if self._partitions is not None:
+            await self._partitions.close()
+
+
+class ShareSettings:
+    """The settings of share groups by the current configuration; kept until any configuration changes."""
+
+    def __init__(self, dynamic_config: DynamicConfig, image: "Callable[[], MetadataImage]") -> None:
+        self._dynamic_config = dynamic_config
+        self._image = image
+        self._of: tuple[ShareConfig, ConfigsImage, int] | None = None
+        self._settings: dict[str, GroupShareSettings] = {}
+
+    def of(self, group_id: str) -> "GroupShareSettings":
+        from kafkapy.share.group_settings import group_share_settings
+
+        image, config = self._image(), self._dynamic_config.current.share
+        level = image.features.levels.get(SHARE_VERSION, 0)
+        known = self._of
+        if known is None or known[0] is not config or known[1] is not image.configs or known[2] != level:
+            self._of = (config, image.configs, level)
+            self._settings = {}
+        settings = self._settings.get(group_id)
+        if settings is None:
+            own = image.configs.of(RESOURCE_GROUP, group_id)
+            self._settings[group_id] = settings = group_share_settings(config, own, level)
+        return settings

@@ -1,0 +1,70 @@
+"""What the configuration of a share group says about its share partitions: its own keys, else the broker's.
+
+A value of the group that is outside of the broker's current bounds counts as the nearest bound, as in Apache Kafka.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kafkapy.config.share import ShareConfig
+from kafkapy.dataclass import dataclass
+from kafkapy.share.partition_settings import PartitionSettings
+
+DEAD_LETTERS_SINCE: Final = 2
+"""The level of share.version from which on records may go to a dead-letter topic (KIP-1191)."""
+BY_DURATION: Final = "by_duration"
+_DURATION: Final = re.compile(
+    r"([+-])?P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
+)
+
+
+@dataclass(slots=True, frozen=True)
+class GroupShareSettings:
+    """The settings of one group. `offset_reset`: latest, earliest, or by_duration with reset_duration_ms."""
+
+    partition: PartitionSettings
+    offset_reset: str
+    reset_duration_ms: int
+    reads_committed: bool
+
+
+def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_version: int) -> GroupShareSettings:
+    """Return the settings of a group with these own keys (IncrementalAlterConfigs of the group)."""
+    offset_reset, _, duration = own.get("share.auto.offset.reset", "latest").lower().partition(":")
+    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(own.get("errors.deadletterqueue.topic.name"))
+    return GroupShareSettings(
+        PartitionSettings(
+            delivery_count_limit=_bounded(config, own, "delivery.count.limit"),
+            max_record_locks=_bounded(config, own, "partition.max.record.locks"),
+            record_lock_duration_ms=_bounded(config, own, "record.lock.duration.ms"),
+            is_renew_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
+            has_dead_letters=has_dead_letters,
+        ),
+        offset_reset,
+        duration_ms(duration) if offset_reset == BY_DURATION else 0,
+        own.get("share.isolation.level", "read_uncommitted").lower() == "read_committed",
+    )
+
+
+def _bounded(config: ShareConfig, own: Mapping[str, str], key: str) -> int:
+    name = key.replace(".", "_")
+    value = own.get(f"share.{key}")
+    if value is None:
+        return int(getattr(config, f"group_share_{name}"))
+    lowest, highest = getattr(config, f"group_share_min_{name}"), getattr(config, f"group_share_max_{name}")
+    return int(min(max(int(value), lowest), highest))
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of a duration as java.time.Duration reads it (ISO-8601): PT1H30M, P1DT0.5S.
+
+    The text has been checked when the key was set.
+    """
+    match = _DURATION.fullmatch(text)
+    assert match is not None, f"duration {text!r} was accepted as a configuration"
+    sign, days, hours, minutes, seconds, fraction = match.groups()
+    whole_s = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    nanos = int((fraction or "0").ljust(9, "0"))
+    total_ns = whole_s * 1_000_000_000 + (-nanos if (seconds or "").startswith("-") else nanos)
+    return (-total_ns if sign == "-" else total_ns) // 1_000_000

@@ -1,0 +1,132 @@
+"""consume: begin and end by time, filters, formats; against a broker of our own."""
+
+import io
+import json
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+
+pytest.importorskip("confluent_kafka")
+HOUR_MS = 3_600_000
+NOON_MS = 1_768_478_400_000
+"""2026-01-15T12:00:00Z."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def run(server, capsys, monkeypatch):
+    """Run a command against the broker with lines on stdin; return its exit status, stdout and stderr."""
+
+    def run_command(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
+        status = main([*map(str, arguments), "-b", server])
+        output = capsys.readouterr()
+        return SimpleNamespace(status=status, out=output.out, err=output.err)
+
+    return run_command
+
+
+@pytest.fixture
+def orders(run) -> str:
+    """A topic of two partitions with a record an hour, the first one at noon."""
+    run("topics", "create", "orders", "-p", 2, "-c", "retention.ms=-1")
+    if "0 B" not in run("topics", "list", "orders").out:
+        return "orders"
+    rows = [
+        {
+            "key": f"k{each}",
+            "value": {"id": each, "side": "buy" if each % 2 else "sell"},
+            "headers": {"source": "web" if each < 2 else "app", "n": str(each)},
+            "timestamp_ms": NOON_MS + each * HOUR_MS,
+            "partition": each % 2,
+        }
+        for each in range(6)
+    ]
+    lines = "\n".join(map(json.dumps, rows))
+    assert run("produce", "orders", "--json", stdin=lines.encode()).status == 0
+    return "orders"
+
+
+def ids(done: SimpleNamespace) -> list[int]:
+    return sorted(json.loads(line)["id"] for line in done.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--from", "2026-01-15T14:00:00Z", "-e"], [2, 3, 4, 5]),
+        (["--from", "2026-01-15T14:00:00Z", "--until", "2026-01-15T16:30:00Z"], [2, 3, 4]),
+        (["-B", "--until", "2026-01-15T13:00:00Z"], [0]),
+        (["-B", "--until", "2026-01-15T11:00:00Z"], []),
+        (["-B", "--until", "-1s"], [0, 1, 2, 3, 4, 5]),
+        (["--from", "-1h", "-e"], []),
+        (["--from", "2026-01-15T14:00:00Z", "-e", "-p", 0], [2, 4]),
+        (["-B", "-e", "--key", "k3"], [3]),
+        (["-B", "-e", "--grep", "buy"], [1, 3, 5]),
+        (["-B", "-e", "--grep", "^k[45]$"], [4, 5]),
+        (["-B", "-e", "--header", "source=web"], [0, 1]),
+        (["-B", "-e", "--header", "source=web", "-H", "n=1"], [1]),
+        (["-B", "-e", "--header", "none"], []),
+        (["-B", "-e", "--jsonpath", "$.id >= 4"], [4, 5]),
+        (["-B", "-e", "--jsonpath", "$.id >= 2", "--jsonpath", "$.side == buy", "--grep", "5"], [5]),
+        (["-B", "-n", 1, "--jsonpath", "$.id == 5"], [5]),
+        (["-B", "-e", "--jsonpath", "$.id", "--value-format", "json", "--key", "k0"], [0]),
+    ],
+)
+def test_records_are_chosen(run, orders, options, expected) -> None:
+    done = run("consume", orders, *options)
+    assert (done.status, done.err, ids(done)) == (0, "", expected)
+
+
+def test_a_time_to_come_ends_at_its_moment(run, orders) -> None:
+    """Records of the past are shown, and it waits no longer than until that time."""
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
+    assert ids(run("consume", orders, "-B", "--until", until)) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("%t %p %o %k %v %h", 'orders 1 0 k1 {"id": 1, "side": "buy"} source=web,n=1\n'),
+        (r"%T\t%d", f"{NOON_MS + HOUR_MS}\t2026-01-15T13:00:00.000Z\n"),
+        (r"100%% \\ \q%o", "100% \\ \\q0\n"),
+    ],
+)
+def test_records_are_printed_by_a_pattern(run, orders, pattern, expected) -> None:
+    assert run("consume", orders, "-B", "-e", "-p", 1, "-n", 1, "--format", pattern).out == expected
+
+
+def test_a_value_that_is_no_json_meets_no_path(run) -> None:
+    run("topics", "create", "mixed", "-p", 1)
+    run("produce", "mixed", stdin=b"not json\n[1, 2]\n\xff\n")
+    assert run("consume", "mixed", "-B", "-e", "--jsonpath", "$[1] == 2").out == "[1, 2]\n"
+    assert run("consume", "mixed", "-B", "-e", "--grep", "json").out == "not json\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from", "soon"], "--from: 'soon' is not a time"),
+        (["--until", "1h"], "--until: '1h' is not a time"),
+        (["--from", "-1h", "-B"], "--from-beginning, --offset and --from say where to begin"),
+        (["--from", "-1h", "-g", "g"], "no --from, no --until"),
+        (["--format", "%x"], "--format: %x is none of %t, %p"),
+        (["--format", "50%"], "--format: it ends with %"),
+        (["--format", "%v", "--json"], "--json, --format and --key-separator say how to print"),
+        (["--grep", "("], "--grep '(' is no regular expression"),
+        (["--jsonpath", "id"], "--jsonpath: 'id' is no JSON path"),
+    ],
+)
+def test_options_that_cannot_be_used_are_named(run, options, message) -> None:
+    done = run("consume", "orders", *options)
+    assert (done.status, message in done.err) == (2, True), done.err
