@@ -13,10 +13,10 @@ topics.py topic_facts.py topic_changes.py topic_copy.py chosen.py    topics, by 
 configs.py explained_keys.py               configs, and what their keys do
 produce.py line_records.py sender.py       records sent: options, lines as records, deliveries
 consume.py consume_options.py consume_span.py received.py    records read, filtered, formatted
-moments.py progress.py                     times as they are typed; how far something has come
-groups.py group_offsets.py committed_offsets.py group_explain.py    groups, their offsets, their last rebalances
+moments.py progress.py follow.py           times as they are typed; how far something is; files that grow
+groups.py group_list.py group_offsets.py committed_offsets.py group_explain.py    groups, their offsets and rebalances
 transactions.py transaction_admin.py       transactional ids, hanging transactions
-security.py security_admin.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas, tokens
+security.py security_admin.py passwords.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas
 cluster.py cluster_check.py cluster_survey.py    several nodes on this machine; can a cluster be taken over
 cluster_where.py cluster_link.py cluster_status.py cluster_voters.py cluster_changes.py    any cluster
 command_tree.py completion.py manual.py man_options.py usage.py    completion and manual pages, made from the parsers

@@ -1,4 +1,4 @@
-"""`kafkapy cluster up|logs|start|stop|kill|add|remove|down`: several nodes on this machine; the other commands' names.
+"""`kafkapy cluster up|logs|start|stop|restart|kill|add|remove|down`: several nodes on this machine.
 
 The data directory describes the cluster, so each command reads its state from there. Those for any cluster:
 cluster_status.py, cluster_voters.py, cluster_changes.py, cluster_check.py.
@@ -27,6 +27,7 @@ app = typer.Typer(
 
 DEFAULT_BROKERS = 3
 DEFAULT_PORT = 9092
+DEFAULT_SYNC_S = 300.0
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", show_default=False, help="A node's id.")]
 
@@ -103,17 +104,25 @@ def _properties_of(path: Path | None) -> dict[str, str]:
 def logs(
     node: Annotated[int | None, typer.Argument(metavar="[NODE]", show_default=False, help="A node's id.")] = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last lines.")] = 20,
+    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Show what they print from now on, too.")] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Show what nodes have printed: of one, or of all."""
+    from kafkapy.cli.follow import GrowingFile, follow
+
     with failures():
         cluster = _load(data_dir)
         node_ids = list(cluster.processes) if node is None else [cluster.plan.node(node).node_id]
-    for node_id in node_ids:
-        process = cluster.processes[node_id]
-        print(f"==> {process.log_file} <==")
-        for line in process.last_lines(lines):
-            print(line)
+        prefix = "node {}: " if len(node_ids) > 1 else ""
+        followed = [(prefix.format(each), GrowingFile(cluster.processes[each].log_file)) for each in node_ids]
+        for node_id in node_ids:
+            process = cluster.processes[node_id]
+            print(f"==> {process.log_file} <==")
+            for line in process.last_lines(lines):
+                print(line)
+        if is_followed:
+            print("==> following, Ctrl-C ends <==", flush=True)
+            follow(followed, lambda line: print(line, flush=True))
 
 
 @app.command()
@@ -134,6 +143,30 @@ def stop(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     with failures():
         _load(data_dir).stop(node)
     print(f"Stopped node {node}.")
+
+
+@app.command()
+def restart(
+    nodes: Annotated[
+        list[int] | None, typer.Argument(metavar="[NODE...]", show_default=False, help="Ids of nodes; without, all.")
+    ] = None,
+    timeout_s: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=1, help="How long replicas may take to be in sync each time."),
+    ] = DEFAULT_SYNC_S,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Restart nodes one by one, the active controller last: one stops only while all replicas are in sync."""
+    from kafkapy.cli.progress import Progress
+    from kafkapy.server.cluster.rolling import restart_one_by_one
+
+    with failures():
+        cluster = _load(data_dir)
+        node_ids = list(dict.fromkeys(nodes or cluster.processes))
+        with Progress("nodes restarted", len(node_ids)) as progress:
+            for done, doing in restart_one_by_one(cluster, node_ids, timeout_s):
+                progress.show(done, doing)
+    print(f"Restarted {'node' if len(node_ids) == 1 else 'nodes'} {', '.join(map(str, sorted(node_ids)))}.")
 
 
 @app.command()

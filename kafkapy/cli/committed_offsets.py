@@ -49,12 +49,12 @@ class BrokerCalls(Protocol):
         """Return the response of one broker; None: of any. Raises NoAnswerError."""
 
 
-def committed_offsets(brokers: BrokerCalls, group_id: str) -> dict[tuple[str, int], int]:
+def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[tuple[str, int], int]:
     """Return the committed offset of each partition that has one. Raises CoordinatorError.
 
-    While the group's coordinator moves, it is looked for again and again, for at most TIMEOUT_S.
+    While the group's coordinator moves, it is looked for again and again, for at most timeout_s.
     """
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             found = _ask(brokers, group_id)

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.cli.chosen import is_pattern, matching
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
     AsJson,
@@ -30,11 +31,15 @@ GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, hel
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups.")]
 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
+TOPICS_SHOWN = 3
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 
 
 @app.command("list")
 def list_groups(
+    pattern: Annotated[
+        str, typer.Argument(metavar="[PATTERN]", show_default=False, help="Only ids that match, as 'app-*'.")
+    ] = "",
     state: Annotated[
         list[str] | None, typer.Option("--state", "-s", help="Only groups in this state; may be repeated.")
     ] = None,
@@ -45,32 +50,61 @@ def list_groups(
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """List groups with type and state."""
+    """List groups with type, state, members, lag and topics."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
+    from kafkapy.cli.group_list import facts_of
+
     kafka = confluent()
     filters: dict[str, Any] = {}
     if state:
         filters["states"] = {_choice(kafka.ConsumerGroupState, each) for each in state}
     if kind:
         filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kind}
-    with failures(bootstrap_server):
+    properties = client_properties(bootstrap_server, client_config)
+    with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        found = admin.list_consumer_groups(request_timeout=TIMEOUT_S, **filters).result()
-    groups = [
-        {"group": each.group_id, "type": _word(each.type), "state": _word(each.state)}
-        for each in sorted(found.valid, key=lambda each: each.group_id)
+        listed, reasons = _listed(admin, bootstrap_server, **filters)
+        names = matching(pattern, listed) if pattern else sorted(listed)
+        facts = facts_of(admin, brokers, names)
+    groups: list[dict[str, Any]] = [
+        {
+            "group": name,
+            "type": _word(listed[name].type),
+            "state": _word(listed[name].state),
+            "members": facts[name].members,
+            "lag": facts[name].lag,
+            "topics": facts[name].topics,
+        }
+        for name in names
     ]
-    reasons = [reason_of_kafka(error.args[0], bootstrap_server) for error in found.errors]
     if as_json:
         print_json(groups)
     elif groups or not reasons:
-        print_table(("GROUP", "TYPE", "STATE"), (list(group.values()) for group in groups))
+        rows = ([*_dashed(list(group.values())[:-1]), _named(group["topics"])] for group in groups)
+        print_table(("GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "TOPICS"), rows)
     if reasons:
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
 
 
+def _listed(admin: Any, server: str, **filters: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the groups by id, and why some brokers did not list theirs."""
+    found = admin.list_consumer_groups(request_timeout=TIMEOUT_S, **filters).result()
+    reasons = [reason_of_kafka(error.args[0], server) for error in found.errors]
+    return {each.group_id: each for each in found.valid}, reasons
+
+
+def _named(topics: list[str]) -> str:
+    more = f" and {len(topics) - TOPICS_SHOWN} more" if len(topics) > TOPICS_SHOWN else ""
+    return f"{', '.join(topics[:TOPICS_SHOWN])}{more}" or "-"
+
+
 @app.command()
 def describe(
-    group_ids: GroupIds,
+    group_ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[GROUP...]", show_default=False, help="The ids of groups, or patterns: 'app-*'."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show all groups.")] = False,
     members: Annotated[bool, typer.Option("--members", "-m", help="Show the members, too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
@@ -79,12 +113,15 @@ def describe(
     """Show groups: committed offsets and lag of each partition, who reads it; state and members."""
     from kafkapy.cli.committed_offsets import BrokerConnections
 
+    if every == bool(group_ids):
+        raise typer.BadParameter("GROUP..., or --all")
     status = 0
     described = []
     properties = client_properties(bootstrap_server, client_config)
     with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        futures = admin.describe_consumer_groups(group_ids, request_timeout=TIMEOUT_S)
+        named = _chosen_groups(admin, bootstrap_server, group_ids or ["*"])
+        futures = admin.describe_consumer_groups(named, request_timeout=TIMEOUT_S) if named else {}
         for group_id, group, error in outcomes(futures):
             if error is not None or _word(group.state) == "Dead":
                 status = fail(f"{group_id}: {error or 'no such group'}")
@@ -97,6 +134,24 @@ def describe(
             _print_group(group_facts, with_members=members)
     if status:
         raise typer.Exit(status)
+
+
+def _chosen_groups(admin: Any, server: str, given: list[str]) -> list[str]:
+    """Return the ids that were given or match a pattern that was. Exits if a broker does not list its groups."""
+    if not any(map(is_pattern, given)):
+        return given
+    listed, reasons = _listed(admin, server)
+    if reasons:
+        raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
+    found = [name for each in given for name in (sorted(listed) if each == "*" else _matches(each, listed))]
+    return list(dict.fromkeys(found))
+
+
+def _matches(given: str, listed: dict[str, Any]) -> list[str]:
+    found = matching(given, listed) if is_pattern(given) else [given]
+    if not found:
+        raise typer.Exit(fail(f"no group matches {given}"))
+    return found
 
 
 @app.command("explain")

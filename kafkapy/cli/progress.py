@@ -23,14 +23,16 @@ class Progress:
         self._clock_s = clock_s
         self._is_terminal = sys.stderr.isatty()
         self._began_s = self._shown_s = clock_s()
+        self._doing = ""
 
     def show(self, done: int, doing: str = "") -> None:
-        """Show how many of the total are done, if it is time to. `doing`: what happens now; shown at once."""
+        """Show how many of the total are done, if it is time to. `doing`: what happens from now on; shown at once."""
         now_s = self._clock_s()
         if not doing and now_s - self._shown_s < (BAR_S if self._is_terminal else LINE_S):
             return
         self._shown_s = now_s
-        shown = f"{done:,} of {self._total:,} {self._what}{f', {doing}' if doing else ''}"
+        self._doing = doing or self._doing
+        shown = f"{done:,} of {self._total:,} {self._what}{f', {self._doing}' if self._doing else ''}"
         if not self._is_terminal:
             note(shown)
             return

@@ -18,6 +18,7 @@ from kafkapy.cli.client import (
 from kafkapy.cli.connected import checked
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.passwords import File, Prompt, password_of
 from kafkapy.cli.reachable import check_reachable
 
 if TYPE_CHECKING:
@@ -55,8 +56,11 @@ Host = Annotated[str, typer.Option("--host", help="From which address.")]
 def add_user(
     user: User,
     password: Annotated[
-        str | None, typer.Option("--password", help="Made and shown once if it is left out.", show_default=False)
+        str | None,
+        typer.Option("--password", help="Made and shown once if there is none; `ps` shows it.", show_default=False),
     ] = None,
+    password_prompt: Prompt = False,
+    password_file: File = "",
     mechanism: Annotated[str, typer.Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512.")] = MECHANISM,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -64,6 +68,7 @@ def add_user(
     """Add a user, or give one another password."""
     if not user or password == "":
         raise typer.BadParameter("a user has a name and a password that is not empty: without --password, one is made")
+    password = password_of(password, is_prompted=password_prompt, file=password_file)
     given = password if password is not None else secrets.token_urlsafe(PASSWORD_BYTES)
     with failures(bootstrap_server):
         kinds = confluent().admin

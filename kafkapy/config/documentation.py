@@ -161,7 +161,7 @@ offsets.topic.replication.factor: How many replicas __consumer_offsets is made w
 offsets.topic.segment.bytes: The segment size that __consumer_offsets is made with.
 principal.builder.class: Only the default of Apache Kafka, which is built in.
 process.roles: broker, controller, or both in one process.
-producer.id.expiration.check.interval.ms: No effect: producers are dropped when their log is next looked at.
+producer.id.expiration.check.interval.ms: How often producers are removed that have written nothing for producer.id.expiration.ms.
 producer.id.expiration.ms: A partition forgets a producer that has not written for so long, unless its transaction is open.
 producer.purgatory.purge.interval.requests: No effect: a wait that is over is forgotten at once.
 queued.max.request.bytes: How many bytes of requests may be received and not handled yet, of all connections; the last of them may exceed that. -1: 256 MiB here (unlimited in Apache Kafka).

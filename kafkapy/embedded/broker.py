@@ -272,7 +272,7 @@ class Broker:
 
     def _prepare_directory(self) -> str:
         if self._given_data_dir is not None:
-            return str(self._given_data_dir)
+            return str(Path(self._given_data_dir).absolute())
         self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-")
         atexit.register(self._finish_io)  # after the directory's own registration: it is called before
         return self._temporary.name

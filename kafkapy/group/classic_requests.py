@@ -1,7 +1,7 @@
 """Dispatch of a shard's requests and records to its classic groups: validate, find or create the group, replay."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup, Join
@@ -30,6 +30,12 @@ REBALANCE_TIMEOUT_SINCE = 1
 STREAMS_TYPE = "streams"
 BATCHED_LEAVE_SINCE = 3
 """The first LeaveGroup with a list of members (KIP-345)."""
+MAX_UNJOINED: Final = 200
+"""The most groups of a shard that nobody has joined yet, as they were made for a member id that MEMBER_ID_REQUIRED gave
+out: 10,000 on a node with all 50 shards, 30 MB. A client joins as soon as it has its id.
+
+Deviation: Apache Kafka keeps any number of them until it looks for expired offsets. Here the oldest one is deleted,
+because a client could fill the memory; who joins it after that is told UNKNOWN_MEMBER_ID, and joins anew."""
 
 
 class ClassicGroups:
@@ -38,25 +44,28 @@ class ClassicGroups:
     def __init__(
         self,
         groups: dict[str, Any],
-        made: dict[str, Any],
         consumer: ConsumerGroups,
         settings: GroupSettings,
+        has_offsets: Callable[[str], bool],
         *,
         random: Random,
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        """`groups` is the shard's own map of groups of any type by id; `made` has those decided but not yet replayed.
+        """`groups` is the shard's own map of groups of any type by id; `has_offsets` tells whether a group has some.
 
         `consumer` decides the requests that classic members send to KIP-848 groups.
         """
         self._groups = groups
-        self._made = made
+        self._made = consumer.made
         self._consumer = consumer
         self._settings = settings
         self._random = random
         self._wall_ms = wall_ms
         self._now_ms = now_ms
+        self._has_offsets = has_offsets
+        self._unjoined: dict[str, None] = {}
+        """Groups that nobody had joined when they were made, oldest first."""
         self._is_loaded = False
         self._removals: dict[str, int] = {}
         """While the log is loading: by removed KIP-848 group, the offset of the tombstone that removed it."""
@@ -91,7 +100,7 @@ class ClassicGroups:
         decision = group.join(join)
         assert not decision.records
         assert not decision.replies
-        decision.records = [*replaced, group.log.creation_record()]
+        decision.records = [*replaced, *self._tombstones_of_oldest_unjoined(), group.log.creation_record()]
         assert group.group_id not in self._made, "the group made before was not replayed"
         self._made[group.group_id] = group
 
@@ -101,6 +110,16 @@ class ClassicGroups:
 
         decision.on_failed = on_failed
         return decision
+
+    def _tombstones_of_oldest_unjoined(self) -> list[CoordinatorRecord]:
+        """Return the records that make room for another group."""
+        while len(self._unjoined) >= MAX_UNJOINED:
+            oldest = next(iter(self._unjoined))
+            group = self._groups.get(oldest)
+            if isinstance(group, ClassicGroup) and group.is_unjoined and not self._has_offsets(oldest):
+                return list(group.tombstone_records())
+            del self._unjoined[oldest]
+        return []
 
     def sync(self, request: SyncGroupRequest, token: int, now_ms: int) -> GroupDecision:
         """Decide SyncGroup. Raises ApiError without having changed anything."""
@@ -162,6 +181,8 @@ class ClassicGroups:
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
                 group.on_loaded(now_ms, is_converted=group.group_id in self._converted)
+                if group.is_unjoined:
+                    self._unjoined[group.group_id] = None
         self._removals.clear()
         self._converted.clear()
 
@@ -181,6 +202,7 @@ class ClassicGroups:
         if made is not None:
             assert isinstance(made, ClassicGroup)
             self._groups[key.group] = made
+            self._unjoined[key.group] = None
             return
         group = self._groups.get(key.group)
         if self._is_loaded and isinstance(group, ClassicGroup):
@@ -200,6 +222,7 @@ class ClassicGroups:
         if isinstance(group, ClassicGroup):
             group.die()
             del self._groups[group_id]
+            self._unjoined.pop(group_id, None)
 
 
 def _may_be_replaced(group: Group) -> bool:

@@ -49,16 +49,16 @@ class ConsumerGroups:
     def __init__(
         self,
         groups: dict[str, Any],
-        made: dict[str, Any],
         settings: GroupSettings,
         *,
         metadata: Callable[[], MetadataImage],
         random: Random,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`groups` is the shard's own map of groups of any type, by id; `made` those decided but not yet replayed."""
+        """`groups` is the shard's own map of groups of any type, by id."""
         self._groups = groups
-        self._made = made
+        self.made: dict[str, Any] = {}
+        """Groups of any type, by id, that are decided but not yet replayed."""
         self._settings = settings
         self._metadata = metadata
         self._random = random
@@ -130,10 +130,10 @@ class ConsumerGroups:
         """
         if decision.made is None:
             return decision
-        self._made[group_id] = decision.made
+        self.made[group_id] = decision.made
 
         def on_failed(code: int) -> list[Reply]:
-            del self._made[group_id]
+            del self.made[group_id]
             if classic is not None:
                 classic.rebalance.renew_sessions(now_ms)
             return decision.replies
@@ -209,7 +209,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
-            group = self._groups[group_id] = self._made.pop(group_id, None) or self.make(group_id)
+            group = self._groups[group_id] = self.made.pop(group_id, None) or self.make(group_id)
             assert isinstance(group, ConsumerGroup)
         self._history.before_replay(group, key, value)
         group.replay(key, value)

@@ -57,6 +57,10 @@ class OffsetStore:
         """The number of committed offsets, for metrics; linear in the number of topics."""
         return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
 
+    def has_any(self, group_id: str) -> bool:
+        """Whether the group has a committed or a pending offset."""
+        return group_id in self._committed or group_id in self._open
+
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """Return the tombstones of all offsets of the group, pending ones included."""
         records = [

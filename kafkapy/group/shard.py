@@ -44,6 +44,8 @@ SHARE_RECORDS: Final = "ShareGroup"
 STREAMS_RECORDS: Final = "StreamsGroup"
 SHARE_TYPE: Final = "share"
 DEAD: Final = "Dead"
+FEW_DEADLINES: Final = 64
+"""The heap of deadlines may have as many that are out of date, and as many again as there are groups."""
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 """The first DescribeGroups with GROUP_ID_NOT_FOUND; older versions show an unknown group as Dead."""
 
@@ -66,10 +68,15 @@ class GroupShard:
         self.groups: dict[str, Any] = {}
         """By group id, of any type (see group.Group)."""
         self.offsets = OffsetRequests(self.groups, settings, metadata=metadata, wall_ms=wall_ms)
-        made: dict[str, Any] = {}
-        self.consumer = ConsumerGroups(self.groups, made, settings, metadata=metadata, random=random, wall_ms=wall_ms)
+        self.consumer = ConsumerGroups(self.groups, settings, metadata=metadata, random=random, wall_ms=wall_ms)
         self.classic = ClassicGroups(
-            self.groups, made, self.consumer, settings, random=random, wall_ms=wall_ms, now_ms=now_ms
+            self.groups,
+            self.consumer,
+            settings,
+            self.offsets.store.has_any,
+            random=random,
+            wall_ms=wall_ms,
+            now_ms=now_ms,
         )
         self._share: ShareGroups | None = None
         self._streams: StreamsGroups | None = None
@@ -181,6 +188,9 @@ class GroupShard:
         if noted_ms is None or deadline_ms < noted_ms:
             self._noted[group_id] = deadline_ms
             heapq.heappush(self._deadlines, (deadline_ms, group_id))
+            if len(self._deadlines) > 2 * len(self._noted) + FEW_DEADLINES:
+                self._deadlines = [(deadline_ms, group_id) for group_id, deadline_ms in self._noted.items()]
+                heapq.heapify(self._deadlines)
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request: renew the members' sessions."""
@@ -227,6 +237,8 @@ class GroupShard:
             self._replay_offset(key, value, record_offset, producer_id)
         elif type(key) is GroupMetadataKey:
             self.classic.replay(key, value, record_offset)
+            if value is None:
+                self._noted.pop(key.group, None)
         elif is_consumer_group_record(key):
             self.consumer.replay(key, value)
             if value is None and type(key) is ConsumerGroupMetadataKey:

@@ -133,14 +133,20 @@ class Leaders:
 
 
 def find_partition(
-    services: Services, topic: str, partition_id: int, current_leader_epoch: int = NO_LEADER_EPOCH
+    services: Services,
+    topic: str,
+    partition_id: int,
+    current_leader_epoch: int = NO_LEADER_EPOCH,
+    *,
+    or_follower: bool = False,
 ) -> "HostedPartition":
-    """Return a partition whose leader is this broker, at the leader epoch of the request. Raises ApiError."""
+    """Return a partition that this broker leads, or follows, at the leader epoch of the request. Raises ApiError."""
     partitions = services.replica_manager.partitions
     partition = partitions.find(topic, partition_id)
     if partition is None:
         raise ApiError(partitions.missing_code(topic, partition_id), f"{topic}-{partition_id} is not here")
-    code = partition.check_leader(current_leader_epoch)
+    check = partition.check_readable if or_follower else partition.check_leader
+    code = check(current_leader_epoch)
     if code:
         raise ApiError(code, f"{topic}-{partition_id} at leader epoch {current_leader_epoch}")
     return partition

@@ -225,6 +225,10 @@ ROWS: Final = (
     ServedApi(73, CONTROLLER, "handlers.controller.assign_replicas_to_dirs", 0, 0, is_between_nodes=True),
     ServedApi(74, BROKER, "handlers.configs.list_config_resources", 0, 1, FEW),
     ServedApi(75, BROKER, "handlers.topics.describe_topic_partitions", 0, 0, in_turns=True),
+    ServedApi(76, BROKER, "handlers.share.share_group_heartbeat", 1, 1, CHANGED),
+    ServedApi(77, BROKER, "handlers.share.share_group_describe", 1, 1, in_turns=True),
+    ServedApi(78, BROKER, "handlers.share.share_fetch", 1, 2, FETCHED, parking=FETCHES),
+    ServedApi(79, BROKER, "handlers.share.share_acknowledge", 1, 2, FETCHED),
     ServedApi(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
@@ -233,6 +237,9 @@ ROWS: Final = (
     ServedApi(85, BROKER, "handlers.share.write_share_group_state", 0, 1, MANY, in_turns=True),
     ServedApi(86, BROKER, "handlers.share.delete_share_group_state", 0, 0, CHANGED, in_turns=True),
     ServedApi(87, BROKER, "handlers.share.read_share_group_state_summary", 0, 1, CHANGED, in_turns=True),
+    ServedApi(90, BROKER, "handlers.share.describe_share_group_offsets", 0, 1, in_turns=True),
+    ServedApi(91, BROKER, "handlers.share.alter_share_group_offsets", 0, 0, CHANGED, in_turns=True),
+    ServedApi(92, BROKER, "handlers.share.delete_share_group_offsets", 0, 0, CHANGED, in_turns=True),
     ServedApi(94, BOTH, "handlers.cluster.unregister_controller", 0, 0, FEW, forwarding=WHOLE),
 )
 """Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters

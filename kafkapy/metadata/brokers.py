@@ -221,8 +221,9 @@ class BrokerControl:
 
         INVALID_REGISTRATION without metadata.version. The request's own features are checked before that.
 
-        Deviation: Apache Kafka checks every finalized feature. Here share.version and streams.version are not, because
-        kafkapy's brokers do not serve them yet, but must run on a directory in which Apache Kafka has finalized them.
+        Deviation: Apache Kafka checks every finalized feature. Here share.version 2 and streams.version are not,
+        because kafkapy's brokers do not serve them yet, but must run on a directory in which Apache Kafka has finalized
+        them.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
@@ -432,7 +433,8 @@ def _next_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable
 def _check_level(name: str, level: int, supported: tuple[int, int]) -> None:
     """Raise ApiError UNSUPPORTED_VERSION if a broker does not support a finalized level; see _check_features."""
     low, high = supported
-    is_served = name in WORKING_FEATURES or name not in KNOWN_FEATURES
+    served = WORKING_FEATURES.get(name)
+    is_served = name not in KNOWN_FEATURES or (served is not None and level <= served.max_version)
     if is_served and not low <= level <= high:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,

@@ -6,11 +6,12 @@ resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KI
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
-from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.features import MV_4_3_IV0, FeatureControl
 from kafkapy.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ChangeT = TypeVar("ChangeT")
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 CLUSTER_DEFAULT: Final = ConfigResource(RESOURCE_BROKER, "")
 MAX_VALUE_LENGTH: Final = 32767
@@ -116,22 +118,31 @@ class ConfigControl:
         self._configs.pop(ConfigResource(RESOURCE_TOPIC, name), None)
 
     def decide_incremental_alter(
-        self, changes: Mapping[ConfigResource, Sequence[ConfigOperation]], *, validate_only: bool = False
+        self,
+        changes: Mapping[ConfigResource, Sequence[ConfigOperation]],
+        *,
+        validate_only: bool = False,
+        is_direct: bool = False,
     ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
         """Decide IncrementalAlterConfigs: each resource's operations succeed or fail together; None is success.
 
+        `is_direct`: the client sent it to the controllers' listener, so no broker has checked its own configs.
         Raises ApiError POLICY_VIOLATION for too many records.
         """
-        return self._decide_each(changes, self._incremental_records, validate_only)
+        return self._decide_each(changes, partial(self._incremental_records, is_direct=is_direct), validate_only)
 
     def decide_legacy_alter(
-        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        is_direct: bool = False,
     ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
         """Decide AlterConfigs: the given configs replace all configs of a resource; None is success.
 
-        Raises ApiError POLICY_VIOLATION for too many records.
+        `is_direct` as above. Raises ApiError POLICY_VIOLATION for too many records.
         """
-        return self._decide_each(changes, self._legacy_records, validate_only)
+        return self._decide_each(changes, partial(self._legacy_records, is_direct=is_direct), validate_only)
 
     def _decide_each(
         self,
@@ -212,7 +223,12 @@ class ConfigControl:
         return [ClearElrRecord(topic_name=name) for name in names]
 
     def _incremental_records(
-        self, resource: ConfigResource, operations: Sequence[ConfigOperation], is_new: bool = False
+        self,
+        resource: ConfigResource,
+        operations: Sequence[ConfigOperation],
+        *,
+        is_new: bool = False,
+        is_direct: bool = False,
     ) -> list[ConfigRecord]:
         current = self.of(resource)
         records = []
@@ -220,7 +236,7 @@ class ConfigControl:
             value = self._next_value(resource, operation, current.get(operation.name))
             if value != current.get(operation.name) or resource.resource_type == RESOURCE_BROKER:
                 records.append(_record(resource, operation.name, value))
-        self._validate(resource, records, is_new)
+        self._validate(resource, records, is_new=is_new, is_direct=is_direct)
         return records
 
     def _next_value(self, resource: ConfigResource, operation: ConfigOperation, current: str | None) -> str | None:
@@ -237,21 +253,27 @@ class ConfigControl:
             current = self.rules.default_value(resource.resource_type, operation.name)
         return _apply_to_list(current, operation)
 
-    def _legacy_records(self, resource: ConfigResource, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
+    def _legacy_records(
+        self, resource: ConfigResource, configs: Mapping[str, str | None], *, is_direct: bool = False
+    ) -> list[ConfigRecord]:
         current = self.of(resource)
         is_broker = resource.resource_type == RESOURCE_BROKER
         records = [
             _record(resource, name, value) for name, value in configs.items() if is_broker or current.get(name) != value
         ]
         records += [_record(resource, name, None) for name in current if name not in configs]
-        self._validate(resource, records, is_new=False)
+        self._validate(resource, records, is_new=False, is_direct=is_direct)
         return records
 
-    def _validate(self, resource: ConfigResource, records: Iterable[ConfigRecord], is_new: bool) -> None:
+    def _validate(
+        self, resource: ConfigResource, records: Iterable[ConfigRecord], *, is_new: bool, is_direct: bool
+    ) -> None:
         existing = self.of(resource)
         configs = dict(existing)
         for record in records:
             self._check_allowed(resource, record)
+            if resource.resource_type == RESOURCE_BROKER and record.name == CORDONED_LOG_DIRS:
+                self._check_cordons(existing.get(record.name), record.value, is_direct=is_direct)
             if record.value is None:
                 configs.pop(record.name, None)
             else:
@@ -259,6 +281,21 @@ class ConfigControl:
         self.rules.validate(resource, configs, existing)
         if not is_new:
             self.check_exists(resource)
+
+    def _check_cordons(self, current: str | None, value: str | None, *, is_direct: bool) -> None:
+        """Raise ApiError unless cordons may be set: at this level, and only fewer of them without the broker's word."""
+        if self._features.metadata_version < MV_4_3_IV0:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= "
+                "4.3-IV0",
+            )
+        if is_direct and not set(_elements(value)) <= set(_elements(current)):
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "When updating cordoned.log.dirs via controllers,  the new value must be a subset of the current "
+                "configuration value.",
+            )
 
     def _check_allowed(self, resource: ConfigResource, record: ConfigRecord) -> None:
         if record.value is not None and len(record.value) > MAX_VALUE_LENGTH:
@@ -283,6 +320,12 @@ class ConfigControl:
 
 def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
     return ConfigRecord(resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value)
+
+
+def _elements(text: str | None) -> list[str]:
+    """Return the elements of a list, none for None and a blank."""
+    stripped = (text or "").strip()
+    return [element.strip() for element in stripped.split(",")] if stripped else []
 
 
 def _apply_to_list(current: str | None, operation: ConfigOperation) -> str:

@@ -71,8 +71,11 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
+    SHARE_VERSION: VersionRange(0, 1),
 }
-"""The levels supported here: those in ApiVersions, and with which brokers register. No share or streams groups yet."""
+"""The levels supported here: those in ApiVersions, and with which brokers register.
+
+No dead letters (share.version 2) and no streams groups yet."""
 
 
 @dataclass(frozen=True, slots=True)

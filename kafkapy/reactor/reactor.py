@@ -71,8 +71,8 @@ class Reactor:
         self.created_counts: Counter[tuple[str, int]] = Counter()
         """Connections accepted so far, by listener and index of the processor."""
         self._tls: TlsAdmission | None = None
-        self.on_disconnected: Callable[[str], None] | None = None
-        """Called with the id of each connection that has closed; set once, if it is needed."""
+        self.disconnect_listeners: list[Callable[[str], None]] = []
+        """Called with the id of each connection that has closed; added to at the start."""
 
     def bind(
         self, listener_name: str, security_protocol: str, host: str, port: int, tls: "ServerTls | None" = None
@@ -225,5 +225,5 @@ class Reactor:
         self._quotas.remove(info.listener_name, info.peer_host)
         for acceptor in self.acceptors:
             acceptor.room_freed()
-        if self.on_disconnected is not None:
-            self.on_disconnected(info.connection_id)
+        for listener in self.disconnect_listeners:
+            listener(info.connection_id)

@@ -243,7 +243,9 @@ class BrokerServer:
         self._node.add_directory_listener(self._replica_manager.directory_failed)
         self._coordinators = self._new_coordinators()
         self._telemetry = new_telemetry(self._node, self._wheel)
-        self._reactor.on_disconnected = self._on_disconnected
+        self._reactor.disconnect_listeners.append(self._coordinators.share_reads.disconnected)
+        if self._telemetry is not None:
+            self._reactor.disconnect_listeners.append(self._telemetry.disconnected)
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._stops.add(StopOrder.FULL_DIRECTORIES, self._full_directories.stop)
@@ -379,11 +381,6 @@ class BrokerServer:
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
         self._cleaner.reconfigure(config.log)
-
-    def _on_disconnected(self, connection_id: str) -> None:
-        if self._telemetry is not None:
-            self._telemetry.disconnected(connection_id)
-        self._coordinators.share_reads.disconnected(connection_id)
 
     def _new_services(self) -> Services:
         return Services(

@@ -188,6 +188,7 @@ class Coordinators:
             clock=self._clock,
             wheel=self._wheel,
             io_pool=self._io_pool,
+            replica_manager=self._replica_manager,
         )
 
     def _new_transactions(self) -> TransactionCoordinator:

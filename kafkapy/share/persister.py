@@ -23,6 +23,7 @@ Source: KIP-932, Apache Kafka's interface Persister.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
@@ -68,7 +69,12 @@ class SharePartitionKey(NamedTuple):
     @property
     def coordinator_key(self) -> str:
         """The key by which FindCoordinator looks up the state's coordinator: `group id:topic id:partition`."""
-        return f"{self.group_id}:{uuid_to_string(self.topic_id)}:{self.partition}"
+        return _coordinator_key(self)
+
+
+@lru_cache(4096)  # asked twice for each write
+def _coordinator_key(key: SharePartitionKey) -> str:
+    return f"{key.group_id}:{uuid_to_string(key.topic_id)}:{key.partition}"
 
 
 def parse_coordinator_key(text: str) -> SharePartitionKey:

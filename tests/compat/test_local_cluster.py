@@ -3,12 +3,14 @@
 import json
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from kafkapy import Cluster
@@ -202,3 +204,56 @@ def test_a_node_that_has_lost_its_directory_is_no_voter_until_it_is_added(
         assert f"directory.id={voter['directory_id']}" in (lost.log_dir / "meta.properties").read_text()
     finally:
         run("down")
+
+
+def test_nodes_are_restarted_one_by_one_while_producers_go_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No acknowledged record is lost, no delivery fails; each node is another process, the active one came last."""
+    directory = tmp_path / "cluster"
+    with Cluster(3, data_dir=directory, properties=PROPERTIES) as running:
+        create(running, "rolled")
+        local = LocalCluster.load(directory)
+        before = {node_id: process.pid for node_id, process in local.processes.items()}
+        active = running.controller
+        producing = ProducingThread(running.bootstrap_servers, "rolled")
+        try:
+            assert main(["cluster", "restart", "--data-dir", str(directory)]) == 0
+        finally:
+            acknowledged = producing.stop()
+        shown = capfd.readouterr()
+        assert shown.out == "Restarted nodes 1, 2, 3.\n"
+        stops = [line.split()[-2] for line in shown.err.splitlines() if line.endswith(" stops")]
+        assert (sorted(stops), stops[-1]) == (["1", "2", "3"], str(active))
+        assert all(process.pid not in (None, before[node_id]) for node_id, process in local.processes.items())
+        assert acknowledged > 0
+        assert main(["topics", "list", "rolled", "--json", "-b", running.bootstrap_servers]) == 0
+        (row,) = json.loads(capfd.readouterr().out)
+        assert row["records"] >= acknowledged
+
+
+class ProducingThread(threading.Thread):
+    """Produces with acks=all until it is stopped; counts what was acknowledged."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__()
+        self._producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
+        self._topic = topic
+        self._stopped = threading.Event()
+        self._count = 0
+        self.start()
+
+    def run(self) -> None:
+        while not self._stopped.wait(0.02):
+            self._producer.produce(self._topic, b"value", on_delivery=self._delivered)
+            self._producer.poll(0)
+        self._producer.flush(TIMEOUT_S)
+
+    def stop(self) -> int:
+        self._stopped.set()
+        self.join()
+        return self._count
+
+    def _delivered(self, error: object, _: object) -> None:
+        assert error is None, error
+        self._count += 1

@@ -3,9 +3,12 @@
 import time
 from typing import Any
 
+import pytest
+
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from tests.support.client_requests import batch_of, create_topic, produce
+from tests.scenarios.conftest import serving
+from tests.support.client_requests import batch_of, create_topic, produce, until
 from tests.support.wire import WireClient
 
 
@@ -53,3 +56,16 @@ def test_errors_are_of_each_partition(client: WireClient, topic: str) -> None:
         (invalid,) = describe(client, name, 0)
         assert invalid.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert invalid.error_message.startswith("Topic name is invalid: ")
+
+
+def test_a_silent_producer_is_forgotten_by_the_interval_of_the_check(
+    tmp_path_factory: pytest.TempPathFactory, topic: str
+) -> None:
+    """While it is known, a gap in its sequence is refused."""
+    properties = {"producer.id.expiration.ms": "500", "producer.id.expiration.check.interval.ms": "50"}
+    with serving(tmp_path_factory, properties) as bootstrap_servers, WireClient(bootstrap_servers) as client:
+        create_topic(client, topic)
+        assert produce(client, topic, batch_of(producer_id=70, producer_epoch=0, base_sequence=0)).error_code == 0
+        until(lambda: describe(client, topic, 0)[0].active_producers == [])
+        gap = batch_of(producer_id=70, producer_epoch=0, base_sequence=7)
+        until(lambda: produce(client, topic, gap).error_code == 0)

@@ -18,7 +18,7 @@ from tests.support.client_requests import EARLIEST, batch_of, create_topic, list
 from tests.support.wire import WireClient
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
-FIRST, LAST = 7, 30
+FIRST, LAST = 7, 33
 T = TypeVar("T")
 
 
@@ -58,7 +58,7 @@ def test_metadata_version_rises_while_the_broker_runs(tmp_path: Path) -> None:
             if level > FIRST:
                 assert updated(client, "metadata.version", level).error_code == 0
                 until(lambda level=level: level_of(client) == level)
-            if level in (7, 8, 12, 15, 17, 23, 30):
+            if level in (7, 8, 12, 15, 17, 23, 30, 33):
                 create_topic(client, f"at-{level}")
                 assert produce(client, f"at-{level}", batch_of()).error_code == 0
         assert updated(client, "eligible.leader.replicas.version", 1).error_code == 0
@@ -68,7 +68,7 @@ def test_metadata_version_rises_while_the_broker_runs(tmp_path: Path) -> None:
         server.start()
         with WireClient(server.bootstrap) as again:
             assert level_of(again) == LAST
-            for level in (7, 17, 30):
+            for level in (7, 17, 33):
                 until(lambda level=level: list_offset(again, f"at-{level}", EARLIEST).error_code == 0)
 
 

@@ -83,7 +83,7 @@ def test_a_closed_connection_releases_what_its_members_have() -> None:
         one, other = member_of(machine, topic), member_of(machine, topic, "m2", "c2")
         assert len(offsets_of(await one.acquire())) == ALL_RECORDS
         waiting = machine.loop.create_task(other.fetch(max_wait_ms=10_000))
-        machine.server._on_disconnected("c1")
+        services_of(machine).share_partitions().connection_closed("c1")
         got = offsets_of(acquired_of(await waiting))
         assert got == [(offset, 2) for offset in range(ALL_RECORDS)]
 

@@ -80,6 +80,10 @@ class ClassicWorld:
             self._append(record)
         self._hand_out(decision.replies)
 
+    def carry_out_record(self, record: CoordinatorRecord) -> None:
+        """Append and replay a record that something else has decided."""
+        self._append(record)
+
     def _append(self, record: CoordinatorRecord) -> None:
         _, key, value, _ = encode_record(record, WALL_START_MS + self.now_ms)
         decoded = decode_record(key, value)

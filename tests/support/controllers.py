@@ -8,6 +8,7 @@ from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.brokers import registration_features
+from kafkapy.metadata.configs import CORDONED_LOG_DIRS
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, ConfigResource, MetadataImage, Provenance
@@ -31,7 +32,7 @@ class SimpleRules:
 
     def validate(self, resource: ConfigResource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
         for key in configs:
-            if key not in self.defaults:
+            if key not in self.defaults and key != CORDONED_LOG_DIRS:
                 raise ApiError(40, f"Unknown topic config name: {key}")
 
     def is_list(self, resource_type: int, key: str) -> bool:

@@ -122,6 +122,7 @@ class Shares:
             clock=self.hosting.clock,
             wheel=self.hosting.wheel,
             io_pool=self.hosting.io_pool,
+            replica_manager=self.hosting.manager,
         )
         self.partitions = SharePartitions(parts, max_sessions)
         self.services = self.hosting.services(authorizer)

@@ -68,6 +68,11 @@ class ClassicGroup:
         return self.log.is_empty
 
     @property
+    def is_unjoined(self) -> bool:
+        """Whether nobody has ever been a member."""
+        return self.log.is_empty and not self.log.generation
+
+    @property
     def member_count(self) -> int:
         return len(self.log.members)
 

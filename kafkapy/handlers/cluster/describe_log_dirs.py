@@ -4,12 +4,14 @@ Null topics means all partitions. Requested partitions that are not on this brok
 between directories it is listed twice. The lag of the future replica is what is still to be copied; the lag of others
 is the distance of their log end offset to the high watermark.
 
-v3  a top-level error code, v4 total and usable bytes (KIP-827), v5 cordoned directories (KIP-1066).
+v3  a top-level error code, v4 total and usable bytes (KIP-827), v5 cordoned directories (KIP-1066), none below
+metadata.version 4.3-IV0.
 """
 
 from itertools import chain
 
 from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.metadata.features import MV_4_3_IV0
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.describe_log_dirs_response import (
@@ -48,8 +50,12 @@ async def _describe(services: Services, directory: LogDirFacts, way: Walk) -> De
         topics=await _topics(services, directory, way),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
-        is_cordoned=directory.is_cordoned,
+        is_cordoned=directory.is_cordoned and _knows_cordons(services),
     )
+
+
+def _knows_cordons(services: Services) -> bool:
+    return (services.metadata.image.features.metadata_version or 0) >= MV_4_3_IV0
 
 
 async def _topics(services: Services, directory: LogDirFacts, way: Walk) -> list[DescribeLogDirsTopic]:

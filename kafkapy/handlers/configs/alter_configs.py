@@ -13,6 +13,7 @@ from kafkapy.handlers.configs.config_changes import (
     check_names_and_values,
     check_permission,
     check_topic_name,
+    is_direct,
     load_key_store_reader,
     resource_of,
     responses,
@@ -47,7 +48,9 @@ async def handle(
             services,
             context,
             changes,
-            lambda controller, _: controller.configs.decide_legacy_alter(changes, validate_only=request.validate_only),
+            lambda controller, _: controller.configs.decide_legacy_alter(
+                changes, validate_only=request.validate_only, is_direct=is_direct(services, context)
+            ),
             AlterConfigsRequest(
                 resources=[each for each in request.resources if resource_of(each) in changes],
                 validate_only=request.validate_only,

@@ -99,6 +99,11 @@ def check_permission(
         raise ApiError(refusal, refusal.message)
 
 
+def is_direct(services: Services | ControllerServices, context: RequestContext) -> bool:
+    """Return whether a client sent a request to the controllers' listener, and no broker has seen it."""
+    return isinstance(services, ControllerServices) and not context.connection.is_forwarded
+
+
 def check_topic_name(name: str) -> None:
     """Raise ApiError for an invalid topic name; the empty name is refused by the controller."""
     reason = invalid_topic_name_reason(name) if name else None

@@ -17,6 +17,7 @@ from kafkapy.handlers.configs.config_changes import (
     check_own_id,
     check_permission,
     check_topic_name,
+    is_direct,
     load_key_store_reader,
     resource_of,
     responses,
@@ -64,7 +65,7 @@ async def handle(
             context,
             changes,
             lambda controller, _: controller.configs.decide_incremental_alter(
-                changes, validate_only=request.validate_only
+                changes, validate_only=request.validate_only, is_direct=is_direct(services, context)
             ),
             IncrementalAlterConfigsRequest(  # for a controller elsewhere: the rest was refused, or done here
                 resources=[each for each in request.resources if resource_of(each) in changes],

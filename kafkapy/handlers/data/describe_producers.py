@@ -1,4 +1,4 @@
-"""DescribeProducers 0: the active producers of a partition, with their open transactions. KIP-664.
+"""DescribeProducers 0: the producers of a partition that have not expired, with their open transactions. KIP-664.
 
 Any replica answers, not only the leader. Needs READ on the topic. Used to find hanging transactions.
 """
@@ -57,7 +57,7 @@ async def _describe(services: Services, topic: str, index: int, error: ApiError 
         return PartitionResponse(index, error_code=partitions.missing_code(topic, index))
     if partition.role is Role.OFFLINE or partition.log is None:
         return PartitionResponse(index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-    producers = list(partition.log.producer_state.producers.values())
+    producers = partition.log.producer_state.active(services.clock.wall_ms())
     return PartitionResponse(index, active_producers=[_state(producer) async for producer in way.over(producers)])
 
 

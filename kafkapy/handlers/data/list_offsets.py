@@ -29,6 +29,8 @@ from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import HeavySearch, Searched
 
 CONSUMER_REPLICA_ID: Final = -1
+DEBUGGING_REPLICA_ID: Final = -2
+"""For tools that look at one replica: a follower answers, too, up to the end of its log."""
 LEADER_EPOCHS_SINCE: Final = 4
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
@@ -52,6 +54,7 @@ class _Lookup:
         self._version = context.api_version
         self._access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
         self._is_from_client = request.replica_id == CONSUMER_REPLICA_ID
+        self._is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
         self._isolation = _isolation(request)
         self._duplicates = _duplicates(request)
 
@@ -87,9 +90,15 @@ class _Lookup:
     async def _find(self, topic: str, requested: ListOffsetsPartition) -> TimestampOffset:
         searched: Searched = {}
         while True:
-            partition = find_partition(self._services, topic, requested.partition_index, requested.current_leader_epoch)
+            partition = find_partition(
+                self._services,
+                topic,
+                requested.partition_index,
+                requested.current_leader_epoch,
+                or_follower=self._is_debugging,
+            )
             log = partition.log
-            assert log is not None, "a partition that is led has a log"
+            assert log is not None, "a partition that is led or followed has a log"
             try:
                 return find_offset(
                     partition,

@@ -1,9 +1,9 @@
 """Acknowledgements in a ShareFetch or ShareAcknowledge: which are refused at once, and what came of the others."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import Leaders, TopicAccess
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
@@ -75,19 +75,25 @@ def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:
 
 async def acknowledge(
     services: Services,
+    context: RequestContext,
     shares: SharePartitions,
     key: SessionKey,
     acknowledgements: Acknowledgements,
     access: TopicAccess,
     *,
-    max_type: int,
     is_renewing: bool,
 ) -> Outcomes:
     """Return the outcome of each partition, once the state of all is written."""
+    max_type = ACK_RENEW if context.api_version >= RENEWAL_SINCE else ACK_REJECT
+    way = walk(services, context)
+
+    def give_way() -> Awaitable[None] | None:
+        return way.give_way() if way.is_over() else None
+
     outcomes: Outcomes = {}
     accepted: Acknowledgements = {}
     nothing: list[TopicIdPartition] = []
-    for partition, batches in acknowledgements.items():
+    async for partition, batches in way.over(acknowledgements.items()):
         code = _refusal(services, partition, batches, access, max_type=max_type, is_renewing=is_renewing)
         if code != ErrorCode.NONE:
             outcomes[partition] = Refusal(code, None)
@@ -96,7 +102,7 @@ async def acknowledge(
         else:
             nothing.append(partition)
     if accepted:
-        for partition, refusal in (await shares.acknowledge(key, accepted)).items():
+        for partition, refusal in (await shares.acknowledge(key, accepted, give_way)).items():
             outcomes[partition] = refusal or NONE
         outcomes |= dict.fromkeys(nothing, NONE)
     return outcomes
@@ -140,10 +146,6 @@ def are_valid(batches: Sequence[AcknowledgementBatch], *, max_type: int, is_rene
             return False
         previous_last_offset = batch.last_offset
     return True
-
-
-def max_type_of(version: int) -> int:
-    return ACK_RENEW if version >= RENEWAL_SINCE else ACK_REJECT
 
 
 def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> list[str]:

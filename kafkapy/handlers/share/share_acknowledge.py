@@ -12,7 +12,6 @@ from kafkapy.handlers.share.acknowledgements import (
     acknowledge,
     acknowledgements_of,
     leaders_of,
-    max_type_of,
     names_of,
     share_partitions_of,
 )
@@ -45,13 +44,7 @@ async def handle(
     acknowledgements = acknowledgements_of(request.topics)
     access = TopicAccess(services, context, AclOperation.READ, names_of(services, acknowledgements))
     outcomes = await acknowledge(
-        services,
-        shares,
-        key,
-        acknowledgements,
-        access,
-        max_type=max_type_of(context.api_version),
-        is_renewing=request.is_renew_ack,
+        services, context, shares, key, acknowledgements, access, is_renewing=request.is_renew_ack
     )
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(key)

@@ -16,14 +16,13 @@ import asyncio
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.share.acknowledgements import (
     RENEWAL_SINCE,
     Outcomes,
     acknowledge,
     acknowledgements_of,
-    max_type_of,
     names_of,
     share_partitions_of,
 )
@@ -66,15 +65,7 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     access = TopicAccess(services, context, AclOperation.READ, names)
     outcomes: Outcomes = {}
     if has_acknowledgements:
-        outcomes = await acknowledge(
-            services,
-            shares,
-            key,
-            acknowledgements,
-            access,
-            max_type=max_type_of(context.api_version),
-            is_renewing=is_renewing,
-        )
+        outcomes = await acknowledge(services, context, shares, key, acknowledgements, access, is_renewing=is_renewing)
     fetched: Fetched = {}
     if not is_renewing:
         fetched = await _fetch(services, context, shares, request, session, access)
@@ -133,14 +124,15 @@ async def _fetch(
     fetched: Fetched = {}
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
-        for partition in _rotated(session.partitions, request.share_session_epoch):
+        rotated = _rotated(session.partitions, request.share_session_epoch)
+        async for partition in walk(services, context).over(rotated):
             found = _find(services, shares, request.group_id, partition, access)
             if isinstance(found, InUse):
                 usable.append(found)
             else:
                 fetched[partition] = FetchedShare(found)
     if usable:
-        reading = ShareReading(services, context, request, shares.settings(request.group_id), usable)
+        reading = ShareReading(services, context, request, shares, usable)
         fetched |= await reading.run(must_answer=bool(fetched))
     return fetched
 

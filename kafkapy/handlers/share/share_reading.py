@@ -4,23 +4,24 @@ import asyncio
 from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import completion, warm
 from kafkapy.handlers.share.share_fetch_wire import Fetched, FetchedShare
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_fetch_request import ShareFetchRequest
-from kafkapy.replication.delayed_fetch import PartitionsWatch
 from kafkapy.runtime.share.batch_headers import HeaderScan
-from kafkapy.runtime.share.in_use import InUse
+from kafkapy.runtime.share.in_use import CallbackTimer, InUse
+from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.runtime.share.share_wait import ShareWait
 from kafkapy.seams import FileRegion
 from kafkapy.share.fetched import AbortedTransaction, AcquiredRecords, AcquireLimits, FetchedRecords
-from kafkapy.share.group_settings import GroupShareSettings
 from kafkapy.share.pending_write import Refusal
 from kafkapy.share.persister import TopicIdPartition
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
 
+HEADERS_AT_ONCE: Final = 200
+"""Of batches, read before the request may give way: half a millisecond."""
 BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records is never exceeded; 0 is batch-optimised (KIP-1206)."""
@@ -34,9 +35,14 @@ class ShareReading:
         services: Services,
         context: RequestContext,
         request: ShareFetchRequest,
-        settings: GroupShareSettings,
+        shares: SharePartitions,
         partitions: list[InUse],
     ) -> None:
+        assert request.group_id is not None
+        settings = shares.settings(request.group_id)
+        self._context = context
+        self._wheel = shares.wheel
+        self._max_record_locks = settings.partition.max_record_locks
         self._services = services
         self._request = request
         self._partitions = partitions
@@ -61,7 +67,7 @@ class ShareReading:
                 wait = ShareWait(self._partitions, self._isolation, on_ready, {} if is_last else self._seen)
                 try:
                     if not wait.try_hold() and not self._note_failures() and not is_last:
-                        await self._wait(wait, future, deadline_ms - clock.monotonic_ms())
+                        await self._wait(wait, future, deadline_ms)
                     if await self._acquire(wait.held, is_last=is_last) or self._note_failures() or is_last:
                         return self._fetched
                 finally:
@@ -71,24 +77,17 @@ class ShareReading:
                 each.release()
             raise
 
-    async def _wait(self, wait: ShareWait, future: "asyncio.Future[None]", max_wait_ms: int) -> None:
+    async def _wait(self, wait: ShareWait, future: "asyncio.Future[None]", deadline_ms: int) -> None:
         """Wait until something is held, a share partition failed, or the time is over."""
-
-        watch: PartitionsWatch | None = None
-
-        def on_data() -> None:
-            wait.check()
-            if watch is not None and watch.is_completed and not future.done():
-                future.set_result(None)
-
         wait.begin()
-        watch = self._services.replica_manager.watch_for_data(
-            [each.hosted for each in self._partitions], max_wait_ms=max_wait_ms, on_data=on_data
-        )
+        timer = CallbackTimer(lambda: None if future.done() else future.set_result(None))
+        self._wheel.add(timer, deadline_ms)
         try:
             await future
         finally:
-            watch.abandon()
+            timer.cancel()
+        if wait.held:
+            wait.hold_others()
 
     def _note_failures(self) -> bool:
         """Note the errors of share partitions that cannot be read any more; return whether there are any."""
@@ -147,19 +146,26 @@ class ShareReading:
                 self._fetched[_name(in_use)] = FetchedShare(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
                 return None
 
+    async def _scan(self, scan: HeaderScan) -> bool:
+        """Read some headers; return whether those were all."""
+        try:
+            return scan.run(HEADERS_AT_ONCE)
+        except NeedsWarming as cold:
+            await warm(self._services, cold)
+            return False
+
     async def _acquire_from(self, in_use: InUse, fetch_offset: int, read: LogRead) -> None:
         region = read.region
         if region is None:
             return
         try:
             records = in_use.partition.records
-            scan = HeaderScan(region, max(records.end_offset + 1, fetch_offset) + self._records_left)
-            while True:
-                try:
-                    scan.run()
-                    break
-                except NeedsWarming as cold:
-                    await warm(self._services, cold)
+            end_offset = max(records.end_offset + 1, fetch_offset) + min(self._records_left, self._max_record_locks)
+            scan = HeaderScan(region, end_offset)
+            way = walk(self._services, self._context)
+            while not await self._scan(scan):
+                if way.is_over(HEADERS_AT_ONCE):
+                    await way.give_way()
             aborted = [
                 AbortedTransaction(each.producer_id, each.first_offset) for each in read.aborted_transactions or ()
             ]

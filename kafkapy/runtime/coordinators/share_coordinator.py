@@ -2,6 +2,9 @@
 
 What another broker coordinates gets NOT_COORDINATOR: share_persister.py asks whichever broker it is. Modules of share
 groups are imported when a partition of that topic is first led here, or on the first request.
+
+Deviation: Apache Kafka has writes wait share.coordinator.append.linger.ms for others. Here 0 keeps requests from
+sharing an append, and other values make no write wait longer, because those of one pass of the loop are there already.
 """
 
 import asyncio
@@ -161,7 +164,8 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
     async def _write(self, waiting: "dict[ShareHost, list[tuple[int, SharedWrite | None]]]") -> None:
         """Write the batches; if there are many requests, together with those of this pass of the loop."""
         changed = [host for host, decided in waiting.items() if any(shared is not None for _, shared in decided)]
-        if [host for host in changed if host.is_crowded()]:
+        may_share = self._keys.config().share_coordinator_append_linger_ms != 0
+        if may_share and [host for host in changed if host.is_crowded()]:
             await asyncio.sleep(0)  # resumed in the loop's next pass: all requests that this one reads are decided then
         for host in changed:
             host.write_shared()

@@ -60,6 +60,7 @@ class LogMaintenance:
         recovery_ms = log.log_flush_offset_checkpoint_interval_ms
         start_ms = log.log_flush_start_offset_checkpoint_interval_ms
         high_watermark_ms = self._config.replication.replica_high_watermark_checkpoint_interval_ms
+        producers_ms = self._config.transaction.producer_id_expiration_check_interval_ms
         first_ms = log.log_initial_task_delay_ms
         for delay_ms, period_ms, step in (
             (flush_ms, flush_ms, self.flush_due),
@@ -67,6 +68,7 @@ class LogMaintenance:
             (first_ms, start_ms, lambda: self._write(checkpoints.log_start_offsets)),
             (high_watermark_ms, high_watermark_ms, lambda: self._write(checkpoints.high_watermarks)),
             (first_ms, log.log_retention_check_interval_ms, self.clean_up),
+            (producers_ms, producers_ms, self.expire_producers),
             (DELETION_CHECK_MS, DELETION_CHECK_MS, self._delete_due_logs_and_files),
             (0, RESERVE_CHECK_MS, self._renew_reserve),
         ):
@@ -86,6 +88,13 @@ class LogMaintenance:
     async def clean_up(self) -> None:
         """Apply retention to every log."""
         for count, _ in enumerate(self._log_manager.cleanup_steps(self._clock.wall_ms()), 1):
+            if count % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def expire_producers(self) -> None:
+        """Remove the expired producers of every log."""
+        for count, log in enumerate(list(self._log_manager.logs.values()), 1):
+            log.producer_state.remove_expired(self._clock.wall_ms())
             if count % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 

@@ -49,21 +49,27 @@ class HeaderScan:
         self._window_position = 0
         self.batches: list[LocatedBatch] = []
 
-    def run(self) -> None:
-        """Read the rest. Raises NeedsWarming if that would block: run again after warming."""
-        length = self._region.length
+    def run(self, max_batches: int) -> bool:
+        """Read the headers of so many more batches; return whether that was all.
+
+        Raises NeedsWarming if it would block: run again after warming.
+        """
+        length, stop_at = self._region.length, len(self.batches) + max_batches
         while length - self._position >= LOG_OVERHEAD_BYTES + MIN_MESSAGE_BYTES:
+            if len(self.batches) == stop_at:
+                return False
             at = self._position - self._window_position
             if len(self._window) - at < min(_MARKER_BYTES, length - self._position):
                 self._read_window(length)
                 at = 0
             found = _parse(self._window, at, self._position)
             if found.size_bytes > length - self._position:
-                return  # cut off: the file was truncated meanwhile
+                return True  # cut off: the file was truncated meanwhile
             self.batches.append(found)
             self._position += found.size_bytes
             if found.batch.last_offset >= self._end_offset - 1:
-                return
+                return True
+        return True
 
     def _read_window(self, length: int) -> None:
         region = self._region

@@ -1,8 +1,7 @@
 """A share partition in use here: the machine, the partition that it reads, its timer, and who waits for it."""
 
-import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkapy.replication.fetch_read import end_offset
 from kafkapy.replication.partition import Role
@@ -12,7 +11,9 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
+    from kafkapy.replication.delayed_fetch import PartitionsWatch
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.replication.replica_manager import ReplicaManager
 
 
 class Waiter(Protocol):
@@ -20,12 +21,16 @@ class Waiter(Protocol):
 
     held: "list[InUse]"
 
-    def check(self) -> None:
-        """Something has changed: take it, or go on waiting."""
+    def check(self, in_use: "InUse") -> None:
+        """Something has changed there: take it, or go on waiting."""
 
 
-class LockTimer(TimerEntry):
-    """Wakes a share partition when the first of its locks times out."""
+WATCH_MS: Final = 3_600_000
+"""For how long a share partition asks for news of its partition before it asks again."""
+
+
+class CallbackTimer(TimerEntry):
+    """Calls back when the first lock of a share partition times out, or a fetch has waited for long enough."""
 
     __slots__ = ("_on_due",)
 
@@ -40,7 +45,7 @@ class LockTimer(TimerEntry):
 class InUse:
     """One share partition. Made at its first fetch, dropped with its group's last session, or its leadership."""
 
-    __slots__ = ("_follow_count", "_timer", "_wheel", "hosted", "loading", "partition", "refusal", "waiters")
+    __slots__ = ("_follow_count", "_timer", "_watch", "_wheel", "hosted", "partition", "refusal", "waiters")
 
     def __init__(
         self,
@@ -54,9 +59,9 @@ class InUse:
         self.hosted = hosted
         self._follow_count = hosted.follow_count
         self._wheel = wheel
-        self._timer = LockTimer(lambda: on_due(self))
+        self._timer = CallbackTimer(lambda: on_due(self))
         self.waiters: dict[Waiter, None] = {}
-        self.loading: asyncio.Task[None] | None = None
+        self._watch: PartitionsWatch | None = None
         self.refusal: Refusal | None = None
         """Why it could not be loaded."""
 
@@ -77,10 +82,26 @@ class InUse:
             return 0, 0
         return self.partition.next_fetch_offset(), end_offset(log, isolation)
 
+    def watch(self, replica_manager: "ReplicaManager", on_data: Callable[[], None]) -> None:
+        """Call on_data() for each append to the partition, and each change of its leader, until fence()."""
+
+        def on_event() -> None:
+            if (
+                self._watch is not None
+                and self._watch.is_completed
+                and self.partition.state is not PartitionState.FENCED
+            ):
+                self.watch(replica_manager, on_data)
+            else:
+                on_data()
+
+        self._watch = None
+        self._watch = replica_manager.watch_for_data([self.hosted], max_wait_ms=WATCH_MS, on_data=on_event)
+
     def notify(self) -> None:
         """Wake those who wait, in the order in which they came, up to the one that takes what there is."""
         for waiter in list(self.waiters):
-            waiter.check()
+            waiter.check(self)
             if self in waiter.held:
                 return
 
@@ -100,4 +121,6 @@ class InUse:
         """Give the share partition up: its waiting fetches are answered, its locks are nobody's any more."""
         self.partition.fence()
         self._timer.cancel()
+        if self._watch is not None:
+            self._watch.abandon()
         self.notify()

@@ -38,6 +38,7 @@ from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("kafkapy.share")
 
@@ -64,6 +65,7 @@ class ShareParts(NamedTuple):
     clock: Clock
     wheel: TimingWheel
     io_pool: IoPool
+    replica_manager: "ReplicaManager"
     copy_dead_letters: CopyDeadLetters | None = None
 
 
@@ -73,6 +75,7 @@ class SharePartitions:
     def __init__(self, parts: ShareParts, max_sessions: int) -> None:
         self.sessions = ShareSessionCache(max_sessions)
         self._parts = parts
+        self.wheel = parts.wheel
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -114,8 +117,16 @@ class SharePartitions:
         in_use = InUse(machine, hosted, self._parts.wheel, self._on_due)
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
-        in_use.loading = self._start(self._load(in_use))
+        in_use.watch(self._parts.replica_manager, lambda: self._on_data(in_use))
+        self._start(self._load(in_use))
         return in_use
+
+    def _on_data(self, in_use: InUse) -> None:
+        """The partition has more records, or another leader."""
+        if in_use.is_current:
+            in_use.notify()
+        else:
+            self._forget(in_use)
 
     def _forget(self, in_use: InUse) -> None:
         key = in_use.partition.key
@@ -152,7 +163,6 @@ class SharePartitions:
         except Exception:
             logger.exception("Loading share partition %s failed", key.coordinator_key)
             refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        in_use.loading = None
         if refusal is not None:
             in_use.refusal = refusal
             self._forget(in_use)
@@ -181,30 +191,52 @@ class SharePartitions:
     # -- acknowledging --------------------------------------------------------------------------------------------
 
     async def acknowledge(
-        self, key: SessionKey, batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]]
+        self,
+        key: SessionKey,
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
+        give_way: Callable[[], Awaitable[None] | None],
     ) -> dict[TopicIdPartition, Refusal | None]:
-        """Apply acknowledgements, and return the outcome of each partition once it is written."""
-        now_ms = self._parts.clock.monotonic_ms()
-        settings = self._parts.settings(key.group_id).partition
+        """Apply acknowledgements, and return the outcome of each partition once it is written.
+
+        give_way() is called after each partition; what it returns is awaited, but not when the requester is gone: what
+        was changed by then is written all the same.
+        """
         outcomes: dict[TopicIdPartition, Refusal | None] = {}
         writes: list[tuple[InUse, PendingWrite]] = []
-        for partition, of_partition in batches.items():
-            in_use = self.find(key.group_id, partition)
-            if in_use is None:
-                outcomes[partition] = NOT_IN_USE
-                continue
-            in_use.partition.configure(settings)
-            outcome = in_use.partition.acknowledge(key.member_id, of_partition, now_ms)
-            outcomes[partition] = outcome.refusal
-            if outcome.write is not None:
-                writes.append((in_use, outcome.write))
-            in_use.schedule()
+        try:
+            for partition, of_partition in batches.items():
+                outcomes[partition] = self._apply(key, partition, of_partition, writes)
+                turn = give_way()
+                if turn is not None:
+                    await turn
+        except BaseException:
+            if writes:
+                self._start(self._write(key.group_id, writes))
+            raise
         if writes:
             refusals = await asyncio.shield(self._start(self._write(key.group_id, writes)))
             for (in_use, _), refusal in zip(writes, refusals, strict=True):
                 machine_key = in_use.partition.key
                 outcomes[TopicIdPartition(machine_key.topic_id, machine_key.partition)] = refusal
         return outcomes
+
+    def _apply(
+        self,
+        key: SessionKey,
+        partition: TopicIdPartition,
+        batches: Sequence[AcknowledgementBatch],
+        writes: list[tuple[InUse, PendingWrite]],
+    ) -> Refusal | None:
+        """Acknowledge records of one share partition; add what has to be written to `writes`."""
+        in_use = self.find(key.group_id, partition)
+        if in_use is None:
+            return NOT_IN_USE
+        in_use.partition.configure(self._parts.settings(key.group_id).partition)
+        outcome = in_use.partition.acknowledge(key.member_id, batches, self._parts.clock.monotonic_ms())
+        if outcome.write is not None:
+            writes.append((in_use, outcome.write))
+        in_use.schedule()
+        return outcome.refusal
 
     async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
         """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""

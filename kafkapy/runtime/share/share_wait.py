@@ -45,20 +45,26 @@ class ShareWait:
         self.let_go()
 
     def try_hold(self) -> bool:
-        """Hold what has something to acquire; return whether there is any."""
-        assert not self.held, "what is held was not let go of"
-        for in_use in self._partitions:
-            if self._has_news(in_use) and in_use.partition.maybe_hold_fetch(self):
-                if in_use.partition.can_acquire():
-                    self.held.append(in_use)
-                else:
-                    in_use.partition.release_fetch(self)
+        """Hold what has something to acquire, if there is more than has been seen; return whether something is held."""
+        if any(self._has_news(in_use) for in_use in self._partitions):
+            for in_use in self._partitions:
+                self._maybe_hold(in_use)
         return bool(self.held)
 
     def _has_news(self, in_use: InUse) -> bool:
         """Return whether there may be something to acquire: a released record, or one after the end."""
         readable = in_use.readable(self._isolation)
         return readable[0] < readable[1] and readable != self._seen.get(in_use)
+
+    def _maybe_hold(self, in_use: InUse) -> bool:
+        first_offset, end_offset = in_use.readable(self._isolation)
+        if first_offset >= end_offset or not in_use.partition.maybe_hold_fetch(self):
+            return False
+        if not in_use.partition.can_acquire():
+            in_use.partition.release_fetch(self)
+            return False
+        self.held.append(in_use)
+        return True
 
     def let_go(self) -> None:
         held, self.held = self.held, []
@@ -67,12 +73,19 @@ class ShareWait:
         for in_use in held:
             in_use.notify()
 
-    def check(self) -> None:
-        """Something has changed: take it, or report what cannot be read any more."""
+    def check(self, in_use: InUse) -> None:
+        """Something has changed in one of the share partitions: hold it, or report that it cannot be read any more."""
         if self.held or self.has_failed:
             return
-        if any(in_use.has_failed for in_use in self._partitions):
+        if in_use.has_failed:
             self.has_failed = True
             self._on_ready()
-        elif self.try_hold():
+        elif self._has_news(in_use) and self._maybe_hold(in_use):
             self._on_ready()
+
+    def hold_others(self) -> None:
+        """Hold also what else has something to acquire, when the wait has ended."""
+        mine = set(self.held)
+        for in_use in self._partitions:
+            if in_use not in mine:
+                self._maybe_hold(in_use)

@@ -2,6 +2,7 @@
 
 plan.py         nodes, roles, ports, and a configuration for each
 local.py        the cluster in its directory: created, started, inspected, stopped, extended
+rolling.py      restarts the nodes of a local cluster one by one
 processes.py    one node's process and its pid file
 queries.py status.py    asks any running cluster for brokers, leaders, quorum; all of it as one state
 voters.py joining.py    changes the quorum's voters; finds the directory and the address of a new one

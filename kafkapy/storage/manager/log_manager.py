@@ -412,7 +412,6 @@ class LogManager:
                         log.topic_partition,
                         error,
                     )
-            log.producer_state.remove_expired(now_ms)
             self.ungranted_producers.recount(log.producer_state.producers)
             yield deleted
         self.ungranted_producers.finish_recount()

@@ -348,6 +348,10 @@ class ProducerState:
             del self.producers[producer_id]
         self._expire_verifications(now_ms)
 
+    def active(self, now_ms: int) -> list[ProducerEntry]:
+        """Return the producers that have not expired."""
+        return [entry for entry in self.producers.values() if not self._is_expired(entry, now_ms)]
+
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return (
             entry.transaction_first_offset == NO_TRANSACTION

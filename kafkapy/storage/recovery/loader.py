@@ -148,20 +148,23 @@ class LogLoader:
         self._segments, self._epochs, self._was_compacted = Segments(), LeaderEpochs(), False
         if checkpoint.LEADER_EPOCH_FILE in names:
             self._read_epochs()
-        self._snapshots.find(names)
         self._snapshots.last_offset = 0
-        self._load_segments(set(names))
+        if names:  # a new log has none
+            self._snapshots.find(names)
+            self._load_segments(set(names))
         if not self._was_clean:
             self._recover_unflushed()
         is_kept = self._drop_all_below_log_start()
-        if not len(self._segments):
+        is_created = not len(self._segments)
+        if is_created:
             self._segments.add(self._create_segment(self._start_checkpoint))
             self._has_new_names = True
         active = self._segments.active
         if self._was_clean and active.size and _end_position(active) < active.size:
             logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
             self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
-        active.become_active(self._config.segment_index_bytes)
+        if not is_created:
+            active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
         if not self._is_durable:
             for segment in (*self._segments.between(min(self._recovery_point, end_offset), 1 << 63), active):

@@ -72,11 +72,10 @@ class SparseIndex:
 
     def create(self, max_bytes: int) -> None:
         """Create an empty index, for so many bytes of entries."""
-        self.handle.create()
         self.reset(max_bytes)
 
     def reset(self, max_bytes: int) -> None:
-        """Remove all entries; there is room for so many bytes of new ones."""
+        """Remove all entries, of a file that is created if missing; there is room for so many bytes of new ones."""
         self._entry_count = 0
         self._kept_back = _NOTHING_KEPT_BACK
         self._forget_last()
@@ -85,7 +84,8 @@ class SparseIndex:
             file.truncate(0)
             self.handle.mark_written()
         self._is_longer = False
-        self.resize(max_bytes)
+        assert max_bytes >= 0, f"{max_bytes} bytes of {self.handle.path}"
+        self.max_entries = max_bytes // self.ENTRY_BYTES
 
     def resize(self, max_bytes: int) -> None:
         """Set how many entries fit, keeping those there are. The file grows as they are written."""

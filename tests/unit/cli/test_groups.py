@@ -8,6 +8,8 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
+from kafkapy.cli.committed_offsets import NoAnswerError
+from kafkapy.cli.group_list import facts_of
 from kafkapy.cli.group_offsets import ResetTarget, goal_of, parse_topics
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -49,11 +51,32 @@ def group(server, request):
 
 
 def test_groups_are_listed_by_state_and_type(run, group) -> None:
-    listed = {"group": group, "type": "Classic", "state": "Empty"}
+    listed = {"group": group, "type": "Classic", "state": "Empty", "members": 0, "lag": 6, "topics": [group]}
     assert listed in json.loads(run("list", "--json").out)
     assert listed in json.loads(run("list", "--json", "--state", "empty", "--type", "classic").out)
     assert json.loads(run("list", "--json", "--state", "Stable").out) == []
-    assert run("list").out.splitlines()[0].split() == ["GROUP", "TYPE", "STATE"]
+    table = [line.split() for line in run("list", f"{group[:8]}*").out.splitlines()]
+    assert table[0] == ["GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "TOPICS"]
+    assert [group, "Classic", "Empty", "0", "6", group] in table
+    assert json.loads(run("list", "no-such-*", "--json").out) == []
+
+
+def test_groups_are_described_by_pattern_or_all(run, group) -> None:
+    (described,) = json.loads(run("describe", f"{group[:-1]}?", "--json").out)
+    assert described["group"] == group
+    assert group in [each["group"] for each in json.loads(run("describe", "--all", "--json").out)]
+    assert (run("describe").status, run("describe", group, "--all").status) == (2, 2)
+    assert "no group matches no-such-*" in run("describe", "no-such-*").err
+
+
+def test_a_group_whose_coordinator_is_silent_has_no_lag(server) -> None:
+    class Silent:
+        def call(self, node_id: int | None, request: object, version: int) -> object:
+            raise NoAnswerError("no broker answers")
+
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
+    found = facts_of(admin, Silent(), ["unknown"])
+    assert (found["unknown"].lag, found["unknown"].topics) == (None, [])
 
 
 def test_a_group_is_described_with_its_lag(run, group) -> None:
@@ -94,6 +117,8 @@ def test_members_are_shown_with_what_they_read(run, server, group, protocol) -> 
     while len(consumer.assignment()) < 2 and time.monotonic() < deadline:
         consumer.poll(0.1)
     consumer.commit(offsets=[TopicPartition(group, 0, 7)], asynchronous=False)
+    (listed,) = json.loads(run("list", name, "--json").out)
+    assert (listed["members"], listed["lag"], listed["topics"]) == (1, 3, [group])
     (described,) = json.loads(run("describe", name, "--json").out)
     assert described["state"] == "Stable"
     (member,) = described["members"]

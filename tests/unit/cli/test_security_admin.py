@@ -1,13 +1,17 @@
 """`kafkapy security user|acl` against a broker that goes by ACLs, and Broker(acls=...) itself."""
 
+import io
 import json
+from types import SimpleNamespace
 
 import pytest
+import typer
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
+from kafkapy.cli.passwords import password_of
 from kafkapy.metadata.acl_types import Acl, AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.server.login.acl_text import AclTextError, parse_acl
 
@@ -133,3 +137,43 @@ def test_without_an_authorizer_no_acls_are_listed(capsys) -> None:
 def test_a_password_is_not_empty(run) -> None:
     status, output = run("user", "add", "bob", "--password", "")
     assert (status, "not empty" in output) == (2, True)
+
+
+def test_a_password_comes_from_a_file_or_standard_input(run, broker, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "password"
+    path.write_text("of a file\nsecond line\n")
+    assert run("user", "add", "ann", "--password-file", str(path)) == (0, "Added user ann.\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("of stdin\n"))
+    assert run("user", "add", "ben", "--password-file", "-") == (0, "Added user ben.\n")
+    for user, password in (("ann", "of a file"), ("ben", "of stdin")):
+        config = {"sasl.username": user, "sasl.password": password, "sasl.mechanism": "SCRAM-SHA-512"}
+        AdminClient({**broker.client_config("admin"), **config}).list_topics(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "status", "message"),
+    [
+        (["--password-file", "/no/such/file"], "", 1, "/no/such/file: No such file or directory"),
+        (["--password-file", "-"], "\n", 2, "a password is not empty"),
+        (["--password-file", "-"], "x" * 5_000, 1, "a password of more than 4096 characters"),
+        (["--password", "a", "--password-file", "-"], "b", 2, "give one of them"),
+        (["--password-prompt"], "", 1, "there is no terminal to ask for the password"),
+    ],
+)
+def test_a_password_that_cannot_be_used_is_refused(run, monkeypatch, options, text, status, message) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    done = run("user", "add", "ann", *options)
+    assert (done[0], message in done[1]) == (status, True), done
+
+
+@pytest.mark.parametrize(("typed", "expected"), [(["a", "a"], "a"), (["a", "b"], None)])
+def test_a_password_is_typed_twice(typed, expected, monkeypatch, capsys) -> None:
+    answers = iter(typed)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(answers))
+    if expected is not None:
+        assert password_of(None, is_prompted=True, file="") == expected
+        return
+    with pytest.raises(typer.Exit):
+        password_of(None, is_prompted=True, file="")
+    assert capsys.readouterr().err == "kafkapy: the passwords differ\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.cli.start import connectable, properties_of_file, with_port
+from kafkapy.cli.start import connectable, properties_of_file, with_absolute_directories, with_port
 from kafkapy.errors import ConfigError
 
 READY = re.compile(r"kafkapy ready on 127\.0\.0\.1:(\d+) \(cluster ([\w-]{22}), node (\d+)\)\n")
@@ -244,3 +244,14 @@ def test_broken_escape_is_a_config_error(tmp_path: Path) -> None:
 )
 def test_address_is_one_that_a_client_can_use(bound, shown) -> None:
     assert connectable(bound) == shown
+
+
+def test_relative_directories_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Apache Kafka: DescribeLogDirs and AlterReplicaLogDirs name them so."""
+    monkeypatch.chdir(tmp_path)
+    given = {"log.dirs": "data/a, /b", "metadata.log.dir": "m", "cordoned.log.dirs": "*", "num.partitions": "2"}
+    assert with_absolute_directories(given) == {
+        **given,
+        "log.dirs": f"{tmp_path}/data/a,/b",
+        "metadata.log.dir": f"{tmp_path}/m",
+    }

@@ -412,7 +412,7 @@ def test_registration_record_carries_what_kafkas_does() -> None:
     assert (record.broker_epoch, record.fenced, record.rack) == (cluster.epochs[1], True, "r1")
     names = {feature.name for feature in record.features}
     assert names >= {"metadata.version", "kraft.version", "group.version", "transaction.version"}
-    assert "share.version" not in names, "brokers register with what they serve"
+    assert "streams.version" not in names, "brokers register with what they serve"
     assert record.log_dirs == registration_request(1).log_dirs
 
 
@@ -596,7 +596,15 @@ def test_controller_that_is_not_unregistered(level: int, controller_id: int, cod
     assert (refusal.value.code, refusal.value.message) == (code, message)
 
 
-@pytest.mark.parametrize(("name", "level", "is_taken"), [("share.version", 1, True), ("group.version", 1, False)])
+@pytest.mark.parametrize(
+    ("name", "level", "is_taken"),
+    [
+        ("streams.version", 1, True),
+        ("share.version", 2, True),
+        ("share.version", 1, False),
+        ("group.version", 1, False),
+    ],
+)
 def test_levels_that_no_broker_of_ours_serves_do_not_keep_it_away_others_do(
     name: str, level: int, is_taken: bool
 ) -> None:

@@ -141,3 +141,30 @@ def test_effective_value_is_the_topics_then_the_clusters() -> None:
 def test_new_topic_with_a_bad_config_raises() -> None:
     with pytest.raises(ApiError):
         cluster_with_orders().controller.configs.records_for_new_topic("n", {"nonsense": "1"})
+
+
+CORDONS = "cordoned.log.dirs"
+NODE = ConfigResource(4, "1")
+
+
+@pytest.mark.parametrize(("level", "code"), [(29, ErrorCode.INVALID_CONFIG), (30, 0)])
+def test_log_directories_are_cordoned_from_4_3_iv0_on(level: int, code: int) -> None:
+    cluster = cluster_with_orders({"metadata.version": level})
+
+    assert alter(cluster, NODE, (CORDONS, SET, "/a")) == code
+    assert alter(cluster, NODE, (CORDONS, DELETE, None)) == code
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [("/a", 0), ("/b, /a", 0), ("", 0), (None, 0), ("/c", ErrorCode.INVALID_CONFIG)]
+)
+def test_without_the_broker_only_fewer_directories_are_cordoned(value: str | None, code: int) -> None:
+    """A request to the controllers' listener: the broker, which knows its directories, may be down."""
+    cluster = cluster_with_orders()
+    assert alter(cluster, NODE, (CORDONS, SET, "/a,/b")) == 0
+
+    operation = ConfigOperation(CORDONS, DELETE if value is None else SET, value)
+    decided = cluster.controller.configs.decide_incremental_alter({NODE: [operation]}, is_direct=True)
+    error = cluster.commit(decided)[NODE]
+
+    assert (0 if error is None else error.code) == code

@@ -54,3 +54,12 @@ async def test_elsewhere_or_offline_there_are_none(loop: SimLoop) -> None:
     assert partition is not None
     partition.go_offline()
     assert send_request(hosting, "orders") == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+async def test_a_producer_that_has_expired_is_not_told_of(loop: SimLoop) -> None:
+    hosting = with_a_producer(loop)
+    partition = hosting.manager.partitions.find("orders", 0)
+    assert partition is not None
+    assert partition.log is not None
+    partition.log.producer_state.configure(0, is_verification_enabled=True)
+    assert send_request(hosting, "orders") == (0, [])

@@ -146,6 +146,21 @@ async def test_leader_epochs_fence(loop: SimLoop) -> None:
     assert reported(await send_request(hosting, LATEST)) == (0, -1, 1, 1)
 
 
+async def test_a_follower_answers_a_tool_up_to_the_end_of_its_log(loop: SimLoop) -> None:
+    """Replica id -2; to clients and other replicas it is no leader."""
+    hosting = Hosting(loop, broker_count=2)
+    fill(hosting, 10, 20)
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
+    assert reported(await send_request(hosting, LATEST, replica_id=-2)) == (0, -1, 2, 1)
+    assert reported(await send_request(hosting, EARLIEST, replica_id=-2)) == (0, -1, 0, 0)
+    assert reported(await send_request(hosting, 15, replica_id=-2)) == (0, 20, 1, 0)
+    for replica_id in (-1, 2):
+        refused = await send_request(hosting, LATEST, replica_id=replica_id)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    stale = await send_request(hosting, LATEST, replica_id=-2, current_leader_epoch=0)
+    assert stale.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
 async def test_what_is_not_here_or_not_allowed(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     fill(hosting, 10)

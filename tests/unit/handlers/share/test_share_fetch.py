@@ -192,7 +192,7 @@ class TestWaiting:
         await run_scheduled()
         shares.produce(b"a")
         assert await shares.member("m2", connection="c2").acquire() == [(0, 0, 1)]
-        assert shares.hosting.manager.waiting_count == 0
+        assert [len(in_use.waiters) for in_use in shares.partitions] == [0]
 
 
 class TestAcknowledging:

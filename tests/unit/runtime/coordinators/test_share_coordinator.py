@@ -81,6 +81,13 @@ async def test_requests_that_come_together_share_batches(loop: SimLoop) -> None:
         assert record_counts(brokers.nodes[1], 20) == [1, 19], "the first two of a millisecond are written at once"
 
 
+async def test_requests_share_no_batch_if_nothing_may_linger(loop: SimLoop) -> None:
+    async with coordinating(loop, share_coordinator_append_linger_ms="0") as (brokers, coordinator):
+        await initialize(coordinator, *range(20))
+        assert await asyncio.gather(*(write(coordinator, write_of(each)) for each in range(20))) == [[0]] * 20
+        assert record_counts(brokers.nodes[1], 20) == [1] * 20
+
+
 async def test_writes_of_one_share_partition_build_on_each_other(loop: SimLoop) -> None:
     async with coordinating(loop) as (_, coordinator):
         await initialize(coordinator, 0)

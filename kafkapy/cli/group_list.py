@@ -1,0 +1,93 @@
+"""Groups of a list with members, topics and lag: what `groups list` asks besides their names.
+
+Offsets are asked of each group's coordinator, ends of all partitions at once. What is not known is None.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkapy.cli.client import outcomes
+from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, committed_offsets
+from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.progress import Progress
+from kafkapy.cli.topic_facts import LATEST, TopicQueries
+from kafkapy.dataclass import dataclass
+
+GROUP_TIMEOUT_S: Final = 2.0
+"""How long a coordinator is looked for: one that moves is not waited for as by `describe`."""
+SILENCE_S: Final = 20.0
+"""In all, for groups whose coordinators do not answer: the lag of those that are left is not asked for."""
+GROUPS_AT_ONCE: Final = 500
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """`topics`: those that it has committed, or that its members are assigned."""
+
+    members: int | None
+    topics: list[str]
+    lag: int | None
+
+
+def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
+    """Return the facts of each group. Raises KafkaException, CoordinatorError."""
+    described = _described(admin, group_ids)
+    committed = _committed(brokers, group_ids)
+    ends = _ends(brokers, {partition for offsets in committed.values() for partition in offsets or ()})
+    found = {}
+    for group_id in group_ids:
+        group, offsets = described.get(group_id), committed[group_id]
+        topics = set() if group is None else _assigned(group)
+        lags = [max(ends[each] - offset, 0) for each, offset in (offsets or {}).items() if each in ends]
+        found[group_id] = GroupFacts(
+            None if group is None else len(group.members),
+            sorted(topics | {topic for topic, _ in offsets or ()}),
+            None if offsets is None else sum(lags),
+        )
+    return found
+
+
+def _described(admin: Any, group_ids: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+        part = list(group_ids[start : start + GROUPS_AT_ONCE])
+        futures = admin.describe_consumer_groups(part, request_timeout=TIMEOUT_S)
+        found |= {group_id: group for group_id, group, error in outcomes(futures) if error is None}
+    return found
+
+
+def _assigned(group: Any) -> set[str]:
+    return {
+        partition.topic
+        for member in group.members
+        if member.assignment is not None
+        for partition in member.assignment.topic_partitions
+    }
+
+
+def _committed(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, dict[Partition, int] | None]:
+    """Return the committed offsets of each group, None if its coordinator does not answer."""
+    found: dict[str, dict[Partition, int] | None] = dict.fromkeys(group_ids)
+    silence_s = 0.0
+    with Progress("groups asked", len(group_ids)) as progress:
+        for done, group_id in enumerate(group_ids):
+            if silence_s >= SILENCE_S:
+                break
+            began_s = time.monotonic()
+            try:
+                found[group_id] = committed_offsets(brokers, group_id, GROUP_TIMEOUT_S)
+            except CoordinatorError:
+                silence_s += time.monotonic() - began_s
+            progress.show(done + 1)
+    return found
+
+
+def _ends(brokers: BrokerCalls, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    names = {topic for topic, _ in partitions}
+    if not names:
+        return {}
+    queries = TopicQueries(brokers)
+    return queries.offsets([topic for name, topic in queries.topics().items() if name in names], LATEST)
