@@ -73,6 +73,31 @@ class ShareParts(NamedTuple):
     copy_dead_letters: CopyDeadLetters | None = None
 
 
+class Acknowledging:
+    """The acknowledgements of one request, which have been applied and are being written."""
+
+    __slots__ = ("_outcomes", "_writing", "_written")
+
+    def __init__(
+        self,
+        outcomes: dict[TopicIdPartition, Refusal | None],
+        written: list[InUse],
+        writing: "asyncio.Task[list[Refusal | None]] | None",
+    ) -> None:
+        self._outcomes = outcomes
+        self._written = written
+        self._writing = writing
+
+    async def outcomes(self) -> dict[TopicIdPartition, Refusal | None]:
+        """Return the outcome of each partition, once all is written; that goes on if the caller is cancelled."""
+        if self._writing is not None:
+            refusals = await asyncio.shield(self._writing)
+            for in_use, refusal in zip(self._written, refusals, strict=True):
+                key = in_use.partition.key
+                self._outcomes[TopicIdPartition(key.topic_id, key.partition)] = refusal
+        return self._outcomes
+
+
 class SharePartitions:
     """The share partitions in use, by group."""
 
@@ -214,8 +239,8 @@ class SharePartitions:
         key: SessionKey,
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
         give_way: Callable[[], Awaitable[None] | None],
-    ) -> dict[TopicIdPartition, Refusal | None]:
-        """Apply acknowledgements, and return the outcome of each partition once it is written.
+    ) -> "Acknowledging":
+        """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
 
         give_way() is called after each partition; what it returns is awaited, but not when the requester is gone: what
         was changed by then is written all the same.
@@ -228,16 +253,9 @@ class SharePartitions:
                 turn = give_way()
                 if turn is not None:
                     await turn
-        except BaseException:
-            if writes:
-                self._start(self._write(key.group_id, writes))
-            raise
-        if writes:
-            refusals = await asyncio.shield(self._start(self._write(key.group_id, writes)))
-            for (in_use, _), refusal in zip(writes, refusals, strict=True):
-                machine_key = in_use.partition.key
-                outcomes[TopicIdPartition(machine_key.topic_id, machine_key.partition)] = refusal
-        return outcomes
+        finally:
+            writing = self._start(self._write(key.group_id, writes)) if writes else None
+        return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
     def _apply(
         self,

@@ -214,9 +214,25 @@ class TestAcknowledging:
         shares.produce(b"a", b"b")
         member = shares.member()
         await member.acquire()
-        response = await member.fetch(acks={0: [(0, 0, [ACK_RELEASE]), (1, 1, [ACK_ACCEPT])]})
+        acks = {0: [(0, 0, [ACK_RELEASE]), (1, 1, [ACK_ACCEPT])]}
+        response = await member.fetch(acks=acks, max_wait_ms=1000)  # a release counts once it is written
         assert acquired_of(response) == [(0, 0, 2)]
         assert parts_of(response)[0].acknowledge_error_code == ErrorCode.NONE
+
+    async def test_a_fetch_does_not_wait_for_the_write(self, loop: SimLoop) -> None:
+        shares = Shares(loop)
+        shares.produce(b"a")
+        member = shares.member()
+        await member.acquire()
+        shares.produce(b"b")
+        shares.persister.gate.clear()
+        answer = shares.hosting.start(member.fetch(acks={0: [(0, 0, [ACK_ACCEPT])]}, max_wait_ms=1000))
+        await asyncio.sleep(0.1)
+        (in_use,) = shares.partitions
+        assert in_use.partition.next_fetch_offset() == 2, "it has acquired the next record"
+        assert not answer.done()
+        shares.persister.gate.set()
+        assert acquired_of(await answer) == [(1, 1, 1)]
 
     async def test_answers_wait_for_the_write(self, loop: SimLoop) -> None:
         shares = Shares(loop)
