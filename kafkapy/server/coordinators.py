@@ -160,11 +160,9 @@ class Coordinators:
         )
 
     def _new_persister(self, coordinator: "ShareCoordinator") -> "RoutedPersister":
-        from kafkapy.handlers.topics.auto_create import create_topic
         from kafkapy.runtime.broker_channels import BrokerChannels
         from kafkapy.runtime.coordinators.share_persister import RoutedPersister
 
-        assert self._services is not None, "no request is served before"
         config = self._dynamic_config.static
         return RoutedPersister(
             coordinator,
@@ -174,10 +172,17 @@ class Coordinators:
                 new_peer=self._new_peer,
             ),
             node_id=self._replica_manager.node_id,
-            create_topic=partial(create_topic, self._services, SHARE_STATE_TOPIC),
+            create_topic=self._create_share_topic,
             clock=self._clock,
             timeout_ms=config.node.request_timeout_ms,
         )
+
+    async def _create_share_topic(self) -> None:
+        """Create the topic of the share coordinator; not before the start has made the services: it is tried again."""
+        from kafkapy.handlers.topics.auto_create import create_topic
+
+        if self._services is not None:
+            await create_topic(self._services, SHARE_STATE_TOPIC)
 
     def _new_share_parts(self) -> "ShareParts":
         from kafkapy.runtime.share.share_partitions import ShareParts
