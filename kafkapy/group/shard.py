@@ -141,8 +141,8 @@ class GroupShard:
         """Return the group's last rebalances as JSON; explain.py has the format."""
         return explain(self.groups.get(group_id), self.metadata())
 
-    def has_share_states(self, group_id: str) -> bool:
-        """Whether the group is a share group, whose states are to be deleted before it (share.begin_deletion)."""
+    def is_share_group(self, group_id: str) -> bool:
+        """Whether it is a share group, the states of whose partitions are deleted before it (share.begin_deletion)."""
         group = self.groups.get(group_id)
         return group is not None and group.group_type == SHARE_TYPE
 

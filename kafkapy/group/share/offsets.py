@@ -63,7 +63,11 @@ def decide_alter(
 
 
 def _known_offsets(topic: AlterShareGroupOffsetsRequestTopic, known: TopicImage) -> dict[int, int]:
-    """Return the offsets of partitions that exist."""
+    """Return the offsets of partitions that exist.
+
+    Deviation: Apache Kafka creates states for partitions below 0, too. Here they are unknown, because nobody could
+    read or delete such a state.
+    """
     return {
         each.partition_index: each.start_offset for each in topic.partitions if each.partition_index in known.partitions
     }

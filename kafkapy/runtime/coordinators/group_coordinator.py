@@ -150,7 +150,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         In a cluster without share groups, which may have been lowered, nobody knows these states any more.
         """
         has_share_groups = self._replica_manager.image.features.levels.get(SHARE_VERSION, 0) >= 1
-        if has_share_groups and self.host_of(group_id).shard.has_share_states(group_id):
+        if has_share_groups and self.host_of(group_id).shard.is_share_group(group_id):
             from kafkapy.runtime.coordinators.share_offsets import delete_states
 
             await delete_states(self, group_id)
