@@ -42,24 +42,33 @@ class CallbackTimer(TimerEntry):
         self._on_due()
 
 
+class Owner(Protocol):
+    """All share partitions (share_partitions.py)."""
+
+    @property
+    def wheel(self) -> TimingWheel: ...
+    @property
+    def replica_manager(self) -> "ReplicaManager": ...
+
+    def on_data(self, in_use: "InUse") -> None:
+        """The partition has more records, or another leader."""
+
+    def on_due(self, in_use: "InUse") -> None:
+        """Locks may have timed out."""
+
+
 class InUse:
     """One share partition. Made at its first fetch, dropped with its group's last session, or its leadership."""
 
-    __slots__ = ("_follow_count", "_timer", "_watch", "_wheel", "hosted", "partition", "refusal", "waiters")
+    __slots__ = ("_follow_count", "_owner", "_timer", "_watch", "hosted", "partition", "refusal", "waiters")
 
-    def __init__(
-        self,
-        partition: SharePartition,
-        hosted: "HostedPartition",
-        wheel: TimingWheel,
-        on_due: "Callable[[InUse], None]",
-    ) -> None:
-        """on_due(self) is called when locks may have timed out."""
+    def __init__(self, partition: SharePartition, hosted: "HostedPartition", owner: Owner) -> None:
         self.partition = partition
         self.hosted = hosted
         self._follow_count = hosted.follow_count
-        self._wheel = wheel
-        self._timer = CallbackTimer(lambda: on_due(self))
+        self._owner = owner
+        self._timer: CallbackTimer | None = None
+        """Made when something is acquired first."""
         self.waiters: dict[Waiter, None] = {}
         self._watch: PartitionsWatch | None = None
         self.refusal: Refusal | None = None
@@ -82,21 +91,19 @@ class InUse:
             return 0, 0
         return self.partition.next_fetch_offset(), end_offset(log, isolation)
 
-    def watch(self, replica_manager: "ReplicaManager", on_data: Callable[[], None]) -> None:
-        """Call on_data() for each append to the partition, and each change of its leader, until fence()."""
-
-        def on_event() -> None:
-            if (
-                self._watch is not None
-                and self._watch.is_completed
-                and self.partition.state is not PartitionState.FENCED
-            ):
-                self.watch(replica_manager, on_data)
-            else:
-                on_data()
-
+    def watch(self) -> None:
+        """Tell the owner of each append to the partition, and of each change of its leader, until fence()."""
         self._watch = None
-        self._watch = replica_manager.watch_for_data([self.hosted], max_wait_ms=WATCH_MS, on_data=on_event)
+        self._watch = self._owner.replica_manager.watch_for_data(
+            [self.hosted], max_wait_ms=WATCH_MS, on_data=self._on_event
+        )
+
+    def _on_event(self) -> None:
+        is_over = self._watch is not None and self._watch.is_completed
+        if is_over and self.partition.state is not PartitionState.FENCED:
+            self.watch()
+        else:
+            self._owner.on_data(self)
 
     def notify(self) -> None:
         """Wake those who wait, in the order in which they came, up to the one that takes what there is."""
@@ -111,16 +118,22 @@ class InUse:
         if deadline_ms is None or self.partition.state is not PartitionState.ACTIVE:
             return
         timer = self._timer
-        if timer.is_scheduled:
+        if timer is None:
+            self._timer = timer = CallbackTimer(self._on_due)
+        elif timer.is_scheduled:
             if timer.deadline_ms <= deadline_ms:
                 return  # it is set anew when it is due
             timer.cancel()
-        self._wheel.add(timer, deadline_ms)
+        self._owner.wheel.add(timer, deadline_ms)
+
+    def _on_due(self) -> None:
+        self._owner.on_due(self)
 
     def fence(self) -> None:
         """Give the share partition up: its waiting fetches are answered, its locks are nobody's any more."""
         self.partition.fence()
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._watch is not None:
             self._watch.abandon()
         self.notify()

@@ -105,6 +105,7 @@ class SharePartitions:
         self.sessions = ShareSessionCache(max_sessions)
         self._parts = parts
         self.wheel = parts.wheel
+        self.replica_manager = parts.replica_manager
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -143,14 +144,14 @@ class SharePartitions:
             self._forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
         machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
-        in_use = InUse(machine, hosted, self._parts.wheel, self._on_due)
+        in_use = InUse(machine, hosted, self)
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
-        in_use.watch(self._parts.replica_manager, lambda: self._on_data(in_use))
+        in_use.watch()
         self._start(self._load(in_use))
         return in_use
 
-    def _on_data(self, in_use: InUse) -> None:
+    def on_data(self, in_use: InUse) -> None:
         """The partition has more records, or another leader."""
         if in_use.is_current:
             in_use.notify()
@@ -352,7 +353,7 @@ class SharePartitions:
         if ended.is_last:
             self._forget_group(group_id)
 
-    def _on_due(self, in_use: InUse) -> None:
+    def on_due(self, in_use: InUse) -> None:
         if not in_use.is_current:
             self._forget(in_use)
             return
