@@ -24,6 +24,7 @@ class Progress:
         self._is_terminal = sys.stderr.isatty()
         self._began_s = self._shown_s = clock_s()
         self._doing = ""
+        self._is_drawn = False
 
     def show(self, done: int, doing: str = "") -> None:
         """Show how many of the total are done, if it is time to. `doing`: what happens from now on; shown at once."""
@@ -38,6 +39,7 @@ class Progress:
             return
         share = min(done / self._total, 1.0) if self._total else 1.0
         bar = "#" * int(share * WIDTH)
+        self._is_drawn = True
         sys.stderr.write(f"{CLEAR}[{bar:.<{WIDTH}}] {share:4.0%}  {shown}, {now_s - self._began_s:.0f} s")
         sys.stderr.flush()
 
@@ -47,6 +49,6 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._is_terminal:
+        if self._is_drawn:
             sys.stderr.write(CLEAR)
             sys.stderr.flush()

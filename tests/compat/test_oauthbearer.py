@@ -207,7 +207,7 @@ def test_java_logs_in(
     assert read == "by Java\n"
 
 
-@pytest.mark.parametrize("command", [("topics", "list"), ("transactions", "list")])
+@pytest.mark.parametrize("command", [("topics", "create", "by-command"), ("topics", "list"), ("transactions", "list")])
 def test_kafkapys_commands_log_in(
     secured: Server, provider: Provider, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
