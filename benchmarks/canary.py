@@ -2,10 +2,11 @@
 
 In a thread of the load's process it would also wait for that process: Python runs one thread for 5 ms before another.
 
-    python -m benchmarks.canary PORT SECONDS KIND     prints {"stall_p99_ms": ..., "stall_max_ms": ...}
+    python -m benchmarks.canary PORT SECONDS KIND PID     prints {"stall_p99_ms": ..., "stall_max_ms": ..., ...}
 
-KIND: versions asks for them; topics, from 127.0.0.2, for all topics; tls, from there too, for the versions over a new
-TLS connection each time.
+KIND: versions asks for them; topics, from 127.0.0.2, for all topics with the client's rights, which is cached for
+nobody; tls, from there too, for the versions over a new TLS connection each time. stall_cpu_ms: the most CPU that the
+process PID used while an answer was awaited: a wait on a busy machine is longer.
 """
 
 import json
@@ -23,6 +24,7 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest
 
 PAUSE_S = 0.001
 OTHER_HOST = ("127.0.0.2", 0)
+ALL_TOPICS = frame(MetadataRequest(topics=None, include_topic_authorized_operations=True), 12)
 
 
 class Canary:
@@ -30,6 +32,8 @@ class Canary:
 
     def __init__(self, server: Server, seconds: float, kind: str = "versions", port: int | None = None) -> None:
         command = [sys.executable, "-m", "benchmarks.canary", str(port or server.port), str(seconds), kind]
+        assert server.process is not None
+        command.append(str(server.process.pid))
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._printed = self._process.stdout
@@ -46,21 +50,25 @@ class Canary:
         return found
 
 
-def waits_ms(port: int, seconds: float, kind: str) -> list[float]:
-    """Return how long each answer took, in ms, ascending."""
+def waits_ms(port: int, seconds: float, kind: str, pid: int) -> tuple[list[float], float]:
+    """Return how long each answer took, in ms, ascending, and the most CPU of the broker's meanwhile, in ms."""
     found: list[float] = []
+    most_cpu_ms = 0.0
+    clock = ~pid << 3 | 2  # of a process, as clock_getcpuclockid returns it
     ends_at = time.monotonic() + seconds
     ask = _ask_by_tls(port) if kind == "tls" else _ask(port, kind)
     while (began := time.monotonic()) < ends_at:
+        cpu_s = time.clock_gettime(clock)
         ask()
         found.append((time.monotonic() - began) * 1000)
+        most_cpu_ms = max(most_cpu_ms, (time.clock_gettime(clock) - cpu_s) * 1000)
         time.sleep(PAUSE_S)
-    return sorted(found)
+    return sorted(found), most_cpu_ms
 
 
 def _ask(port: int, kind: str) -> Callable[[], object]:
     is_small = kind == "versions"
-    request = frame(ApiVersionsRequest(), 0) if is_small else frame(MetadataRequest(topics=None), 12)
+    request = frame(ApiVersionsRequest(), 0) if is_small else ALL_TOPICS
     source = None if is_small else OTHER_HOST
     connection = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=source)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -90,5 +98,6 @@ def _ask_by_tls(port: int) -> Callable[[], object]:
 
 if __name__ == "__main__":
     print("asking", flush=True)
-    found = waits_ms(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
-    print(json.dumps({"stall_p99_ms": found[len(found) * 99 // 100], "stall_max_ms": found[-1]}))
+    found, most_cpu_ms = waits_ms(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    p99_ms = found[len(found) * 99 // 100]
+    print(json.dumps({"stall_p99_ms": p99_ms, "stall_max_ms": found[-1], "stall_cpu_ms": most_cpu_ms}))

@@ -1,4 +1,4 @@
-"""Record what Apache Kafka 4.3.1 answers to batches of all kinds, and what its log then holds.
+"""Record what Apache Kafka 4.4.0 answers to batches of all kinds, and what its log then holds.
 
 `python -m tools.record_appends` starts Apache Kafka, makes a topic for each mix of settings, sends it batches (some
 that no client would send), and writes tests/golden/appended_batches.jsonl.gz: a line per topic with its configs, the

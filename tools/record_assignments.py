@@ -1,4 +1,4 @@
-"""Record what the assignors of Apache Kafka 4.3.1 make of random groups.
+"""Record what the assignors of Apache Kafka 4.4.0 make of random groups.
 
 `python -m tools.record_assignments` writes tests/golden/group_assignments.txt.gz: a line per group, the answer behind a
 tab. Topics are numbers; members are given in the order of their ids, which is the one thing that Kafka's hash maps

@@ -38,7 +38,7 @@ MOST = {"p": 4000, "f": 4000, "r": 60, "m": 9}
 JAVA = """
 import java.io.*; import java.net.InetAddress; import java.util.*; import java.util.function.Supplier;
 import kafka.network.ConnectionQuotas;
-import kafka.server.ClientRequestQuotaManager; import kafka.server.KafkaConfig;
+import kafka.server.KafkaConfig;
 import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
 import org.apache.kafka.common.metrics.*;
 import org.apache.kafka.common.network.ListenerName;

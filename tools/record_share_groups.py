@@ -28,7 +28,7 @@ from pathlib import Path
 from tools.kafka import JAVA_LIBS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "share_groups.txt.gz"
-LIBS = JAVA_LIBS.parent.parent / "kafka-4.4.0" / "libs"
+
 SOURCE = Path(__file__).with_name("ShareGroupDriver.java")
 SCRIPTS, STEPS = 60, 60
 TOPICS = ("foo", "bar", "baz")
@@ -38,7 +38,7 @@ def main() -> None:
     dice = random.Random(932)
     script = [line for _ in range(SCRIPTS) for line in _script(dice)]
     with tempfile.TemporaryDirectory() as directory:
-        classpath = f"{directory}:{LIBS}/*"
+        classpath = f"{directory}:{JAVA_LIBS}/*"
         subprocess.run(["javac", "-cp", classpath, "-d", directory, str(SOURCE)], check=True)
         command = ["java", "-cp", classpath, "org.apache.kafka.coordinator.group.ShareGroupDriver"]
         output = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, check=True).stdout

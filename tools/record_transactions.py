@@ -1,4 +1,4 @@
-"""Record what Apache Kafka 4.3.1 answers about transactions in every state, and what its transaction log then holds.
+"""Record what Apache Kafka 4.4.0 answers about transactions in every state, and what its transaction log then holds.
 
 `python -m tools.record_transactions` starts Apache Kafka at transaction.version 0, 1 and 2, each twice (the second
 start loads what was crafted), plays the scenarios of tests/support/transaction_script.py and writes

@@ -22,7 +22,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.version import __version__
 from tools import packages
@@ -195,14 +195,18 @@ def install(executable: str, venv: Path, directory: Path, *, pure: bool) -> Path
     return python
 
 
+def _printed(output: str) -> dict[str, Any]:
+    """Return the object that USE printed. librdkafka's log lines about the stopped broker may come after it."""
+    (line,) = (line for line in output.splitlines() if line.startswith("{"))
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
 def use(python: Path, version: str, *, compiled: bool) -> Use:
     """Use an installation from an empty directory, several times; return the medians. Raises ReleaseError."""
     with tempfile.TemporaryDirectory() as empty:
         variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        made = [
-            json.loads(run([python, "-c", USE], environment=variables, cwd=Path(empty)).splitlines()[-1])
-            for _ in range(STARTS)
-        ]
+        made = [_printed(run([python, "-c", USE], environment=variables, cwd=Path(empty))) for _ in range(STARTS)]
     if {each["compiled"] for each in made} != {compiled}:
         raise ReleaseError(f"Python {version} got the {'pure' if compiled else 'compiled'} wheel")
     median = {key: statistics.median(each[key] for each in made) for key in ("cpu_ms", "mib")}

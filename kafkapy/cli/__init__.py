@@ -9,7 +9,7 @@ main.py options.py parser.py output.py failure.py interrupt.py deadline.py    wh
 client.py reachable.py command_config.py   confluent-kafka as the client, checked first; TLS and login settings
 profile.py profiles.py defaults.py         clusters by name; which one a command means
 connection.py connected.py client_security.py    requests that librdkafka lacks, over a connection of our own
-topics.py topic_facts.py topic_changes.py topic_copy.py chosen.py    topics, by name or pattern
+topics.py topic_facts.py librdkafka_topics.py topic_changes.py topic_copy.py chosen.py    topics, by name or pattern
 configs.py explained_keys.py               configs, and what their keys do
 produce.py line_records.py sender.py       records sent: options, lines as records, deliveries
 consume.py consume_options.py consume_span.py received.py    records read, filtered, formatted

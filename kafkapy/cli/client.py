@@ -1,5 +1,6 @@
 """Shared by the client commands: confluent-kafka if installed, its errors as one line, its futures as values."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -73,24 +74,26 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 
 def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
     """Return an admin client, once a broker accepts connections. Raises UnreachableError, KafkaException."""
+    kafka = confluent()
     properties = client_properties(server, settings)
     check_reachable(properties)
-    return confluent().admin.AdminClient(properties)  # type: ignore[no-any-return]
+    return kafka.admin.AdminClient(properties)  # type: ignore[no-any-return]
 
 
 @contextmanager
 def failures(server: str) -> Iterator[None]:
     """Turn an error of the client or of a broker into one line and exit status 1, Ctrl-C into status 130."""
     try:
-        kafka = confluent()
-        try:
-            yield
-        except kafka.KafkaException as error:
-            raise typer.Exit(fail(reason_of_kafka(error.args[0], server))) from error
+        yield
     except (UnreachableError, KafkapyError) as error:
         raise typer.Exit(fail(str(error))) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error
+    except Exception as error:
+        kafka = sys.modules.get("confluent_kafka")  # a command with connections of our own does not import it
+        if kafka is None or not isinstance(error, kafka.KafkaException):
+            raise
+        raise typer.Exit(fail(reason_of_kafka(error.args[0], server))) from error
 
 
 def outcomes(futures: Mapping[T, Any]) -> Iterator[tuple[T, Any, str | None]]:

@@ -32,6 +32,18 @@ def security_of(properties: Mapping[str, Any]) -> ConnectionSecurity:
     return PropertiesSecurity(properties)
 
 
+def is_of_librdkafka_alone(properties: Mapping[str, Any]) -> bool:
+    """Whether -X asks for TLS or a login that only librdkafka has."""
+    security = security_of(properties)
+    if not isinstance(security, PropertiesSecurity):
+        return False
+    try:
+        security.login()
+    except CommandConfigError:
+        return True
+    return False
+
+
 class PropertiesSecurity:
     """Settings under librdkafka's names. Methods raise CommandConfigError for those that only librdkafka has."""
 

@@ -44,8 +44,8 @@ def consume(options: ConsumeOptions) -> None:
     decoders = _decoders(options.key_format, options.value_format, options.schema_registry)
     with failures(options.bootstrap_server):
         properties = _properties(options)
-        check_reachable(properties)
         kafka = confluent()
+        check_reachable(properties)
         with _consumer(kafka, properties) as consumer:
             span, total = begin(consumer, options)
             if sys.stderr.isatty() and sys.stdout.isatty() and not (options.until_end or options.until):

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import typer
 
+from kafkapy.cli.chosen import similar
 from kafkapy.cli.client import confluent
 from kafkapy.cli.consume_options import ConsumeOptions
 from kafkapy.cli.deadline import TIMEOUT_S
@@ -71,7 +72,8 @@ def begin(consumer: Any, options: ConsumeOptions) -> tuple[Span, int | None]:
     topic = options.topic
     metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
-        raise typer.Exit(fail(f"{topic}: {metadata.error.str()}"))
+        hint = similar(topic, consumer.list_topics(timeout=TIMEOUT_S).topics)
+        raise typer.Exit(fail(f"{topic}: {metadata.error.str()}.{hint}"))
     if options.group is not None:
         consumer.subscribe([topic])
         return Span(topic, sorted(metadata.partitions), options.until_end), None

@@ -6,6 +6,7 @@ They use confluent-kafka, as any client would; the distribution's extra `cli` in
 import os
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,9 @@ LOCAL = (("configs", "explain"), ("security", "init"))
 OF_ANY_CLUSTER = ("check", "status", "voters", "move", "elect", "throttle", "unregister")
 """Below `kafkapy cluster`: the others are for nodes of this machine."""
 HELP = ("-h", "--help")
+DEFAULT_DATA_DIR = Path("kafkapy-cluster")
+CLUSTER_FILE = "cluster.json"
+"""Of a cluster that `kafkapy cluster up` has made in the directory."""
 
 
 def new_app(names: Sequence[str]) -> typer.Typer:
@@ -181,6 +185,8 @@ def _defaults(arguments: list[str]) -> Defaults:
     """
     if len(arguments) < 2 or not connects(arguments):
         return NO_DEFAULTS
+    if arguments[0] == "cluster" and (DEFAULT_DATA_DIR / CLUSTER_FILE).exists():
+        return NO_DEFAULTS  # as `cluster up` and `cluster kill` here
     if arguments[:2] == ["cluster", "check"] and any(each.partition("=")[0] == "--config" for each in arguments):
         return NO_DEFAULTS  # files alone are checked
     return defaults_of(os.environ, arguments)

@@ -133,9 +133,10 @@ def produce(options: ProduceOptions) -> None:
             linger_ms=5,
             message_timeout_ms=int(FLUSH_TIMEOUT_S * 1000),
         )
+        kafka = confluent()
         _check_files(options.files)
         check_reachable(properties)
-        producer = confluent().Producer(properties)
+        producer = kafka.Producer(properties)
         if options.create is False or (options.create is None and sys.stderr.isatty()):
             _check_topic(producer, options.topic)
         sender = Sender(producer, options.topic)

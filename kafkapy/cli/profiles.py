@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,17 +56,20 @@ class Profiles:
 def path_of_profiles(environment: Mapping[str, str]) -> Path:
     """Return where profiles are kept, by the XDG base directories: a relative path there counts as none."""
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
-    base = configured if configured.is_absolute() else Path(environment.get("HOME") or Path.home()) / ".config"
+    base = configured if configured.is_absolute() else Path(environment.get("HOME") or expanduser("~")) / ".config"
     return base / "kafkapy" / FILE
 
 
 def load(path: Path) -> Profiles:
-    """Return the profiles of a file, none if it does not exist. Raises ProfileError."""
+    """Return the profiles of a file, none if it does not exist or is another user's. Raises ProfileError.
+
+    Without -H, sudo leaves HOME as it is: commands of that user are to work as without profiles.
+    """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         by_name = {name: _profile(each) for name, each in kept["profiles"].items()}
         return Profiles(by_name, str(kept.get("current", "")))
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return Profiles({})
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}") from error
@@ -80,6 +84,8 @@ def save(path: Path, profiles: Profiles) -> None:
         for name, each in sorted(profiles.by_name.items())
     }
     text = json.dumps({"current": profiles.current, "profiles": named}, indent=2) + "\n"
+    if not path.is_absolute():
+        raise ProfileError("there is no home directory to keep profiles in: set XDG_CONFIG_HOME")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with 0600

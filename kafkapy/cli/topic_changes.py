@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkapy.cli.chosen import chosen, confirm
-from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, failures
+from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, confluent, failures
 from kafkapy.cli.failure import fail
 from kafkapy.cli.moments import FORMS, moment_ms
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.errors import quoted
 
 if TYPE_CHECKING:  # its messages are imported when a command runs
+    from kafkapy.cli.librdkafka_topics import LibrdkafkaTopics
     from kafkapy.cli.topic_facts import Partition, TopicFacts, TopicQueries
+
+    Topics = TopicQueries | LibrdkafkaTopics
 
 Patterns = Annotated[
     list[str], typer.Argument(metavar="TOPIC...", show_default=False, help="Names of topics, or patterns: 'orders-*'.")
@@ -25,14 +28,19 @@ LATEST = "latest"
 
 
 @contextmanager
-def asked_topics(server: str, settings: list[str] | None) -> "Iterator[TopicQueries]":
+def asked_topics(server: str, settings: list[str] | None) -> "Iterator[Topics]":
     """Yield what asks about topics; turn an error into one line and exit status 1."""
+    from kafkapy.cli.client_security import is_of_librdkafka_alone
     from kafkapy.cli.committed_offsets import BrokerConnections
+    from kafkapy.cli.librdkafka_topics import LibrdkafkaTopics
     from kafkapy.cli.topic_facts import TopicQueries
 
     with failures(server):
         properties = client_properties(server, settings)
         check_reachable(properties)
+        if is_of_librdkafka_alone(properties):
+            yield LibrdkafkaTopics(confluent().admin.AdminClient(properties))
+            return
         with BrokerConnections(properties) as brokers:
             yield TopicQueries(brokers)
 
@@ -73,7 +81,7 @@ def empty(
 
 
 def _delete(
-    queries: "TopicQueries", names: list[str], before: str, partitions: list[int] | None, *, is_confirmed: bool
+    queries: "Topics", names: list[str], before: str, partitions: list[int] | None, *, is_confirmed: bool
 ) -> None:
     """Show what goes, ask, delete it and report it."""
     topics = queries.topics()
@@ -110,7 +118,7 @@ def _delete(
         raise typer.Exit(status)
 
 
-def _goals(queries: "TopicQueries", topics: "list[TopicFacts]", before: str) -> "dict[Partition, int]":
+def _goals(queries: "Topics", topics: "list[TopicFacts]", before: str) -> "dict[Partition, int]":
     """Return the offset before which records go, by partition; a partition whose leader is silent has none."""
     ends = {
         (topic.name, each.number): each.end for topic in topics for each in topic.partitions if each.end is not None

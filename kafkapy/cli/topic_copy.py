@@ -25,7 +25,8 @@ from kafkapy.cli.topic_changes import asked_topics
 from kafkapy.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from kafkapy.cli.topic_facts import TopicFacts, TopicQueries
+    from kafkapy.cli.topic_changes import Topics
+    from kafkapy.cli.topic_facts import TopicFacts
 
 RECORDS_AT_ONCE = 500
 POLL_S = 0.2
@@ -88,7 +89,7 @@ def _properties(options: CopyOptions, **more: object) -> dict[str, Any]:
     return client_properties(options.bootstrap_server, options.client_config, **mine)
 
 
-def _source(queries: "TopicQueries", options: CopyOptions) -> "TopicFacts":
+def _source(queries: "Topics", options: CopyOptions) -> "TopicFacts":
     """Return the source with its offsets; make the target if it is missing. Exits if it does not fit."""
     topics = queries.topics()
     (name,) = chosen([options.source], topics, "topic")

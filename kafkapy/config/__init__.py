@@ -6,7 +6,7 @@ properties.py load.py    a .properties file as text, then as a BrokerConfig
 section.py         base class of the models below: the dotted key is the alias of a field
 broker.py          BrokerConfig: all keys of a node, by subsystem:
   node.py network.py security.py tls.py quorum.py replication.py log_defaults.py group.py transaction.py quota.py
-  metrics.py share.py remote.py    (the last two are parsed and checked, but not supported)
+  metrics.py share.py remote.py    (the last one is parsed and checked, but not supported)
 log.py topic.py    a topic's log configuration: overrides, inherited broker keys, defaults
 endpoints.py checks.py    listeners, and rules between keys
 patterns.py        regular expressions of users, in linear time

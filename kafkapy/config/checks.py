@@ -4,6 +4,7 @@ A rule raises ConfigRuleError, which names the keys, or yields warnings. Message
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from kafkapy.config import topic
 from kafkapy.config.broker import WILDCARD_HOST, BrokerConfig
@@ -397,6 +398,16 @@ def _check_group_protocols(config: BrokerConfig) -> None:
     _require("classic" in protocols, key, config, "Disabling the 'classic' protocol is not supported.")
 
 
+_NEVER_WRITTEN: Final = (
+    (
+        "transaction.state.log",
+        "no transaction can be coordinated, and transactional producers wait until their time-out",
+    ),
+    ("share.coordinator.state.topic", "no state of a queue can be kept, and share consumers get no records"),
+)
+"""What follows if the topic of a coordinator needs more replicas in sync than it has."""
+
+
 def _warnings(config: BrokerConfig) -> Iterator[str]:
     heartbeat_ms, session_ms = _int(config, "broker.heartbeat.interval.ms"), _int(config, "broker.session.timeout.ms")
     if heartbeat_ms * 2 > session_ms:
@@ -406,12 +417,11 @@ def _warnings(config: BrokerConfig) -> Iterator[str]:
         )
     if not config.is_controller and len(config.controller_listener_names) > 1:
         yield "controller.listener.names has several entries; a broker uses the first only"
-    factor_key, min_isr_key = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
-    if _int(config, min_isr_key) > _int(config, factor_key):
-        yield (
-            f"{min_isr_key} ({_int(config, min_isr_key)}) is more than {factor_key} ({_int(config, factor_key)}): no "
-            "transaction can be coordinated, and transactional producers wait until their time-out"
-        )
+    for prefix, consequence in _NEVER_WRITTEN:
+        factor_key, min_isr_key = f"{prefix}.replication.factor", f"{prefix}.min.isr"
+        factor, min_isr = _int(config, factor_key), _int(config, min_isr_key)
+        if min_isr > factor:
+            yield f"{min_isr_key} ({min_isr}) is more than {factor_key} ({factor}): {consequence}"
     if config.value("remote.log.storage.system.enable"):
         yield (
             "remote.log.storage.system.enable has no effect: tiered storage is not supported, all records stay in "

@@ -214,6 +214,19 @@ security.inter.broker.protocol: How brokers talk to each other, where inter.brok
 security.providers: Must be unset: classes of a JVM cannot be loaded.
 server.max.startup.time.ms: A start that takes longer is given up.
 share.*: No effect: share groups are not built.
+share.coordinator.append.linger.ms: 0: each write of queues' states is appended by itself; other values: writes of one turn of the loop are appended together, without waiting for more.
+share.coordinator.cached.buffer.max.bytes: No effect: no write buffer is kept.
+share.coordinator.cold.partition.snapshot.interval.ms: A queue's state that is not written for so long is snapshotted again, once, so that __share_group_state can be pruned.
+share.coordinator.load.buffer.size: How much of __share_group_state is read at once when the states of queues are loaded.
+share.coordinator.snapshot.update.records.per.snapshot: After so many updates the next write of a queue's state is a snapshot of all of it.
+share.coordinator.state.topic.compression.codec: How __share_group_state is compressed: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+share.coordinator.state.topic.min.isr: min.insync.replicas of __share_group_state as it is made.
+share.coordinator.state.topic.num.partitions: How many partitions __share_group_state is made with; not to be changed once it is there.
+share.coordinator.state.topic.prune.interval.ms: How often those records of __share_group_state are deleted that later snapshots replace.
+share.coordinator.state.topic.replication.factor: How many replicas __share_group_state is made with.
+share.coordinator.state.topic.segment.bytes: The segment size that __share_group_state is made with.
+share.coordinator.threads: No effect: the event loop does this work.
+share.coordinator.write.timeout.ms: How long a write of a queue's state waits for the replicas of __share_group_state.
 socket.connection.setup.timeout.max.ms: No effect: each try has socket.connection.setup.timeout.ms.
 socket.connection.setup.timeout.ms: How long a connection to another node may take to be made.
 socket.listen.backlog.size: How many connections may wait to be accepted.

@@ -4,14 +4,16 @@ A request is decided from the current state, its records are appended to a parti
 replaying them changes the state. Driven by `runtime/coordinators/group_host.py`.
 
 shard.py       the groups of one partition; requests and records go on to:
-classic_requests.py consumer_requests.py share_requests.py offset_requests.py    groups of a type, committed offsets
+classic_requests.py consumer_requests.py share_requests.py streams_requests.py    groups of a type
+offset_requests.py    committed offsets of groups of any type
 group.py       the interface of a group to its shard
 classic/       JoinGroup and SyncGroup: members agree in generations
 consumer/      KIP-848: the coordinator assigns, and reconciles each member by its heartbeats
 share/         KIP-932: members share partitions
+streams/       KIP-1071: what Apache Kafka has written of streams groups is kept
 migration/     a group of one type becomes one of the other
 assignors/     who gets which partition (KIP-848)
-offsets.py metadata_hash.py    committed offsets as replayed; what groups know of their topics
+offsets.py metadata_hash.py sessions.py    committed offsets; what groups know of their topics; who is silent
 decision.py records.py embedded.py settings.py    a shard's result; its records; subscriptions as bytes; keys
 history.py explain.py    the last rebalances, for `kafkapy groups explain`
 """

@@ -8,6 +8,7 @@ from kafkapy.group.classic.group import ClassicGroup, Join
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer_requests import ConsumerGroups
 from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.group import Group
 from kafkapy.group.migration.classic_members import decide_classic_heartbeat
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -26,6 +27,7 @@ from kafkapy.seams import Random
 
 REBALANCE_TIMEOUT_SINCE = 1
 """The first JoinGroup with a separate rebalance time-out (KIP-62)."""
+STREAMS_TYPE = "streams"
 BATCHED_LEAVE_SINCE = 3
 """The first LeaveGroup with a list of members (KIP-345)."""
 MAX_UNJOINED: Final = 200
@@ -84,7 +86,7 @@ class ClassicGroups:
         join = Join(request, version=version, client=client, token=token, now_ms=now_ms, new_uuid=self._random.uuid())
         if isinstance(group, ClassicGroup):
             return group.join(join)
-        if group is not None and not isinstance(group, ConsumerGroup):
+        if group is not None and not isinstance(group, ConsumerGroup) and not _may_be_replaced(group):
             return GroupDecision(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if request.member_id:
             # Apache Kafka drops an empty KIP-848 group here without writing a record; here the group stays.
@@ -221,6 +223,11 @@ class ClassicGroups:
             group.die()
             del self._groups[group_id]
             self._unjoined.pop(group_id, None)
+
+
+def _may_be_replaced(group: Group) -> bool:
+    """Whether a group of another kind becomes a classic one by a first JoinGroup: an empty streams group."""
+    return group.group_type == STREAMS_TYPE and group.is_empty
 
 
 def _unknown(group_id: str) -> ApiError:

@@ -1,4 +1,4 @@
-"""The interface of a group to its shard, which ClassicGroup, ConsumerGroup and ShareGroup implement."""
+"""The interface of a group to its shard, which ClassicGroup, ConsumerGroup, ShareGroup and StreamsGroup implement."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
@@ -18,7 +18,7 @@ class Group(Protocol):
 
     @property
     def group_type(self) -> str:
-        """Return "classic", "consumer" or "share", as ListGroups shows it."""
+        """Return "classic", "consumer", "share" or "streams", as ListGroups shows it."""
         ...
 
     @property

@@ -21,6 +21,7 @@ GROUP_KEY_BOUNDS: Final = {
     "consumer.session.timeout.ms": "group_consumer_{}session_timeout_ms",
     "consumer.heartbeat.interval.ms": "group_consumer_{}heartbeat_interval_ms",
     "consumer.assignment.interval.ms": "group_consumer_{}assignment_interval_ms",
+    "streams.session.timeout.ms": "group_streams_{}session_timeout_ms",
 }
 """A group's own keys (config resource type GROUP), each with the broker's field: "" default, "min_", "max_" bounds."""
 
@@ -77,6 +78,9 @@ class GroupSettings:
 
     def consumer_assignment_interval_ms(self, group_id: str) -> int:
         return _value(self._config(), self._group_configs(group_id), "consumer.assignment.interval.ms")
+
+    def streams_session_timeout_ms(self, group_id: str) -> int:
+        return _value(self._config(), self._group_configs(group_id), "streams.session.timeout.ms")
 
 
 def _value(config: GroupCoordinatorConfig, own: Mapping[str, str], key: str) -> int:

@@ -3,8 +3,8 @@
 Decide, append, replay: methods for requests return a GroupDecision and do not change the state that is in the log; only
 `replay` changes that. Soft state (sessions, parked joins) belongs to the groups and changes at once. `classic` and
 `consumer` take the requests about members, for the two types of groups; `offsets` takes those about offsets; the
-methods here apply to groups of any type. `share` is imported with the first share group. Records of streams groups are
-skipped. Driven by `runtime/coordinators/group_host.py`.
+methods here apply to groups of any type. `share` and `streams` are imported with the first group of their kind.
+Driven by `runtime/coordinators/group_host.py`.
 """
 
 import heapq
@@ -37,9 +37,11 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy.group.share_requests import ShareGroups
+    from kafkapy.group.streams_requests import StreamsGroups
 
 SHARE_RECORDS: Final = "ShareGroup"
 """The names of the records of share groups begin with this."""
+STREAMS_RECORDS: Final = "StreamsGroup"
 SHARE_TYPE: Final = "share"
 DEAD: Final = "Dead"
 FEW_DEADLINES: Final = 64
@@ -77,6 +79,7 @@ class GroupShard:
             now_ms=now_ms,
         )
         self._share: ShareGroups | None = None
+        self._streams: StreamsGroups | None = None
         self._is_loaded = False
         self._deadlines: list[tuple[int, str]] = []
         self._noted: dict[str, int] = {}
@@ -94,6 +97,15 @@ class GroupShard:
             if self._is_loaded:
                 self._share.on_loaded()
         return self._share
+
+    @property
+    def streams(self) -> "StreamsGroups":
+        """The streams groups among the groups, made with the first of them."""
+        if self._streams is None:
+            from kafkapy.group.streams_requests import StreamsGroups
+
+            self._streams = StreamsGroups(self.groups, self.settings)
+        return self._streams
 
     # -- all kinds of groups --------------------------------------------------------------------------------------
 
@@ -211,7 +223,9 @@ class GroupShard:
             return self.consumer.on_time(group, now_ms)
         if isinstance(group, ClassicGroup):
             return self.classic.on_time(group, now_ms)
-        return self.share.on_time(group, now_ms)
+        if group.group_type == SHARE_TYPE:
+            return self.share.on_time(group, now_ms)
+        return self.streams.on_time(group, now_ms)
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
@@ -234,6 +248,8 @@ class GroupShard:
             self._replay_offset(current_key, current_value, record_offset, producer_id)
         elif key.NAME.startswith(SHARE_RECORDS):
             self.share.replay(key, value)
+        elif key.NAME.startswith(STREAMS_RECORDS):
+            self.streams.replay(key, value)
 
     def _replay_offset(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int

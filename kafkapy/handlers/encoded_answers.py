@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicsImage
 from kafkapy.protocol.primitives import SPLICE_BYTES, Message, Writer
+from kafkapy.runtime.pool import Lane
 
 MAX_ANSWERS: Final = 128
 MAX_BYTES: Final = 32 << 20
@@ -37,6 +38,8 @@ class EncodedAnswers:
     """Responses made from the topics and brokers of one metadata image. Those of an older image are dropped."""
 
     def __init__(self) -> None:
+        self.lane = Lane(most_bytes=0, most_at_once=1)
+        """Clients take turns to have a large response made, one at a time: until it is encoded it takes some MiB."""
         self._topics: TopicsImage | None = None
         self._cluster: ClusterImage | None = None
         self._acls: Mapping[bytes, object] | None = None

@@ -2,8 +2,8 @@
 
 A share partition is a partition that a share group reads. Its state is kept by the share coordinator, which may be on
 this broker or on another one; a `Persister` hides which. All methods take one group and several of its share
-partitions, and return a result for each, in their order. They raise nothing: what failed is an error code in the
-result. A call may wait for as long as the state's coordinator is looked for, at most some seconds.
+partitions, each once, and return a result for each, in their order. They raise nothing: what failed is an error code
+in the result. A call may wait for as long as the state's coordinator is looked for, at most some seconds.
 
 State of a share partition:
 

@@ -13,19 +13,14 @@ from harness.servers import ApacheKafka, Kafkapy, Server
 pytestmark = [pytest.mark.long, pytest.mark.ours]  # it starts both
 
 PROGRAM = Path(__file__).with_name("AdminCalls.java")
-SHARE, STREAMS = "share groups (KIP-932) are not served", "streams groups (KIP-1071) are not served"
+STREAMS = "streams groups (KIP-1071) are not served"
 LOG4J = "this Apache Kafka runs without a log4j2.yaml, and so without loggers"
 DIFFERENT = {
     "incrementalAlterConfigs of a logger": LOG4J,
     "describeConfigs of a logger": LOG4J,
     "describeConfigs of none": "the message names the topic",
     "describeStreamsGroups": STREAMS,
-    "describeShareGroups": SHARE,
-    "listShareGroupOffsets": SHARE,
-    "alterShareGroupOffsets": SHARE,
-    "deleteShareGroupOffsets": SHARE,
-    "deleteShareGroups": f"{SHARE}, and so none was made by alterShareGroupOffsets",
-    "describeFeatures: share.version": SHARE,
+    "describeFeatures: share.version": "dead letters (share.version 2) are not served",
     "describeFeatures: streams.version": STREAMS,
 }
 """Reasons by the names of calls."""

@@ -1,4 +1,4 @@
-"""A running broker answers and writes what Apache Kafka 4.3.1 did when the scripts of transactions were played to it.
+"""A running broker answers and writes what Apache Kafka 4.4.0 did when the scripts of transactions were played to it.
 
 tests/golden/test_transactions.py compares the coordinator alone; here are the handlers, the log, the markers and the
 load at a start, too. Not played again: what differs in the coordinator's decisions alone (transaction_script.RECIPES).

@@ -1,4 +1,4 @@
-"""Batches of all kinds, good and bad, appended to topics of all kinds: answered and stored as by Apache Kafka 4.3.1.
+"""Batches of all kinds, good and bad, appended to topics of all kinds: answered and stored as by Apache Kafka 4.4.0.
 
 `python -m tools.record_appends` recorded what Kafka answered and what its log then held. The batches are appended here
 at the times that Kafka's answers tell. What the broker has compressed itself is compared inflated: Java's libraries

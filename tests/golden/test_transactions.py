@@ -1,4 +1,4 @@
-"""Our transaction coordinator answers and writes what Apache Kafka 4.3.1 did, in every state, byte for byte.
+"""Our transaction coordinator answers and writes what Apache Kafka 4.4.0 did, in every state, byte for byte.
 
 transactions.jsonl.gz is made by tools/record_transactions.py; tests/support/transaction_script.py says what is in it.
 Ids that Kafka chose and the times at which it wrote are given to the shard; all else it must come to by itself. The one

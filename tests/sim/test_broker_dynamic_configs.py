@@ -36,7 +36,7 @@ async def test_bounds_that_were_set_at_run_time_hold_after_a_restart(loop: SimLo
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_producers_expire_as_was_set_at_run_time(loop: SimLoop, is_restarted: bool) -> None:
-    machine = Machine(loop, log_retention_check_interval_ms="1000")
+    machine = Machine(loop, producer_id_expiration_check_interval_ms="1000")
     await machine.boot()
     client = machine.connect()
     topic = await client.create_topic("orders")

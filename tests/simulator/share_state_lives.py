@@ -188,8 +188,10 @@ class ShareComputer:
         self.disk.hook = trouble
         living = loop.create_task(self._boot_and(main))
         await asyncio.wait([living, trouble.died], return_when=asyncio.FIRST_COMPLETED)
-        if living.done() and not isinstance(living.exception(), SimCrash):
+        if not trouble.died.done():
             living.result()
+        elif not self._machine.is_running:
+            await asyncio.wait([living], timeout=60)  # a start that failed, which undoes its steps
         trouble.die()
         self._wall_ms = self._machine.clock.wall_ms() + 1000
 

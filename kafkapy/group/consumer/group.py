@@ -4,7 +4,7 @@ Decide, append, replay: decisions take the group, return records and do not chan
 state is kept here and changes at once: deadlines, and the metadata with which the group was last compared. It is lost
 with the coordinator, as in Kafka. Driven by `runtime/coordinators/group_host.py`, through the shard.
 
-A partition has at most one owner at any time (reconcile.py). Source: KIP-848; Apache Kafka 4.3.1 for details that the
+A partition has at most one owner at any time (reconcile.py). Source: KIP-848; Apache Kafka 4.4.0 for details that the
 KIP leaves open.
 
 state.py               the replayed state of the group; member.py, records.py

@@ -96,7 +96,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         return read_subscription(request.protocols[0].metadata)
     except ProtocolError as error:
         raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             "Malformed embedded consumer protocol in subscription deserialization.",
         ) from error
 

@@ -4,7 +4,7 @@ The tombstones of the group's records and the classic group's record are written
 become their assignments in the classic group, and the group epoch its generation. Then the classic group rebalances,
 unless a static member merely rejoined with the classic protocol and all members have their targets.
 
-group.consumer.migration.policy allows or forbids each direction. Source: KIP-848, KIP-1101 and Apache Kafka 4.3.1.
+group.consumer.migration.policy allows or forbids each direction. Source: KIP-848, KIP-1101 and Apache Kafka 4.4.0.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,14 @@ from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
 from kafkapy.group.consumer.checks import check_static_member
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import LEAVE_STATIC_EPOCH, ConsumerMember
-from kafkapy.group.consumer.records import current_record, epoch_record, member_tombstones, regex_tombstone
+from kafkapy.group.consumer.records import (
+    NEVER_ASSIGNED_AT_MS,
+    current_record,
+    epoch_record,
+    member_tombstones,
+    regex_tombstone,
+    target_epoch_record,
+)
 from kafkapy.group.decision import GroupDecision, RequestContext
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
@@ -97,7 +104,10 @@ def _remove(group: ConsumerGroup, members: list[ConsumerMember], image: Metadata
 def _removal_records(
     group: ConsumerGroup, members: list[ConsumerMember], image: MetadataImage
 ) -> list[CoordinatorRecord]:
-    """Return the tombstones of the members and of expressions no longer subscribed to, and the next epoch."""
+    """Return the tombstones of the members and of expressions no longer subscribed to, and the next epoch.
+
+    If no member is left, the target is that of the next epoch, too: there is nothing to assign.
+    """
     records: list[CoordinatorRecord] = []
     left = group.log.subscriptions.copy()
     for member in members:
@@ -105,5 +115,8 @@ def _removal_records(
         left.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
     records += [regex_tombstone(group.group_id, regex) for regex in left.forget_unused()]
     metadata_hash = group.hashes.of(left.topics(), image)
-    records.append(epoch_record(group.group_id, group.log.group_epoch + 1, metadata_hash))
+    group_epoch = group.log.group_epoch + 1
+    records.append(epoch_record(group.group_id, group_epoch, metadata_hash))
+    if len(members) == len(group.log.members):
+        records.append(target_epoch_record(group.group_id, group_epoch, NEVER_ASSIGNED_AT_MS))
     return records

@@ -3,7 +3,7 @@
 The tombstone of the classic group's record, the KIP-848 group's records, and the joining member's changes are written
 in one batch. Members keep the assignment of the last generation, which is also their target, at an epoch equal to the
 generation. Requests parked in the classic group are answered with an error, so that the members rejoin.
-Source: KIP-848, Apache Kafka 4.3.1.
+Source: KIP-848, Apache Kafka 4.4.0.
 """
 
 from collections.abc import Set
@@ -16,6 +16,7 @@ from kafkapy.group.classic.state import CONSUMER_PROTOCOL
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.records import (
+    NEVER_ASSIGNED_AT_MS,
     current_record,
     epoch_record,
     member_record,
@@ -31,9 +32,6 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
 from kafkapy.types import Uuid
-
-NEVER_ASSIGNED_AT_MS = 0
-"""The assignment timestamp of a converted group: unknown, so that the target may be recomputed at once."""
 
 
 def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:

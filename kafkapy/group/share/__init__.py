@@ -8,7 +8,7 @@ offsets.py          altered and deleted offsets, which are the states of share p
 target.py           the target assignment, and a member's step towards it
 removal.py          members leave, or their session expires
 decision.py         what a request leads to, with effects on the states of share partitions
-sessions.py settings.py    sessions: soft state; the keys of the broker and of the group
+settings.py         the keys of the broker and of the group
 records.py history.py      the records; the rebalances that they tell of
 simple_assignor.py hash_order.py    who gets which partitions, as Apache Kafka's assignor `simple` decides
 """

@@ -15,9 +15,9 @@ from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.sessions import Sessions
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.share.records import group_tombstones
-from kafkapy.group.share.sessions import Sessions
 from kafkapy.group.share.settings import ShareTimes, share_times
 from kafkapy.group.share.state import ShareGroupLog
 from kafkapy.group.share.states import NO_STATES

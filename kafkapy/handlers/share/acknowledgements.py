@@ -7,7 +7,7 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import Leaders, TopicAccess
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.runtime.share.share_partitions import SharePartitions
+from kafkapy.runtime.share.share_partitions import Acknowledging, SharePartitions
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.share.acknowledgement import AcknowledgementBatch
 from kafkapy.share.pending_write import Refusal
@@ -73,6 +73,25 @@ def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:
     }
 
 
+class PendingAcknowledgements:
+    """What a request acknowledges: applied, or refused; the outcomes are there when all is written."""
+
+    __slots__ = ("_applied", "_nothing", "_refused")
+
+    def __init__(self, refused: Outcomes, nothing: list[TopicIdPartition], applied: "Acknowledging | None") -> None:
+        """nothing: the partitions for which nothing was acknowledged."""
+        self._refused = refused
+        self._nothing = nothing
+        self._applied = applied
+
+    async def outcomes(self) -> Outcomes:
+        """Return the outcome of each partition, once the state of all is written."""
+        if self._applied is None:
+            return self._refused
+        outcomes = {partition: refusal or NONE for partition, refusal in (await self._applied.outcomes()).items()}
+        return outcomes | self._refused | dict.fromkeys(self._nothing, NONE)
+
+
 async def acknowledge(
     services: Services,
     context: RequestContext,
@@ -82,30 +101,27 @@ async def acknowledge(
     access: TopicAccess,
     *,
     is_renewing: bool,
-) -> Outcomes:
-    """Return the outcome of each partition, once the state of all is written."""
+) -> PendingAcknowledgements:
+    """Apply acknowledgements, and begin to write them: what follows sees them, and need not wait for the write."""
     max_type = ACK_RENEW if context.api_version >= RENEWAL_SINCE else ACK_REJECT
     way = walk(services, context)
 
     def give_way() -> Awaitable[None] | None:
         return way.give_way() if way.is_over() else None
 
-    outcomes: Outcomes = {}
+    refused: Outcomes = {}
     accepted: Acknowledgements = {}
     nothing: list[TopicIdPartition] = []
     async for partition, batches in way.over(acknowledgements.items()):
         code = _refusal(services, partition, batches, access, max_type=max_type, is_renewing=is_renewing)
         if code != ErrorCode.NONE:
-            outcomes[partition] = Refusal(code, None)
+            refused[partition] = Refusal(code, None)
         elif batches:
             accepted[partition] = batches
         else:
             nothing.append(partition)
-    if accepted:
-        for partition, refusal in (await shares.acknowledge(key, accepted, give_way)).items():
-            outcomes[partition] = refusal or NONE
-        outcomes |= dict.fromkeys(nothing, NONE)
-    return outcomes
+    applied = await shares.acknowledge(key, accepted, give_way) if accepted else None
+    return PendingAcknowledgements(refused, nothing, applied)
 
 
 def _refusal(

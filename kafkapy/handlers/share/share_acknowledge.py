@@ -43,9 +43,10 @@ async def handle(
         raise ApiError(code, None)
     acknowledgements = acknowledgements_of(request.topics)
     access = TopicAccess(services, context, AclOperation.READ, names_of(services, acknowledgements))
-    outcomes = await acknowledge(
+    pending = await acknowledge(
         services, context, shares, key, acknowledgements, access, is_renewing=request.is_renew_ack
     )
+    outcomes = await pending.outcomes()
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(key)
     lock_ms = shares.settings(key.group_id).partition.record_lock_duration_ms

@@ -1,9 +1,9 @@
 """ShareFetch 1-2: a member of a share group acknowledges what it has acquired, and acquires more. KIP-932.
 
-Acknowledgements come first, and are answered with the fetch. Records are acquired from the share partitions of the
-session that have some, in turn; with none the request waits for MaxWaitMs, for new data, a release, a time-out of a
-lock, or a moved start offset. The session is looked up, the member is not. Records that leave are whole batches, as in
-a Fetch: AcquiredRecords says which of their offsets are meant.
+Acknowledgements come first; while they are written, records are fetched already. These are acquired from the share
+partitions of the session that have some, in turn; with none the request waits for MaxWaitMs, for new data, a release, a
+time-out of a lock, or a moved start offset. The session is looked up, the member is not. Records that leave are whole
+batches, as in a Fetch: AcquiredRecords says which of their offsets are meant.
 
 v2  the acquire mode (KIP-1206): batch-optimised, or a record limit; renewal (KIP-1222): a request with IsRenewAck
 fetches nothing, and has limits of 0.
@@ -20,7 +20,6 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.share.acknowledgements import (
     RENEWAL_SINCE,
-    Outcomes,
     acknowledge,
     acknowledgements_of,
     names_of,
@@ -63,13 +62,14 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     session = await _open_session(shares, context, request, key, has_acknowledgements=has_acknowledgements)
     names = names_of(services, {**dict.fromkeys(session.partitions), **acknowledgements})
     access = TopicAccess(services, context, AclOperation.READ, names)
-    outcomes: Outcomes = {}
+    pending = None
     if has_acknowledgements:
-        outcomes = await acknowledge(services, context, shares, key, acknowledgements, access, is_renewing=is_renewing)
+        pending = await acknowledge(services, context, shares, key, acknowledgements, access, is_renewing=is_renewing)
     fetched: Fetched = {}
     if not is_renewing:
         fetched = await _fetch(services, context, shares, request, session, access)
     try:
+        outcomes = await pending.outcomes() if pending is not None else {}
         response = respond(services, context, session, fetched, outcomes)
     except BaseException:
         _release(fetched)

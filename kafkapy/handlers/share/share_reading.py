@@ -41,7 +41,7 @@ class ShareReading:
         assert request.group_id is not None
         settings = shares.settings(request.group_id)
         self._context = context
-        self._wheel = shares.wheel
+        self._shares = shares
         self._max_record_locks = settings.partition.max_record_locks
         self._services = services
         self._request = request
@@ -81,7 +81,7 @@ class ShareReading:
         """Wait until something is held, a share partition failed, or the time is over."""
         wait.begin()
         timer = CallbackTimer(lambda: None if future.done() else future.set_result(None))
-        self._wheel.add(timer, deadline_ms)
+        self._shares.wheel.add(timer, deadline_ms)
         try:
             await future
         finally:
@@ -173,7 +173,10 @@ class ShareReading:
             request = self._request
             limits = AcquireLimits(self._records_left, request.batch_size, request.share_acquire_mode == RECORD_LIMIT)
             now_ms = self._services.clock.monotonic_ms()
-            acquired = in_use.partition.acquire(request.member_id or "", fetched, limits, now_ms)
+            member_id = request.member_id or ""
+            acquired = self._shares.attempt(
+                in_use, lambda: in_use.partition.acquire(member_id, fetched, limits, now_ms)
+            )
             in_use.schedule()
             if not acquired:
                 return

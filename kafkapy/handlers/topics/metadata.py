@@ -105,7 +105,13 @@ async def _all_topics(
 
     async def make() -> bytes:
         response = _head(services, context, request, image, controller_id)
-        return await _with_all_topics(services, context, request, image, access, response)
+        if _is_small(image):
+            return await _with_all_topics(services, context, request, image, access, response)
+        await answers.lane.enter(0, context.client)
+        try:
+            return await _with_all_topics(services, context, request, image, access, response)
+        finally:
+            answers.lane.leave(0)
 
     if not is_shared:
         return EncodedAnswer(await make())

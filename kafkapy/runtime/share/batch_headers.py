@@ -62,11 +62,12 @@ class HeaderScan:
             if len(self._window) - at < min(_MARKER_BYTES, length - self._position):
                 self._read_window(length)
                 at = 0
-            found = _parse(self._window, at, self._position)
-            if found.size_bytes > length - self._position:
+            size_bytes = int.from_bytes(self._window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
+            if not LOG_OVERHEAD_BYTES + MIN_MESSAGE_BYTES <= size_bytes <= length - self._position:
                 return True  # cut off: the file was truncated meanwhile
+            found = LocatedBatch(_parse(self._window, at), self._position, size_bytes)
             self.batches.append(found)
-            self._position += found.size_bytes
+            self._position += size_bytes
             if found.batch.last_offset >= self._end_offset - 1:
                 return True
         return True
@@ -80,20 +81,18 @@ class HeaderScan:
         self._window, self._window_position = data, self._position
 
 
-def _parse(window: bytes, at: int, position: int) -> LocatedBatch:
-    size_bytes = int.from_bytes(window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
+def _parse(window: bytes, at: int) -> FetchedBatch:
     if window[at + MAGIC_POSITION] != 2:  # an older message: its offset is the last one of those compressed in it
         offset = int.from_bytes(window[at : at + 8], "big", signed=True)
-        return LocatedBatch(FetchedBatch(offset, offset), position, size_bytes)
+        return FetchedBatch(offset, offset)
     base_offset, _, _, _, _, attributes, last_delta, _, _, producer_id, _, _, _ = BATCH_HEADER.unpack_from(window, at)
-    batch = FetchedBatch(
+    return FetchedBatch(
         base_offset,
         base_offset + last_delta,
         producer_id,
         is_transactional=bool(attributes & TRANSACTIONAL_FLAG),
         is_abort_marker=bool(attributes & CONTROL_FLAG) and _is_abort(window, at + HEADER_BYTES),
     )
-    return LocatedBatch(batch, position, size_bytes)
 
 
 def _is_abort(window: bytes, at: int) -> bool:

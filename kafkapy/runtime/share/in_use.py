@@ -108,7 +108,7 @@ class InUse:
     def schedule(self) -> None:
         """Set the timer to the first lock's time-out. To be called after each change of locks."""
         deadline_ms = self.partition.deadline_ms
-        if deadline_ms is None:
+        if deadline_ms is None or self.partition.state is not PartitionState.ACTIVE:
             return
         timer = self._timer
         if timer.is_scheduled:

@@ -11,7 +11,8 @@ because the client has to act on it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.named_tuple import NamedTuple
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafkapy.share")
 
+R = TypeVar("R")
+
+BROKEN: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 NOT_IN_USE: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
 FENCING: Final = frozenset(
     (
@@ -67,6 +71,31 @@ class ShareParts(NamedTuple):
     io_pool: IoPool
     replica_manager: "ReplicaManager"
     copy_dead_letters: CopyDeadLetters | None = None
+
+
+class Acknowledging:
+    """The acknowledgements of one request, which have been applied and are being written."""
+
+    __slots__ = ("_outcomes", "_writing", "_written")
+
+    def __init__(
+        self,
+        outcomes: dict[TopicIdPartition, Refusal | None],
+        written: list[InUse],
+        writing: "asyncio.Task[list[Refusal | None]] | None",
+    ) -> None:
+        self._outcomes = outcomes
+        self._written = written
+        self._writing = writing
+
+    async def outcomes(self) -> dict[TopicIdPartition, Refusal | None]:
+        """Return the outcome of each partition, once all is written; that goes on if the caller is cancelled."""
+        if self._writing is not None:
+            refusals = await asyncio.shield(self._writing)
+            for in_use, refusal in zip(self._written, refusals, strict=True):
+                key = in_use.partition.key
+                self._outcomes[TopicIdPartition(key.topic_id, key.partition)] = refusal
+        return self._outcomes
 
 
 class SharePartitions:
@@ -138,6 +167,21 @@ class SharePartitions:
                 del self._groups[key.group_id]
         in_use.fence()
 
+    def attempt(self, in_use: InUse, work: Callable[[], R]) -> R | None:
+        """Return what `work` returns. If it violates an invariant, give the share partition up, and return None.
+
+        Its persisted state is read again at its next fetch.
+        """
+        try:
+            return work()
+        except AssertionError:
+            logger.exception(
+                "Giving up share partition %s until its next fetch: an invariant is violated",
+                in_use.partition.key.coordinator_key,
+            )
+            self._forget(in_use)
+            return None
+
     def _forget_group(self, group_id: str) -> None:
         for in_use in list(self._groups.get(group_id, {}).values()):
             self._forget(in_use)
@@ -195,8 +239,8 @@ class SharePartitions:
         key: SessionKey,
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
         give_way: Callable[[], Awaitable[None] | None],
-    ) -> dict[TopicIdPartition, Refusal | None]:
-        """Apply acknowledgements, and return the outcome of each partition once it is written.
+    ) -> "Acknowledging":
+        """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
 
         give_way() is called after each partition; what it returns is awaited, but not when the requester is gone: what
         was changed by then is written all the same.
@@ -209,16 +253,9 @@ class SharePartitions:
                 turn = give_way()
                 if turn is not None:
                     await turn
-        except BaseException:
-            if writes:
-                self._start(self._write(key.group_id, writes))
-            raise
-        if writes:
-            refusals = await asyncio.shield(self._start(self._write(key.group_id, writes)))
-            for (in_use, _), refusal in zip(writes, refusals, strict=True):
-                machine_key = in_use.partition.key
-                outcomes[TopicIdPartition(machine_key.topic_id, machine_key.partition)] = refusal
-        return outcomes
+        finally:
+            writing = self._start(self._write(key.group_id, writes)) if writes else None
+        return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
     def _apply(
         self,
@@ -232,7 +269,10 @@ class SharePartitions:
         if in_use is None:
             return NOT_IN_USE
         in_use.partition.configure(self._parts.settings(key.group_id).partition)
-        outcome = in_use.partition.acknowledge(key.member_id, batches, self._parts.clock.monotonic_ms())
+        now_ms = self._parts.clock.monotonic_ms()
+        outcome = self.attempt(in_use, lambda: in_use.partition.acknowledge(key.member_id, batches, now_ms))
+        if outcome is None:
+            return BROKEN
         if outcome.write is not None:
             writes.append((in_use, outcome.write))
         in_use.schedule()
@@ -256,7 +296,10 @@ class SharePartitions:
         return refusals
 
     def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
-        finished = in_use.partition.finish_write(write, refusal, self._parts.clock.monotonic_ms())
+        now_ms = self._parts.clock.monotonic_ms()
+        finished = self.attempt(in_use, lambda: in_use.partition.finish_write(write, refusal, now_ms))
+        if finished is None:
+            return
         in_use.schedule()
         if refusal is not None and refusal.error_code in FENCING:
             logger.info(
@@ -299,8 +342,10 @@ class SharePartitions:
         writes: list[tuple[InUse, PendingWrite]] = []
         for partition in ended.partitions:
             in_use = self.find(group_id, partition)
-            write = in_use.partition.release(ended.key.member_id, now_ms) if in_use is not None else None
-            if in_use is not None and write is not None:
+            if in_use is None:
+                continue
+            write = self.attempt(in_use, partial(in_use.partition.release, ended.key.member_id, now_ms))
+            if write is not None:
                 writes.append((in_use, write))
         if writes:
             self._start(self._write(group_id, writes))
@@ -313,7 +358,7 @@ class SharePartitions:
             return
         key = in_use.partition.key
         in_use.partition.configure(self._parts.settings(key.group_id).partition)
-        write = in_use.partition.expire(self._parts.clock.monotonic_ms())
+        write = self.attempt(in_use, partial(in_use.partition.expire, self._parts.clock.monotonic_ms()))
         in_use.schedule()
         if write is not None:
             self._start(self._write(key.group_id, [(in_use, write)]))

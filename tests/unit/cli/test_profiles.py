@@ -1,6 +1,7 @@
 """Which cluster a command means: its options', the environment's, the profile's; and what `kafkapy profile` keeps."""
 
 import json
+import os
 import re
 import stat
 from pathlib import Path
@@ -70,6 +71,37 @@ def test_flags_that_may_stand_before_b_are_known() -> None:
         if not option.metavar and len(flag) == 2 and flag != "-h"
     }
     assert [flag for flag in sorted(flags) if not SERVER_OPTION.fullmatch(f"-{flag}b")] == []
+
+
+def test_a_cluster_of_this_directory_is_meant_by_its_commands(tmp_path: Path, home: Path, monkeypatch, capsys) -> None:
+    """Else `cluster kill 2` would be about this one, and `cluster move` about that of the profile."""
+    main(["profile", "add", "prod", "-b", "127.0.0.1:1", "--use"])
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert main(["cluster", "status"]) == 1
+    assert capsys.readouterr().err == "kafkapy: Connection refused\n"
+    (tmp_path / "kafkapy-cluster").mkdir()
+    (tmp_path / "kafkapy-cluster" / "cluster.json").write_text("{}")
+    assert main(["cluster", "status"]) == 1
+    assert "kafkapy-cluster" in capsys.readouterr().err
+
+
+def test_profiles_of_another_user_are_none(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read all")
+    path = tmp_path / "profiles.json"
+    path.write_text("{}")
+    path.chmod(0)
+    assert load(path) == Profiles({})
+
+
+def test_without_a_home_there_are_no_profiles_to_keep(monkeypatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("kafkapy.cli.profiles.expanduser", lambda path: path)
+    path = path_of_profiles({})
+    assert load(path) == Profiles({})
+    with pytest.raises(ProfileError, match="set XDG_CONFIG_HOME"):
+        save(path, Profiles({}))
 
 
 def test_without_profiles_the_broker_of_this_machine_is_meant(tmp_path: Path) -> None:

@@ -27,3 +27,13 @@ def test_a_command_imports_what_it_needs(command: str) -> None:
     assert [name for name in own if name.startswith(UNUSED)] == []
     assert OTHERS & set(modules) == set()
     assert len(own) <= MOST_OWN[command], own
+
+
+def test_topics_are_asked_for_without_librdkafka() -> None:
+    program = (
+        "import sys; from kafkapy.__main__ import main; status = main(['topics', 'list', '-b', '127.0.0.1:1']); "
+        "print(status, *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    status, *modules = done.stdout.split()
+    assert (status, OTHERS & set(modules)) == ("1", set())

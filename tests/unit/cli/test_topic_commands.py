@@ -12,11 +12,16 @@ import typer
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli.chosen import confirm, matching
+from kafkapy.cli.client_security import is_of_librdkafka_alone
+from kafkapy.cli.committed_offsets import BrokerConnections
+from kafkapy.cli.librdkafka_topics import LibrdkafkaTopics
 from kafkapy.cli.moments import moment_ms, shown_time
 from kafkapy.cli.output import shown_bytes
 from kafkapy.cli.progress import Progress
+from kafkapy.cli.topic_facts import TopicQueries
 
-pytest.importorskip("confluent_kafka")
+confluent_kafka = pytest.importorskip("confluent_kafka")
+pytest.importorskip("confluent_kafka.admin")
 DAY_MS = 86_400_000
 
 
@@ -211,3 +216,32 @@ def test_a_time_is_shown_as_it_is_typed() -> None:
 )
 def test_sizes_are_short(count, expected) -> None:
     assert shown_bytes(count) == expected
+
+
+def test_librdkafka_tells_all_but_sizes_where_it_alone_can_log_in(run, server) -> None:
+    fill(run, "by-librdkafka", 3, partitions=2)
+    run("configs", "alter", "--topic", "by-librdkafka", "--set", "flush.ms=7")
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
+    told = LibrdkafkaTopics(admin)
+    with BrokerConnections({"bootstrap.servers": server}) as brokers:
+        ours = TopicQueries(brokers)
+        found = [queries.topics()["by-librdkafka"] for queries in (told, ours)]
+        for queries, topic in zip((told, ours), found, strict=True):
+            queries.add_offsets([topic])
+            queries.add_configs([topic])
+            queries.add_sizes([topic])
+        assert (found[0].size_bytes, found[1].size_bytes is None) == (None, False)
+        for each in found[1].partitions:
+            each.size_bytes = None
+        assert found[0] == found[1]
+        now_ms = int(time.time() * 1000)
+        half_a_day_ago = now_ms - DAY_MS // 2
+        assert told.offsets(found[:1], half_a_day_ago) == ours.offsets(found[:1], half_a_day_ago)
+    assert dict(told.delete_records(found[:1], {("by-librdkafka", 0): 2})) == {("by-librdkafka", 0): None}
+
+
+@pytest.mark.parametrize(("mechanism", "expected"), [("GSSAPI", True), ("OAUTHBEARER", True), ("PLAIN", False)])
+def test_logins_of_librdkafka_alone_are_known(mechanism: str, expected: bool) -> None:
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    assert is_of_librdkafka_alone(properties) is expected
+    assert not is_of_librdkafka_alone({})

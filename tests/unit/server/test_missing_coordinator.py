@@ -11,8 +11,8 @@ from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from tests.support.client_requests import create_topic, metadata
 from tests.support.wire import WireClient
 
-GROUP, TRANSACTION = 0, 1
-FACTOR, MIN_ISR = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+FACTOR = "transaction.state.log.replication.factor"
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ FACTOR, MIN_ISR = "transaction.state.log.replication.factor", "transaction.state
     [
         (TRANSACTION, "__transaction_state", FACTOR, "transactional producers"),
         (GROUP, "__consumer_offsets", "offsets.topic.replication.factor", "consumer groups"),
+        (SHARE, "__share_group_state", "share.coordinator.state.topic.replication.factor", "share consumers"),
     ],
 )
 def test_too_few_brokers_for_the_coordinators_topic_are_logged_once_with_the_key(
@@ -27,7 +28,8 @@ def test_too_few_brokers_for_the_coordinators_topic_are_logged_once_with_the_key
 ) -> None:
     with Broker(properties={key: "3"}) as broker, WireClient(broker.bootstrap_servers) as client:
         for _ in range(3):
-            (found,) = client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"]), 4).coordinators
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAQ:0"])
+            (found,) = client.call(request, 6).coordinators
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         create_topic(client, "others-can-be-created")
     (output,) = [each.getMessage() for each in caplog.records if "Auto topic creation" in each.getMessage()]
@@ -44,10 +46,15 @@ def test_a_transactional_producer_of_a_broker_with_defaults_need_not_wait() -> N
         assert (found.error_code, found.node_id) == (ErrorCode.NONE, metadata(client).brokers[0].node_id)
 
 
+@pytest.mark.parametrize("topic", ["transaction.state.log", "share.coordinator.state.topic"])
 @pytest.mark.parametrize(("factor", "min_isr", "warns"), [("1", "2", True), ("1", "1", False), ("3", "2", False)])
-def test_a_start_warns_of_more_in_sync_replicas_than_there_are_replicas(factor: str, min_isr: str, warns: bool) -> None:
-    _, warnings = load(embedded_properties("/data", 9092, {FACTOR: factor, MIN_ISR: min_isr}))
-    assert any(text.startswith(f"{MIN_ISR} ({min_isr}) is more than {FACTOR} ({factor})") for text in warnings) is warns
+def test_a_start_warns_of_more_in_sync_replicas_than_there_are_replicas(
+    topic: str, factor: str, min_isr: str, warns: bool
+) -> None:
+    factor_key, min_isr_key = f"{topic}.replication.factor", f"{topic}.min.isr"
+    _, warnings = load(embedded_properties("/data", 9092, {factor_key: factor, min_isr_key: min_isr}))
+    warning = f"{min_isr_key} ({min_isr}) is more than {factor_key} ({factor})"
+    assert any(text.startswith(warning) for text in warnings) is warns
 
 
 def test_a_reason_is_news_again_once_it_changed_or_the_topic_was_created() -> None:

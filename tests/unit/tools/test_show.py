@@ -28,7 +28,7 @@ def test_each_method_that_the_pages_name_is_found_without_its_file(name: str) ->
 
 
 def test_a_name_alone_is_found_in_all_files() -> None:
-    assert show("_reset_offset") == show("runtime/followers/replica_fetcher.py::ReplicaFetcher._reset_offset")
+    assert show("_hold_back") == show("runtime/followers/replica_fetcher.py::ReplicaFetcher._hold_back")
     assert show("SHORTAGES") == show("storage/log_dir.py::SHORTAGES")
     assert show("FollowerLogs") == show("replication/follower_log.py::FollowerLogs")
 

@@ -10,6 +10,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.security.authorizer import AclOperation
+from kafkapy.share.in_flight_batch import Transition
+from kafkapy.share.pending_write import PendingWrite
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE, ACK_RENEW
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS
@@ -212,9 +214,25 @@ class TestAcknowledging:
         shares.produce(b"a", b"b")
         member = shares.member()
         await member.acquire()
-        response = await member.fetch(acks={0: [(0, 0, [ACK_RELEASE]), (1, 1, [ACK_ACCEPT])]})
+        acks = {0: [(0, 0, [ACK_RELEASE]), (1, 1, [ACK_ACCEPT])]}
+        response = await member.fetch(acks=acks, max_wait_ms=1000)  # a release counts once it is written
         assert acquired_of(response) == [(0, 0, 2)]
         assert parts_of(response)[0].acknowledge_error_code == ErrorCode.NONE
+
+    async def test_a_fetch_does_not_wait_for_the_write(self, loop: SimLoop) -> None:
+        shares = Shares(loop)
+        shares.produce(b"a")
+        member = shares.member()
+        await member.acquire()
+        shares.produce(b"b")
+        shares.persister.gate.clear()
+        answer = shares.hosting.start(member.fetch(acks={0: [(0, 0, [ACK_ACCEPT])]}, max_wait_ms=1000))
+        await asyncio.sleep(0.1)
+        (in_use,) = shares.partitions
+        assert in_use.partition.next_fetch_offset() == 2, "it has acquired the next record"
+        assert not answer.done()
+        shares.persister.gate.set()
+        assert acquired_of(await answer) == [(1, 1, 1)]
 
     async def test_answers_wait_for_the_write(self, loop: SimLoop) -> None:
         shares = Shares(loop)
@@ -413,3 +431,22 @@ async def test_out_of_attempts(loop: SimLoop) -> None:
         await member.acknowledge({0: [(0, 0, [ACK_RELEASE if count == 1 else ACK_REJECT])]})
     assert parts_of(await member.fetch()) == []
     await shares.partitions.close()
+
+
+async def test_a_violated_invariant_gives_one_share_partition_up(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares = Shares(loop, partition_count=2)
+    shares.produce(b"a")
+    shares.produce(b"b", partition=1)
+    member, other = shares.member(), shares.member("m2", connection="c2")
+    await member.fetch(0, 1)
+    await run_scheduled()
+    await member.acquire()
+    await other.fetch()
+    broken = next(iter(shares.partitions))
+    run = broken.partition.records.batches[0].whole
+    run.transition = Transition(run, 5, PendingWrite(is_undoable=True))  # of what is acquired, which cannot be
+    shares.partitions.connection_closed("c1")
+    assert "an invariant is violated" in caplog.text
+    assert sorted(await other.acquire(1)) == [(0, 0, 1), (0, 0, 2)]

@@ -76,3 +76,24 @@ async def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs(loop:
     await asyncio.sleep(0)
     first.cancel()
     assert counts(await second) == {"large": SMALL_COUNT + STEPS_PER_TURN}
+
+
+async def test_answers_are_made_one_at_a_time_and_clients_take_turns(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", 3 * STEPS_PER_TURN)
+    running = running_in(loop, cluster)
+    connections: list[SimpleNamespace] = []
+
+    async def ask(client: str) -> int:
+        """Return how many answers have been begun when this one is finished, with at most the next one."""
+        requester = context(13)
+        requester.client, requester.connection = client, SimpleNamespace(is_held=False)
+        connections.append(requester.connection)
+        request = MetadataRequest(topics=None, include_topic_authorized_operations=True)  # of this client's rights
+        await metadata.handle(running, requester, request)
+        return sum(connection.is_held for connection in connections)
+
+    asking = [asyncio.ensure_future(ask(client)) for client in (*["many"] * 20, "another")]
+    *of_many, of_another = await asyncio.gather(*asking)
+    assert of_another <= 3
+    assert all(begun - finished <= 1 for finished, begun in enumerate(sorted([*of_many, of_another]), 1))

@@ -1,4 +1,4 @@
-"""The sessions of a share group's members: soft state, lost with the coordinator.
+"""The sessions of members of share and streams groups: soft state, lost with the coordinator.
 
 A member that sends no heartbeat for its session time-out is removed. When a new coordinator loads a member from the
 log, its session begins anew.
