@@ -14,7 +14,7 @@ CLASSES: Final = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
@@ -27,7 +27,7 @@ CLASSES: Final = {
 
 
 TIMED_OUT: Final = 124
-OWN_JVM: Final = ("ConsoleProducer", "ConsoleConsumer")
+OWN_JVM: Final = ("ConsoleProducer", "ConsoleConsumer", "ConsoleShareConsumer", "VerifiableShareConsumer")
 """These count records in static fields and end by a shutdown hook."""
 
 
