@@ -81,8 +81,16 @@ group.initial.rebalance.delay.ms: How long the first rebalance of an empty class
 group.max.session.timeout.ms: The longest session that a classic member may ask for.
 group.max.size: How many members a classic group may have.
 group.min.session.timeout.ms: The shortest session that a classic member may ask for.
-errors.deadletterqueue.*: No effect: share groups are not built.
-group.share.*: No effect: share groups are not built.
+errors.deadletterqueue.*: No effect: dead letters of share groups (KIP-1191) are not built.
+group.share.*: Bounds of a group's own setting, or what it is where a group sets none; the group's key says what it does.
+group.share.assignor.offload.enable: No effect: assignors run on the event loop.
+group.share.assignors: Which assignors share groups have: simple alone.
+group.share.heartbeat.interval.ms: How often members of a share group report, where the group sets nothing.
+group.share.initialize.retry.interval.ms: After so long the state of a share partition is created again, if no answer came.
+group.share.max.share.sessions: How many share sessions a broker keeps; a further member is answered SHARE_SESSION_LIMIT_REACHED.
+group.share.max.size: How many members a share group may have.
+group.share.persister.class.name: No effect: states of share partitions are kept by the share coordinator.
+group.share.session.timeout.ms: After so long without a heartbeat a member is removed from its share group, where the group sets nothing.
 group.streams.*: No effect: streams groups (KIP-1071) are not built; Kafka Streams runs with the classic protocol.
 initial.broker.registration.timeout.ms: How long a start waits for the controller to take the broker's registration.
 inter.broker.listener.name: The listener that brokers reach each other by; else the one that security.inter.broker.protocol stands for.
@@ -213,7 +221,6 @@ sasl.server.max.receive.size: The longest message of a login.
 security.inter.broker.protocol: How brokers talk to each other, where inter.broker.listener.name does not say.
 security.providers: Must be unset: classes of a JVM cannot be loaded.
 server.max.startup.time.ms: A start that takes longer is given up.
-share.*: No effect: share groups are not built.
 share.coordinator.append.linger.ms: 0: each write of queues' states is appended by itself; other values: writes of one turn of the loop are appended together, without waiting for more.
 share.coordinator.cached.buffer.max.bytes: No effect: no write buffer is kept.
 share.coordinator.cold.partition.snapshot.interval.ms: A queue's state that is not written for so long is snapshotted again, once, so that __share_group_state can be pruned.
@@ -226,6 +233,7 @@ share.coordinator.state.topic.prune.interval.ms: How often those records of __sh
 share.coordinator.state.topic.replication.factor: How many replicas __share_group_state is made with.
 share.coordinator.state.topic.segment.bytes: The segment size that __share_group_state is made with.
 share.coordinator.threads: No effect: the event loop does this work.
+share.fetch.purgatory.purge.interval.requests: No effect: what has ended leaves the purgatory at once.
 share.coordinator.write.timeout.ms: How long a write of a queue's state waits for the replicas of __share_group_state.
 socket.connection.setup.timeout.max.ms: No effect: each try has socket.connection.setup.timeout.ms.
 socket.connection.setup.timeout.ms: How long a connection to another node may take to be made.
@@ -281,7 +289,7 @@ compression.lz4.level: How hard lz4 works where compression.type asks for it.
 compression.type: producer: batches stay as they came; else the broker compresses them so, which takes its CPU.
 compression.zstd.level: How hard zstd works where compression.type asks for it.
 delete.retention.ms: How long compaction keeps tombstones, and markers of transactions, so that readers see them.
-errors.deadletterqueue.group.enable: No effect: share groups are not built.
+errors.deadletterqueue.group.enable: No effect: dead letters of share groups (KIP-1191) are not built.
 file.delete.delay.ms: How long the files of a deleted segment stay, renamed.
 flush.messages: fsync after so many records, before they are acknowledged; as a rule replicas make records safe, not this.
 flush.ms: fsync a log with new records after so long.
@@ -315,8 +323,17 @@ consumer.assignment.interval.ms: The least time between two target assignments o
 consumer.assignor.offload.enable: No effect: assignors run on the event loop.
 consumer.heartbeat.interval.ms: How often members of this KIP-848 group send heartbeats.
 consumer.session.timeout.ms: A member of this KIP-848 group that is silent for so long is removed.
-errors.deadletterqueue.*: No effect: share groups are not built.
-share.*: No effect: share groups are not built.
+errors.deadletterqueue.*: No effect: dead letters of share groups (KIP-1191) are not built.
+share.assignor.offload.enable: No effect: assignors run on the event loop.
+share.assignment.interval.ms: The least time between two assignments of a share group.
+share.auto.offset.reset: Where a share group begins to read a partition: latest, earliest, or by_duration: with a time before now.
+share.delivery.count.limit: So often a record is delivered before it is archived.
+share.heartbeat.interval.ms: How often the group's members report.
+share.isolation.level: read_committed: records of aborted transactions are archived unseen, and open ones are waited for.
+share.partition.max.record.locks: How many records of a partition may be in flight.
+share.record.lock.duration.ms: For so long a delivered record is its member's; then it is available again.
+share.renew.acknowledge.enable: Lets members extend the lock of a record (KIP-1222).
+share.session.timeout.ms: After so long without a heartbeat a member is removed.
 streams.*: No effect: streams groups are not built.
 """
 
