@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import Leaders, TopicAccess
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.share.share_partitions import Acknowledging, SharePartitions
+from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.share.acknowledgement import AcknowledgementBatch
 from kafkapy.share.pending_write import Refusal
@@ -94,17 +95,14 @@ class PendingAcknowledgements:
 
 async def acknowledge(
     services: Services,
-    context: RequestContext,
+    way: Walk,
     shares: SharePartitions,
     key: SessionKey,
     acknowledgements: Acknowledgements,
     access: TopicAccess,
-    *,
-    is_renewing: bool,
+    max_type: int,
 ) -> PendingAcknowledgements:
     """Apply acknowledgements, and begin to write them: what follows sees them, and need not wait for the write."""
-    max_type = ACK_RENEW if context.api_version >= RENEWAL_SINCE else ACK_REJECT
-    way = walk(services, context)
 
     def give_way() -> Awaitable[None] | None:
         return way.give_way() if way.is_over() else None
@@ -113,7 +111,7 @@ async def acknowledge(
     accepted: Acknowledgements = {}
     nothing: list[TopicIdPartition] = []
     async for partition, batches in way.over(acknowledgements.items()):
-        code = _refusal(services, partition, batches, access, max_type=max_type, is_renewing=is_renewing)
+        code = _refusal(services, partition, batches, access, max_type)
         if code != ErrorCode.NONE:
             refused[partition] = Refusal(code, None)
         elif batches:
@@ -129,14 +127,12 @@ def _refusal(
     partition: TopicIdPartition,
     batches: Sequence[AcknowledgementBatch],
     access: TopicAccess,
-    *,
     max_type: int,
-    is_renewing: bool,
 ) -> ErrorCode:
     topic = services.metadata.image.topics.by_id.get(partition.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not are_valid(batches, max_type=max_type, is_renewing=is_renewing):
+    if not are_valid(batches, max_type):
         return ErrorCode.INVALID_REQUEST
     if not access.allows(topic.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -145,11 +141,13 @@ def _refusal(
     return ErrorCode.NONE
 
 
-def are_valid(batches: Sequence[AcknowledgementBatch], *, max_type: int, is_renewing: bool) -> bool:
-    """Return whether batches are in order, with one type or one for each offset, and of known types.
+def max_type_of(context: RequestContext, *, is_renewing: bool) -> int:
+    """Return the greatest type that is allowed: renewals need IsRenewAck, which also says that nothing is fetched."""
+    return ACK_RENEW if is_renewing and context.api_version >= RENEWAL_SINCE else ACK_REJECT
 
-    A renewal needs IsRenewAck, which also says that the request fetches nothing.
-    """
+
+def are_valid(batches: Sequence[AcknowledgementBatch], max_type: int) -> bool:
+    """Return whether batches are in order, with one type or one for each offset, and of known types."""
     previous_last_offset = -1
     for batch in batches:
         types = batch.types
@@ -157,8 +155,6 @@ def are_valid(batches: Sequence[AcknowledgementBatch], *, max_type: int, is_rene
         if count < 1 or batch.first_offset < previous_last_offset or not types:
             return False
         if len(types) not in (1, count) or min(types) < ACK_GAP or max(types) > max_type:
-            return False
-        if not is_renewing and ACK_RENEW in types:
             return False
         previous_last_offset = batch.last_offset
     return True

@@ -5,13 +5,14 @@ v2  renewal of acquisition locks (KIP-1222): IsRenewAck; the response has the ti
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.share.acknowledgements import (
     Outcomes,
     acknowledge,
     acknowledgements_of,
     leaders_of,
+    max_type_of,
     names_of,
     share_partitions_of,
 )
@@ -43,9 +44,8 @@ async def handle(
         raise ApiError(code, None)
     acknowledgements = acknowledgements_of(request.topics)
     access = TopicAccess(services, context, AclOperation.READ, names_of(services, acknowledgements))
-    pending = await acknowledge(
-        services, context, shares, key, acknowledgements, access, is_renewing=request.is_renew_ack
-    )
+    way, max_type = walk(services, context), max_type_of(context, is_renewing=request.is_renew_ack)
+    pending = await acknowledge(services, way, shares, key, acknowledgements, access, max_type)
     outcomes = await pending.outcomes()
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(key)

@@ -22,6 +22,7 @@ from kafkapy.handlers.share.acknowledgements import (
     RENEWAL_SINCE,
     acknowledge,
     acknowledgements_of,
+    max_type_of,
     names_of,
     share_partitions_of,
 )
@@ -64,7 +65,8 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     access = TopicAccess(services, context, AclOperation.READ, names)
     pending = None
     if has_acknowledgements:
-        pending = await acknowledge(services, context, shares, key, acknowledgements, access, is_renewing=is_renewing)
+        way, max_type = walk(services, context), max_type_of(context, is_renewing=is_renewing)
+        pending = await acknowledge(services, way, shares, key, acknowledgements, access, max_type)
     fetched: Fetched = {}
     if not is_renewing:
         fetched = await _fetch(services, context, shares, request, session, access)
