@@ -66,8 +66,8 @@ def test_tools_reach_the_controllers(cluster: Nodes, java_tool: Callable[..., st
     eventually(lambda: endpoints() == [(str(100 + n), "controller") for n in range(3)])
     assert "metadata.version" in java_tool(f"{TOOLS}.FeatureCommand", *where, "describe")
     broker = ["--entity-type", "brokers", "--entity-name", "100"]
-    java_tool("kafka.admin.ConfigCommand", *where, *broker, "--alter", "--add-config", "max.connections=77")
-    described = java_tool("kafka.admin.ConfigCommand", *where, *broker, "--describe")
+    java_tool("org.apache.kafka.tools.ConfigCommand", *where, *broker, "--alter", "--add-config", "max.connections=77")
+    described = java_tool("org.apache.kafka.tools.ConfigCommand", *where, *broker, "--describe")
     assert "max.connections=77 sensitive=false" in described
 
 

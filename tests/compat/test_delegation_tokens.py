@@ -15,7 +15,7 @@ from tests.compat.conftest import new_server
 from tests.support.eventually import eventually
 from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE, jaas_keys
 
-TOKENS, CONFIGS = "org.apache.kafka.tools.DelegationTokenCommand", "kafka.admin.ConfigCommand"
+TOKENS, CONFIGS = "org.apache.kafka.tools.DelegationTokenCommand", "org.apache.kafka.tools.ConfigCommand"
 PRODUCER, CONSUMER = "org.apache.kafka.tools.ConsoleProducer", "org.apache.kafka.tools.consumer.ConsoleConsumer"
 LISTENER = "SASL_PLAINTEXT"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-512")

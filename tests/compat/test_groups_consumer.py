@@ -171,9 +171,17 @@ def test_java_consumer_and_the_group_command(java_tool: Callable[..., str], boot
 
 def test_group_config_sets_the_heartbeat_interval(java_tool: Callable[..., str], bootstrap: str, topic: str) -> None:
     entity = ["--bootstrap-server", bootstrap, "--entity-type", "groups", "--entity-name", topic]
-    java_tool("kafka.admin.ConfigCommand", *entity, "--alter", "--add-config", "consumer.heartbeat.interval.ms=1500")
+    java_tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        *entity,
+        "--alter",
+        "--add-config",
+        "consumer.heartbeat.interval.ms=1500",
+    )
 
-    assert "consumer.heartbeat.interval.ms=1500" in java_tool("kafka.admin.ConfigCommand", *entity, "--describe")
+    assert "consumer.heartbeat.interval.ms=1500" in java_tool(
+        "org.apache.kafka.tools.ConfigCommand", *entity, "--describe"
+    )
 
 
 def test_members_go_on_over_kill_minus_nine(tmp_path: Path, describe_epochs: Callable[..., str]) -> None:

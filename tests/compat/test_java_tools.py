@@ -25,7 +25,7 @@ def test_topic_command(java_tool, bootstrap, topic):
 
 def test_config_command(java_tool, bootstrap, topic):
     def configs(*arguments: str) -> str:
-        return java_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
+        return java_tool("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
 
     java_tool(f"{TOOLS}.TopicCommand", "--bootstrap-server", bootstrap, "--create", "--topic", topic)
     entity = ["--entity-type", "topics", "--entity-name", topic]

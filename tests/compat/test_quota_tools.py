@@ -17,7 +17,7 @@ def configs(java_tool, bootstrap: str) -> Iterator[Configs]:
     """Run the tool; the lines that it prints."""
 
     def run(*arguments: str) -> list[str]:
-        output: str = java_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
+        output: str = java_tool("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
         return [line.rstrip() for line in output.splitlines() if line.strip()]
 
     yield run

@@ -24,7 +24,7 @@ from tests.support.scram_users import add_user
 PASSWORD = "s3cret=, ;"
 USER = "alice"
 CONFIGS, PRODUCER, CONSUMER = (
-    "kafka.admin.ConfigCommand",
+    "org.apache.kafka.tools.ConfigCommand",
     "org.apache.kafka.tools.ConsoleProducer",
     "org.apache.kafka.tools.consumer.ConsoleConsumer",
 )

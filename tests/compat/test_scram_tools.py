@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 COMPLETED = "Completed updating config for user {}.\n"
 SHA_256, SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 
