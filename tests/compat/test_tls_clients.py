@@ -257,9 +257,8 @@ def test_certificates_are_changed_by_kafka_configs(secured: Secured, java_tool: 
 
     def set_config(config: str) -> str:
         return java_tool(
-            "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", secured.server.bootstrap,
-            "--alter", "--entity-type",
-            "brokers", "--entity-name", "1", "--add-config", config,
+            "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", secured.server.bootstrap, "--alter",
+            "--entity-type", "brokers", "--entity-name", "1", "--add-config", config,
         )  # fmt: skip
 
     def alter(name: str) -> str:

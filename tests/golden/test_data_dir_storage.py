@@ -117,11 +117,11 @@ def test_serves_the_records_that_kafka_served(extracted: str, release: str, max_
     manager.close()
 
 
-@pytest.mark.parametrize("extracted", ["clean"], indirect=True)
-def test_finds_records_by_time_as_their_timestamps_say(extracted: str) -> None:
+@pytest.mark.parametrize(("extracted", "release"), [("clean", ""), ("clean_4.4.0", "_4.4.0")], indirect=["extracted"])
+def test_finds_records_by_time_as_their_timestamps_say(extracted: str, release: str) -> None:
     manager = started(extracted)
     log = manager.logs[TopicPartition("plain", 0)]
-    rows = expected()[0]["read_uncommitted", "plain", 0]
+    rows = expected(release)[0]["read_uncommitted", "plain", 0]
     for row in rows[::97]:
         found = offset_for_timestamp(log, row["timestamp"], wait=True)
         assert found is not None
