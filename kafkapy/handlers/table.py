@@ -228,11 +228,7 @@ ROWS: Final = (
     ServedApi(76, BROKER, "handlers.share.share_group_heartbeat", 1, 1, CHANGED),
     ServedApi(77, BROKER, "handlers.share.share_group_describe", 1, 1, in_turns=True),
     ServedApi(78, BROKER, "handlers.share.share_fetch", 1, 2, FETCHED, parking=FETCHES, in_turns=True),
-<<<<<<< HEAD
     ServedApi(79, BROKER, "handlers.share.share_acknowledge", 1, 2, FETCHED, in_turns=True),
-=======
-    ServedApi(79, BROKER, "handlers.share.share_acknowledge", 1, 2, FETCHED),
->>>>>>> 33c651aae004358872b8bec0c21e1235bf50192d
     ServedApi(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
