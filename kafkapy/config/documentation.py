@@ -326,10 +326,10 @@ consumer.session.timeout.ms: A member of this KIP-848 group that is silent for s
 errors.deadletterqueue.*: No effect: dead letters of share groups (KIP-1191) are not built.
 share.assignor.offload.enable: No effect: assignors run on the event loop.
 share.assignment.interval.ms: The least time between two assignments of a share group.
-share.auto.offset.reset: Where a share group begins to read a partition: latest, earliest, or by_duration: with a time before now.
+share.auto.offset.reset: Where a share group begins to read a partition: latest, earliest, by_duration:PT1H.
 share.delivery.count.limit: So often a record is delivered before it is archived.
 share.heartbeat.interval.ms: How often the group's members report.
-share.isolation.level: read_committed: records of aborted transactions are archived unseen, and open ones are waited for.
+share.isolation.level: read_committed: records of aborted transactions are archived unseen, open ones waited for.
 share.partition.max.record.locks: How many records of a partition may be in flight.
 share.record.lock.duration.ms: For so long a delivered record is its member's; then it is available again.
 share.renew.acknowledge.enable: Lets members extend the lock of a record (KIP-1222).

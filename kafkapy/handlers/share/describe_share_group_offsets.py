@@ -5,7 +5,7 @@ The client needs DESCRIBE on the group and on each topic. Groups of other kinds,
 offsets and no error, as in Kafka.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterable, Collection, Mapping
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, walk
@@ -53,7 +53,7 @@ async def _describe(
         topics = (
             await _all_topics(services, group_id, access)
             if group.topics is None
-            else await _named_topics(services, group_id, group.topics, access)
+            else await _named_topics(services, group_id, walk(services, context).over(group.topics), access)
         )
     except ApiError as error:
         return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=error.code, error_message=error.message)
@@ -77,14 +77,14 @@ async def _all_topics(
 
 
 async def _named_topics(
-    services: Services, group_id: str, topics: Collection[DescribeShareGroupOffsetsRequestTopic], access: TopicAccess
+    services: Services, group_id: str, topics: AsyncIterable[DescribeShareGroupOffsetsRequestTopic], access: TopicAccess
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     """Describe topics by name: those that exist, then the others, then those that the client may not describe."""
     known = services.metadata.image.topics.by_name
     wanted: dict[Uuid, Collection[int]] = {}
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     hidden: list[DescribeShareGroupOffsetsResponseTopic] = []
-    for topic in topics:
+    async for topic in topics:
         if not access.allows(topic.topic_name):
             hidden.append(_without_offsets(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."))
         elif (image := known.get(topic.topic_name)) is None:

@@ -27,7 +27,9 @@ async def answer(
 ) -> Any:
     """Return the response to a request; `ask` asks the coordinator, `refused` makes a result with an error."""
     items = [
-        exchange.item(topic.topic_id, each) for topic in request.topics async for each in way.over(topic.partitions)
+        exchange.item(topic.topic_id, each)
+        async for topic in way.over(request.topics)
+        async for each in way.over(topic.partitions)
     ]
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
