@@ -71,15 +71,24 @@ def _names(disk: "Disk", metadata_log_dir: str) -> list[str]:
 
 
 def bootstrap_records(disk: "Disk", metadata_log_dir: str) -> list[Any]:
-    """Return the records that formatting left for an empty metadata log, or the default ones. Raises StorageError."""
+    """Return the records that formatting left for an empty metadata log, or the default ones. Raises StorageError.
+
+    Apache Kafka 4.4.0 leaves them in the log's snapshot 0-0, beside the voters, and no bootstrap.checkpoint.
+    """
     path = f"{metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
-    if not disk.exists(path):
-        return list(default_bootstrap_records())
+    if disk.exists(path):
+        records = _data_records(disk, metadata_log_dir, path)
+        if not records:
+            raise StorageError(metadata_log_dir, f"{path} is damaged: it holds no records")
+        return records
+    path = f"{metadata_log_dir}/{METADATA_PARTITION}/{VOTERS_CHECKPOINT}"
+    records = _data_records(disk, metadata_log_dir, path) if disk.exists(path) else []
+    return records or list(default_bootstrap_records())
+
+
+def _data_records(disk: "Disk", metadata_log_dir: str, path: str) -> list[Any]:
     try:
         data_batches = (batch for batch in batches(disk.read_file(path)) if not batch.is_control)
-        records = [decode_record(record.value or b"") for batch in data_batches for record in batch.records()]
+        return [decode_record(record.value or b"") for batch in data_batches for record in batch.records()]
     except (ApiError, ProtocolError) as error:
         raise StorageError(metadata_log_dir, f"{path} is damaged: {error}") from error
-    if not records:
-        raise StorageError(metadata_log_dir, f"{path} is damaged: it holds no records")
-    return records

@@ -19,6 +19,8 @@ from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import RECORD_NAMES, decode_record, encode_record
 from kafkapy.metadata.snapshot import encoded_slices, image_records
 from kafkapy.record.batches import batches
+from kafkapy.server.formatted import bootstrap_records
+from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import uuid_from_string, uuid_to_string
 from tests.support.controllers import new_controller, published_by
 
@@ -248,3 +250,13 @@ def test_every_golden_metadata_record_replays_or_is_refused_by_its_family() -> N
 def test_damaged_records_raise_protocol_errors(value: str, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         decode_record(bytes.fromhex(value))
+
+
+def test_a_directory_of_4_4_0_has_its_first_records_in_snapshot_0_0(tmp_path: Path) -> None:
+    """They are for the first leader to write, and no part of the image: its log has them, too."""
+    with tarfile.open(GOLDEN / f"kafka_data_dir_{OF_4_4_0}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    records = bootstrap_records(SystemDisk(), str(tmp_path / "data"))
+    levels = {record.name: record.feature_level for record in records if hasattr(record, "feature_level")}
+    assert levels["metadata.version"] == 33
+    assert levels["share.version"] == 2

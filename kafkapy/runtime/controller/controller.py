@@ -252,7 +252,9 @@ class MetadataRuntime:
         provenance = Provenance(
             snapshot_id.offset - 1, snapshot_id.leader_epoch, reader.last_contained_log_timestamp_ms
         )
-        yield from self._loader.load_snapshot(self._decoded(reader), provenance)
+        # The records of snapshot 0-0 are those that the first leader writes to the log (server/formatted.py).
+        records = self._decoded(reader) if snapshot_id.offset > 0 else iter(())
+        yield from self._loader.load_snapshot(records, provenance)
         yield from self._publish()
         self._on_committed(snapshot_id.offset - 1)
 
