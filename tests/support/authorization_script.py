@@ -193,6 +193,7 @@ def steps(number: str, topic_id: bytes) -> Iterator[Step]:
     yield from _groups(number, topic_id)
     yield from _transactions(number)
     yield from _share_states(topic_id)
+    yield from _share_groups(topic_id)
     yield from _cluster()
     yield from _configs()
 
@@ -336,6 +337,36 @@ def _share_states(topic_id: bytes) -> Iterator[Step]:
     yield Step("WriteShareGroupState", 1, "a partition", of_group(**written))
     yield Step("ReadShareGroupStateSummary", 1, "a partition", of_group(leader_epoch=1))
     yield Step("DeleteShareGroupState", 0, "a partition", of_group())
+
+
+def _share_groups(topic_id: bytes) -> Iterator[Step]:
+    """Yield what members of share groups and tools ask."""
+    heartbeat = {"group_id": "queue", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
+    yield Step("ShareGroupHeartbeat", 1, "joins", heartbeat)
+    yield Step("ShareGroupDescribe", 1, "a group", {"group_ids": ["modern"], "include_authorized_operations": True})
+    fetched = {"topics": [{"topic_id": topic_id, "partitions": [{"partition_index": 0}]}]}
+    session: Fields = {
+        "group_id": "queue",
+        "member_id": "m",
+        "share_session_epoch": 0,
+        "max_records": 1,
+        "max_wait_ms": 0,
+    }
+    yield Step("ShareFetch", 1, "opens a session", {**session, "max_bytes": 1_000, **fetched})
+    batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+    partitions = [{"partition_index": 0, "acknowledgement_batches": [batch]}]
+    acknowledged = {"topics": [{"topic_id": topic_id, "partitions": partitions}]}
+    yield Step(
+        "ShareAcknowledge",
+        1,
+        "a record",
+        {"group_id": "queue", "member_id": "m", "share_session_epoch": 1, **acknowledged},
+    )
+    named = {"topics": [{"topic_name": "orders", "partitions": [0]}]}
+    yield Step("DescribeShareGroupOffsets", 1, "a topic", {"groups": [{"group_id": "queue", **named}]})
+    moved = {"topics": [{"topic_name": "orders", "partitions": [{"partition_index": 0, "start_offset": 0}]}]}
+    yield Step("AlterShareGroupOffsets", 0, "a topic", {"group_id": "queue", **moved})
+    yield Step("DeleteShareGroupOffsets", 0, "a topic", {"group_id": "queue", "topics": [{"topic_name": "orders"}]})
 
 
 NO_PRODUCER: Final = {"transaction_timeout_ms": 900_000, "producer_id": -1, "producer_epoch": -1}

@@ -93,8 +93,8 @@ class LogMaintenance:
 
     async def expire_producers(self) -> None:
         """Remove the expired producers of every log."""
-        for count, log in enumerate(list(self._log_manager.logs.values()), 1):
-            log.producer_state.remove_expired(self._clock.wall_ms())
+        states = [log.producer_state for log in self._log_manager.logs.values()]
+        for count, _ in enumerate(self._log_manager.ungranted_producers.expire(states, self._clock.wall_ms()), 1):
             if count % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 

@@ -395,10 +395,9 @@ class LogManager:
     def cleanup_steps(self, now_ms: int) -> Iterator[int]:
         """Apply retention log by log, yielding the number of deleted segments, so that other work can run in between.
 
-        The cleaner applies retention to compacted logs, between its passes: a segment deleted during a pass would waste
-        what the pass has read. As in Apache Kafka, this holds even if log.cleaner.enable is false.
+        The cleaner applies retention to compacted logs, between its passes, or a pass would have read in vain. As in
+        Apache Kafka, this holds even if log.cleaner.enable is false.
         """
-        self.ungranted_producers.start_recount()
         for log in self._all_logs():
             if log.is_offline or not self._is_in_service(log):
                 continue
@@ -412,9 +411,7 @@ class LogManager:
                         log.topic_partition,
                         error,
                     )
-            self.ungranted_producers.recount(log.producer_state.producers)
             yield deleted
-        self.ungranted_producers.finish_recount()
 
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion | None]:
         """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool.

@@ -12,12 +12,15 @@ metadata, are not counted.
 Deviation: Apache Kafka keeps any number of them. Here 65,536 at a time, because one client could fill the memory.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.storage.errors import UNKNOWN_PRODUCER_ID
 from kafkapy.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from kafkapy.storage.producers.state import ProducerState
 
 MAX_UNGRANTED: Final = 65_536
 """28 MB. A restart counts those on disk only at the first recount, so up to twice as many may be kept for minutes."""
@@ -57,6 +60,15 @@ class UngrantedProducers:
         if producer_id >= self.next_producer_id:
             self.count += 1
             self._added_while_recounting += 1
+
+    def expire(self, states: Iterable["ProducerState"], now_ms: int) -> Iterator[None]:
+        """Remove the expired producers of each partition, a step for each, and count the others anew."""
+        self.start_recount()
+        for state in states:
+            state.remove_expired(now_ms)
+            self.recount(state.producers)
+            yield
+        self.finish_recount()
 
     def start_recount(self) -> None:
         self._recounted = self._added_while_recounting = 0

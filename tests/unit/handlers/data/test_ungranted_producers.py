@@ -35,7 +35,8 @@ class Producers:
         return answer.error_code, answer.base_offset
 
     def clean_up(self, now_ms: int = NOW_MS) -> None:
-        for _ in self.hosting.log_manager.cleanup_steps(now_ms):
+        states = [log.producer_state for log in self.hosting.log_manager.logs.values()]
+        for _ in self.account.expire(states, now_ms):
             pass
 
 
