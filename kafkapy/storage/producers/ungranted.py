@@ -13,17 +13,22 @@ Deviation: Apache Kafka keeps any number of them. Here 65,536 at a time, because
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from kafkapy.errors import ApiError
 from kafkapy.storage.errors import UNKNOWN_PRODUCER_ID
 from kafkapy.types import INT64_MAX
 
-if TYPE_CHECKING:
-    from kafkapy.storage.producers.state import ProducerState
-
 MAX_UNGRANTED: Final = 65_536
 """28 MB. A restart counts those on disk only at the first recount, so up to twice as many may be kept for minutes."""
+
+
+class Producers(Protocol):
+    """What is needed of a ProducerState, which imports this module."""
+
+    producers: dict[int, Any]
+
+    def remove_expired(self, now_ms: int) -> None: ...
 
 
 class UngrantedProducers:
@@ -61,7 +66,7 @@ class UngrantedProducers:
             self.count += 1
             self._added_while_recounting += 1
 
-    def expire(self, states: Iterable["ProducerState"], now_ms: int) -> Iterator[None]:
+    def expire(self, states: Iterable[Producers], now_ms: int) -> Iterator[None]:
         """Remove the expired producers of each partition, a step for each, and count the others anew."""
         self.start_recount()
         for state in states:
