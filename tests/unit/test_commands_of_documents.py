@@ -33,6 +33,7 @@ RUN_BY: Final = {
     "docs/howto/replace.md": ON_HOSTS,
     "docs/howto/systemd.md": HERE,
     "docs/howto/three_hosts.md": ON_HOSTS,
+    "docs/howto/work_queue.md": HERE,
     "docs/howto/spark_cluster.md": WITH_JAVA,
     "docs/tutorial.md": WITH_JAVA,
     "spark_jobs/README.md": WITH_JAVA,

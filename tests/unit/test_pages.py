@@ -11,7 +11,18 @@ from tests.support.pages import ROOT, Block, blocks, read
 for needed in ("aiokafka", "confluent_kafka", "xdist", "yaml"):
     pytest.importorskip(needed)
 
-HERE = ("asyncio", "cluster", "command_line", "console", "embed", "node", "prometheus", "pytest", "systemd")
+HERE = (
+    "asyncio",
+    "cluster",
+    "command_line",
+    "console",
+    "embed",
+    "node",
+    "prometheus",
+    "pytest",
+    "systemd",
+    "work_queue",
+)
 ELSEWHERE = {
     "image": "its commands need a container engine",
     "spark_cluster": "tests/compat/test_pages.py",
@@ -36,6 +47,8 @@ def test_a_page_runs_from_an_empty_directory(name: str, tmp_path: Path) -> None:
     printed = read(HOWTO / f"{name}.md", tmp_path, {**HERE_SAID, "/var/lib/kafkapy": str(tmp_path / "data")})
     if name == "asyncio":
         assert printed[-1] == "order 1\n"
+    if name == "work_queue":
+        assert printed[-1] == "job 0, job 1, job 2, job 4, job 3\n"
     if name == "pytest":
         assert [line for text in printed for line in text.splitlines() if " passed" in line and " failed" not in line]
 

@@ -56,7 +56,7 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     if is_renewing:
         _check_renewal(request)
     if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"share acquire mode {request.share_acquire_mode} does not exist")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # as Apache Kafka, whose enumeration raises
     key = SessionKey(request.group_id, request.member_id)
     acknowledgements = acknowledgements_of(request.topics)
     has_acknowledgements = any(acknowledgements.values())

@@ -89,7 +89,7 @@ class TestFetching:
         assert parts_of(await shares.member().fetch(**{limit: 0})) == []
 
     async def test_an_unknown_mode_is_refused(self, loop: SimLoop) -> None:
-        assert await code_of(Shares(loop).member().fetch(share_acquire_mode=2)) == ErrorCode.INVALID_REQUEST
+        assert await code_of(Shares(loop).member().fetch(share_acquire_mode=2)) == ErrorCode.UNKNOWN_SERVER_ERROR
 
     async def test_records_that_the_log_has_lost_are_passed_over(self, loop: SimLoop) -> None:
         shares = Shares(loop)

@@ -1,0 +1,97 @@
+"""What members of a share group have done, and the rules that no broker may break whatever dies.
+
+A history has the events of all members in the order of one clock. An answer that a killed node never sent leaves an
+acknowledgement without outcome: such a record may come again, or not.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Act(StrEnum):
+    DELIVERED = "delivered"
+    """A poll returned the record."""
+    ACCEPT = "accept"
+    """The broker has answered that the record is accepted."""
+    RELEASE = "release"
+    REJECT = "reject"
+    UNKNOWN = "unknown"
+    """An acknowledgement was sent, and refused or not answered."""
+    GONE = "gone"
+    """The member was killed, or closed: it holds nothing more. `place` says nothing."""
+    RESTARTED = "restarted"
+    """The node was killed: locks and delivery counts may be forgotten. `place` says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """begin_s: when the client asked; end_s: when it had the answer. What the broker did lies in between."""
+
+    begin_s: float
+    end_s: float
+    member: str
+    act: Act
+    place: Place = (-1, -1)
+    delivery_count: int = 0
+
+
+class Rule(StrEnum):
+    CAME_AGAIN = "a record that was accepted or rejected came again"
+    TWO_HANDS = "a record was delivered to a second member while the first held it"
+    TOO_OFTEN = "a record came more often than the limit"
+    LOST = "a record was never accepted, rejected or out of attempts"
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    rule: Rule
+    place: Place
+
+
+def breaches(events: Iterable[Event], sent: Iterable[Place], *, lock_s: float, limit: int) -> list[Breach]:
+    """Return what breaks a rule for certain. lock_s: for how long a delivery holds its record."""
+    of_place: defaultdict[Place, list[Event]] = defaultdict(list)
+    ends: list[Event] = []
+    for event in sorted(events, key=lambda each: each.end_s):
+        if event.act in (Act.GONE, Act.RESTARTED):
+            ends.append(event)
+        else:
+            of_place[event.place].append(event)
+    attempts = limit * (1 + sum(each.act is Act.RESTARTED for each in ends))
+    found: list[Breach] = []
+    for place, here in of_place.items():
+        deliveries = [each for each in here if each.act is Act.DELIVERED]
+        if _came_again(here, deliveries):
+            found.append(Breach(Rule.CAME_AGAIN, place))
+        if any(_holds(first, second, here + ends, lock_s) for first in deliveries for second in deliveries):
+            found.append(Breach(Rule.TWO_HANDS, place))
+        if len(deliveries) > attempts or any(each.delivery_count > limit for each in deliveries):
+            found.append(Breach(Rule.TOO_OFTEN, place))
+    return found + [Breach(Rule.LOST, place) for place in sent if not _is_finished(of_place[place], limit)]
+
+
+def _came_again(here: list[Event], deliveries: list[Event]) -> bool:
+    done_s = min((each.end_s for each in here if each.act in (Act.ACCEPT, Act.REJECT)), default=float("inf"))
+    return any(each.begin_s > done_s for each in deliveries)
+
+
+def _holds(first: Event, second: Event, others: list[Event], lock_s: float) -> bool:
+    """Return whether the first delivery still held the record when the second one, to another member, came."""
+    if first.member == second.member or second.begin_s < first.end_s:
+        return False
+    held_until_s = first.begin_s + lock_s
+    for each in others:
+        ends_it = each.act is Act.RESTARTED or (each.member == first.member and each.act is not Act.DELIVERED)
+        if ends_it and each.end_s > first.end_s:
+            held_until_s = min(held_until_s, each.begin_s)
+    return second.end_s < held_until_s
+
+
+def _is_finished(here: list[Event], limit: int) -> bool:
+    """A record that was delivered for the last time is given up by the broker, whatever became of it."""
+    return any(each.act in (Act.ACCEPT, Act.REJECT) or each.delivery_count >= limit for each in here)
