@@ -34,6 +34,7 @@ SECTIONS: Final = {
         "docs/howto/pytest.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",
+        "docs/howto/work_queue.md",
         "docs/howto/systemd.md",
         "docs/howto/image.md",
         "docs/howto/prometheus.md",
