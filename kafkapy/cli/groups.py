@@ -1,5 +1,6 @@
 """`kafkapy groups list|describe|explain|reset|delete`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,8 @@ GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, hel
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups.")]
 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
+SHARE = "share"
+SHARE_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG")
 TOPICS_SHOWN = 3
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 
@@ -44,7 +47,7 @@ def list_groups(
         list[str] | None, typer.Option("--state", "-s", help="Only groups in this state; may be repeated.")
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--type", "-t", help="Only groups of this type, classic or consumer.")
+        list[str] | None, typer.Option("--type", "-t", help="Only groups of this type, classic, consumer or share.")
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
@@ -58,14 +61,16 @@ def list_groups(
     filters: dict[str, Any] = {}
     if state:
         filters["states"] = {_choice(kafka.ConsumerGroupState, each) for each in state}
-    if kind:
-        filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kind}
+    kinds = [each for each in kind or () if each.lower() != SHARE]
+    if kinds:
+        filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kinds}
     properties = client_properties(bootstrap_server, client_config)
     with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        listed, reasons = _listed(admin, bootstrap_server, **filters)
+        listed, reasons = _listed(admin, bootstrap_server, **filters) if kinds or not kind else ({}, [])
         names = matching(pattern, listed) if pattern else sorted(listed)
         facts = facts_of(admin, brokers, names)
+        shares = [] if kind and len(kinds) == len(kind) else _share_groups(brokers, pattern, state or ())
     groups: list[dict[str, Any]] = [
         {
             "group": name,
@@ -77,6 +82,7 @@ def list_groups(
         }
         for name in names
     ]
+    groups = sorted(groups + shares, key=lambda each: str(each["group"]))
     if as_json:
         print_json(groups)
     elif groups or not reasons:
@@ -84,6 +90,25 @@ def list_groups(
         print_table(("GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "TOPICS"), rows)
     if reasons:
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
+
+
+def _share_groups(brokers: Any, pattern: str, states: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of share groups, which librdkafka does not list; without states, of all of them."""
+    from kafkapy.cli.share_groups import describe_share_group, share_group_ids
+
+    wanted = {each.lower() for each in states}
+    ids = {name: state for name, state in share_group_ids(brokers).items() if not wanted or state.lower() in wanted}
+    found = [describe_share_group(brokers, each) for each in (matching(pattern, ids) if pattern else ids)]
+    return [
+        {
+            **{key: each[key] for key in ("group", "type", "state")},
+            "members": len(each["members"]),
+            "lag": each["lag"],
+            "topics": sorted({partition["topic"] for partition in each["partitions"]}),
+        }
+        for each in found
+        if each is not None
+    ]
 
 
 def _listed(admin: Any, server: str, **filters: Any) -> tuple[dict[str, Any], list[str]]:
@@ -112,6 +137,7 @@ def describe(
 ) -> None:
     """Show groups: committed offsets and lag of each partition, who reads it; state and members."""
     from kafkapy.cli.committed_offsets import BrokerConnections
+    from kafkapy.cli.share_groups import describe_share_group
 
     if every == bool(group_ids):
         raise typer.BadParameter("GROUP..., or --all")
@@ -124,7 +150,11 @@ def describe(
         futures = admin.describe_consumer_groups(named, request_timeout=TIMEOUT_S) if named else {}
         for group_id, group, error in outcomes(futures):
             if error is not None or _word(group.state) == "Dead":
-                status = fail(f"{group_id}: {error or 'no such group'}")
+                share_group = describe_share_group(brokers, group_id)
+                if share_group is not None:
+                    described.append(share_group)
+                else:
+                    status = fail(f"{group_id}: {error or 'no such group'}")
             else:
                 described.append(_described(group, GroupOffsets(admin, brokers, group_id)))
     if as_json:
@@ -305,7 +335,8 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
         f"lag {group['lag']}",
     ]
     title = f"{group['group']}  {', '.join(fact for fact in facts if fact)}"
-    print_table(OFFSET_COLUMNS, (_dashed(row.values()) for row in group["partitions"]), title=title)
+    columns = SHARE_COLUMNS if group["type"].lower() == SHARE else OFFSET_COLUMNS
+    print_table(columns, (_dashed(row.values()) for row in group["partitions"]), title=title)
     if with_members:
         print_table(MEMBER_COLUMNS, (_dashed(row.values()) for row in group["members"]))
     print()

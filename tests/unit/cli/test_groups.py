@@ -263,3 +263,32 @@ def test_a_time_after_the_last_record_means_the_end(at_time, goal) -> None:
 def test_a_partition_that_does_not_answer_for_a_time_is_not_moved_to_its_end() -> None:
     with pytest.raises(LookupError, match="orders-0 does not answer which offset that time has"):
         goal_of(ResetTarget("time", 1), ("orders", 0), start=0, end=10, before=4, at_time=None)
+
+
+def test_share_groups_are_listed_and_described(run, server, group) -> None:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
+    entry = confluent_kafka.admin.ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET
+    )
+    name = f"{group}-shared"
+    resource = confluent_kafka.admin.ConfigResource(
+        confluent_kafka.admin.ResourceType.GROUP, name, incremental_configs=[entry]
+    )
+    (future,) = admin.incremental_alter_configs([resource]).values()
+    future.result(60)
+    settings = {"bootstrap.servers": server, "group.id": name, "client.id": "worker", "log_level": 0}
+    with confluent_kafka.ShareConsumer(settings) as consumer:
+        consumer.subscribe([group])
+        deadline = time.monotonic() + 60
+        while not consumer.poll(0.5):
+            assert time.monotonic() < deadline
+        (described,) = json.loads(run("describe", name, "--json").out)
+        (row,) = json.loads(run("list", "--json", "--type", "share", "--state", "stable").out)
+    assert (row["group"], row["type"], row["state"], row["members"]) == (name, "Share", "Stable", 1)
+    assert row["topics"] == [group]
+    assert [each["partition"] for each in described["partitions"]] == [0, 1]
+    assert [(each["client"], each["partitions"]) for each in described["members"]] == [("worker", 2)]
+    table = run("describe", name, "--members").out.splitlines()
+    assert table[0].startswith(f"{name}  Empty, Share, simple, 0 members")
+    assert table[1].split() == ["TOPIC", "PARTITION", "START", "LAG"]
+    assert json.loads(run("list", "--json", "--type", "share", "--state", "stable").out) == []
