@@ -44,7 +44,7 @@ class Rule(StrEnum):
     CAME_AGAIN = "a record that was accepted or rejected came again"
     TWO_HANDS = "a record was delivered to a second member while the first held it"
     TOO_OFTEN = "a record came more often than the limit"
-    LOST = "a record was never accepted, rejected or out of attempts"
+    LOST = "the group has no lag, and nobody can have ended a record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,10 @@ class Breach:
 
 
 def breaches(events: Iterable[Event], sent: Iterable[Place], *, lock_s: float, limit: int) -> list[Breach]:
-    """Return what breaks a rule for certain. lock_s: for how long a delivery holds its record."""
+    """Return what breaks a rule for certain, once the group has no lag.
+
+    lock_s: for how long a delivery holds its record.
+    """
     of_place: defaultdict[Place, list[Event]] = defaultdict(list)
     ends: list[Event] = []
     for event in sorted(events, key=lambda each: each.end_s):
@@ -72,7 +75,8 @@ def breaches(events: Iterable[Event], sent: Iterable[Place], *, lock_s: float, l
             found.append(Breach(Rule.TWO_HANDS, place))
         if len(deliveries) > attempts or any(each.delivery_count > limit for each in deliveries):
             found.append(Breach(Rule.TOO_OFTEN, place))
-    return found + [Breach(Rule.LOST, place) for place in sent if not _is_finished(of_place[place], limit)]
+    gone = {each.member for each in ends if each.act is Act.GONE}
+    return found + [Breach(Rule.LOST, place) for place in sent if not _is_finished(of_place[place], gone, limit)]
 
 
 def _came_again(here: list[Event], deliveries: list[Event]) -> bool:
@@ -92,6 +96,12 @@ def _holds(first: Event, second: Event, others: list[Event], lock_s: float) -> b
     return second.end_s < held_until_s
 
 
-def _is_finished(here: list[Event], limit: int) -> bool:
-    """A record that was delivered for the last time is given up by the broker, whatever became of it."""
-    return any(each.act in (Act.ACCEPT, Act.REJECT) or each.delivery_count >= limit for each in here)
+def _is_finished(here: list[Event], gone: set[str], limit: int) -> bool:
+    """Return whether the broker may have done with a record: its last delivery may have been acknowledged, or counted.
+
+    What a killed member acknowledged last, and what was not answered, may have been done.
+    """
+    deliveries = [each for each in here if each.act is Act.DELIVERED]
+    if any(each.act in (Act.ACCEPT, Act.REJECT, Act.UNKNOWN) or each.delivery_count >= limit for each in here):
+        return True
+    return bool(deliveries) and deliveries[-1].member in gone and here[-1].act is not Act.RELEASE

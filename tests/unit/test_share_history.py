@@ -46,7 +46,7 @@ FAULTS = {
         event(2, "b", Act.ACCEPT),
     ],
     Rule.TOO_OFTEN: [event(at, "a", Act.DELIVERED, min(at, LIMIT)) for at in range(1, LIMIT + 2)],
-    Rule.LOST: [event(1, "a", Act.DELIVERED, 1), event(2, "a", Act.UNKNOWN)],
+    Rule.LOST: [event(1, "a", Act.DELIVERED, 1), event(2, "a", Act.RELEASE)],
 }
 
 
