@@ -45,14 +45,17 @@ def process_gauges() -> Iterator[Gauge]:
 
 
 def disk_io_gauges(server: str) -> Iterator[Gauge]:
-    """Yield the bytes that the process has read from and written to disks; nothing if that is unknown."""
+    """Yield what the process has read from and written to disks and caches; nothing if that is unknown.
+
+    Apache Kafka 4.4 has these names: bytes of disks, bytes and calls that may have met the page cache alone.
+    """
     try:
         lines = PROCESS_IO.read_text().splitlines()
     except OSError:
         return
     values = dict(line.split(": ") for line in lines)
-    for kind in ("read", "write"):
-        yield Gauge(f"kafka.server:type={server}", f"linux-disk-{kind}-bytes", int(values[f"{kind}_bytes"]))
+    for kind in ("read_bytes", "write_bytes", "rchar", "wchar", "syscr", "syscw", "cancelled_write_bytes"):
+        yield Gauge(f"kafka.server:type={server}", f"linux-disk-{kind.replace('_', '-')}", int(values[kind]))
 
 
 def space_gauges(log_manager: "LogManager") -> Iterator[Gauge]:

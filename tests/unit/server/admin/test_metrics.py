@@ -71,7 +71,7 @@ def test_names_and_labels_are_those_that_boards_know(scraped: Samples) -> None:
 
 def test_each_name_of_apache_kafka_is_served_or_named_as_absent(scraped: Samples) -> None:
     names = {name for dialect, name, *_ in KNOWN if dialect == "strimzi-jmx"}
-    assert len(names) == 265
+    assert len(names) == 275
     served = {name for name, _ in scraped} & names
     assert served | ABSENT.keys() == names
     assert served & ABSENT.keys() == set()
