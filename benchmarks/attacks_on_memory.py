@@ -30,7 +30,6 @@ QUOTA = 100_000
 """Bytes a second of the client whose quota is escaped."""
 PARTITIONS = 100
 REQUESTS_MB = 4
-HELLO_BYTES = 129_000
 MAX_RECORD_BYTES = 16_384
 
 
@@ -81,9 +80,9 @@ def _login_properties(directory: Path) -> dict[str, str]:
     }
 
 
-def _send_hellos(server: Server, is_over: threading.Event) -> None:
+def _send_hellos(server: Server, is_over: threading.Event, size: int) -> None:
     """The ClientHello of a handshake, without its last bytes."""
-    message = b"\1" + HELLO_BYTES.to_bytes(3, "big") + bytes(HELLO_BYTES - 1_000)
+    message = b"\1" + size.to_bytes(3, "big") + bytes(size - 1_000)
     parts = [message[at : at + MAX_RECORD_BYTES] for at in range(0, len(message), MAX_RECORD_BYTES)]
     hello = b"".join(struct.pack(">BHH", 22, 0x0301, len(part)) + part for part in parts)
     hold(second_port(server), is_over, hello, 3_000)
@@ -182,7 +181,8 @@ def _rate(server: Server, seconds: float) -> str:
 MEMORY_ATTACKS = [
     Attack("unread-topics", _leave_topics_unread, 1, prepare=_create_wide),
     Attack("unread-names", _leave_names_unread, 1, _little_for_requests, keys_mb=REQUESTS_MB),
-    Attack("client-hellos", _send_hellos, 1, _secured_properties, canary="tls"),
+    Attack("client-hellos-129k", partial(_send_hellos, size=129_000), 1, _secured_properties, canary="tls"),
+    Attack("client-hellos-60k", partial(_send_hellos, size=60_000), 1, _secured_properties, canary="tls"),
     Attack("before-login-30k", partial(_send_before_login, size=30_000), 1, _login_properties),
     Attack("before-login-500k", partial(_send_before_login, size=500_000), 1, _login_properties),
     Attack("member-ids", _make_member_ids, 4, prepare=_load_coordinator),

@@ -30,7 +30,10 @@ MOST_HANDSHAKE_BYTES: Final = 64 * 1024
 Deviation: Apache Kafka accepts chains of certificates of any size that its TLS does. Here a handshake has this, because
 anybody may begin one."""
 STATE_BYTES: Final = 17 * 1024
-"""OpenSSL's memory for a handshake that has begun."""
+"""OpenSSL's memory for a handshake that has begun, beside the room for all of the ClientHello that it makes as soon
+as its first bytes are there."""
+HELLO_HEADER_BYTES: Final = 9
+"""Of a record 5: type, version, length; of its first message 4: type, length."""
 
 FOREIGN_CLIENT: Final = "the client speaks "
 """How the reason begins if a peer speaks another protocol to a TLS port."""
@@ -98,6 +101,7 @@ class Handshake:
         "_on_done",
         "_owner",
         "_received_bytes",
+        "_reserved_bytes",
         "_session",
         "_timer",
         "_transport",
@@ -116,6 +120,7 @@ class Handshake:
         self._on_done: OnDone | None = on_done
         self._session: TlsSession | None = None
         self._received_bytes = 0
+        self._reserved_bytes = STATE_BYTES
         self.address = transport.peer[0]
         self.began_at = owner.loop.time()
         self._timer = AfterReads(owner.loop, owner.timeout_ms / 1000, self._expire)
@@ -179,6 +184,7 @@ class Handshake:
         if session is None:
             if self._host is None:
                 _check_is_tls(data or b"")
+                self._reserved_bytes = STATE_BYTES + _declared_bytes(data or b"")
             session = self._session = TlsSession(
                 self._context, self._transport, is_server=self._host is None, server_hostname=self._host
             )
@@ -189,7 +195,7 @@ class Handshake:
         if self._received_bytes > MOST_HANDSHAKE_BYTES:
             raise ProtocolError(f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes")
         if self._host is None:
-            self._owner.bytes.count(self, self._received_bytes + STATE_BYTES)
+            self._owner.bytes.count(self, self._received_bytes + self._reserved_bytes)
         session.incoming.write(data)
         try:
             session.tls.do_handshake()
@@ -222,6 +228,7 @@ class Handshake:
         self._timer.cancel()
         self._owner.running.pop(self, None)
         self._owner.bytes.count(self, 0)
+        self._session = None  # OpenSSL's memory, although a queue or a timer may hold this handshake for a while
 
     def _send_alert(self, session: TlsSession) -> None:
         """Send OpenSSL's alert, if accepted at once, and read pending input, which would make close() send a reset."""
@@ -241,6 +248,19 @@ def _check_is_tls(data: bytes) -> None:
     spoken = "Kafka's plain protocol" if data[:1] == b"\0" else foreign_protocol(int.from_bytes(data[:4], "big"))
     if spoken is not None and spoken != "TLS":
         raise ProtocolError(f"{FOREIGN_CLIENT}{spoken} to a TLS port")
+
+
+def _declared_bytes(data: bytes) -> int:
+    """Return the length that a ClientHello declares, MOST_HANDSHAKE_BYTES if its header is not whole.
+
+    Raises ProtocolError if it is longer than a handshake may be, before OpenSSL makes room for it.
+    """
+    if len(data) < HELLO_HEADER_BYTES or int.from_bytes(data[3:5], "big") < 4:  # its length may lie in another record
+        return MOST_HANDSHAKE_BYTES
+    declared = int.from_bytes(data[6:HELLO_HEADER_BYTES], "big")
+    if declared > MOST_HANDSHAKE_BYTES:
+        raise ProtocolError(f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes")
+    return declared
 
 
 def reason_of(error: ssl.SSLError) -> str:

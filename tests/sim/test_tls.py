@@ -417,6 +417,21 @@ def test_a_hello_of_records_of_one_byte_is_broken_off(tls: ServerTls, caplog: py
     assert f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes" in caplog.text
 
 
+def test_a_hello_that_declares_too_much_is_refused_at_its_first_bytes(tls: ServerTls, caplog: pytest.LogCaptureFixture):
+    """OpenSSL would make room for all of it."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        client = world.connect()
+        declared = MOST_HANDSHAKE_BYTES + 1
+        await client.send(b"\x16\x03\x01\x20\0\1" + declared.to_bytes(3, "big") + bytes(100))
+        await client.wait_end()
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes" in caplog.text
+
+
 def test_begun_handshakes_have_a_bound_together(
     tls: ServerTls, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
