@@ -21,24 +21,24 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
 from kafkapy.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
 from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
-from kafkapy.raft.control_records import voters_to_record
 from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.raft.voters import Voter as RecordedVoter
-from kafkapy.record.builder import BatchFields, build_batch
-from kafkapy.record.control import build_raft_control
 from kafkapy.seams import Clock, Disk, Random
 from kafkapy.storage.checkpoint import META_PROPERTIES_FILE, MetaProperties, decode_meta_properties
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import BOOTSTRAP_CHECKPOINT, holds_metadata_log, partition_directories
-from kafkapy.storage.metadata.snapshot import snapshot_name
-from kafkapy.types import METADATA_PARTITION, OffsetAndEpoch, ReplicaKey, Uuid, uuid_from_string, uuid_to_string
+from kafkapy.types import METADATA_PARTITION, ReplicaKey, Uuid, uuid_from_string, uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
     from kafkapy.record.control import RaftControl
 
 METADATA_DIRECTORY: Final = str(METADATA_PARTITION)
-VOTERS_CHECKPOINT: Final = snapshot_name(OffsetAndEpoch(0, 0))
+VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
+"""The snapshot at offset 0 and epoch 0.
+
+Modules of records are imported by functions here: the manual pages are made from the
+parsers when the distribution is built, without the packages that it requires."""
 RELEASES: Final = {
     "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
     "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
@@ -367,6 +367,7 @@ def bootstrap_checkpoint(
     """Return bootstrap.checkpoint: header, the feature levels above 0 except kraft.version, `more`, footer."""
     from kafkapy.metadata.bootstrap import feature_records
     from kafkapy.metadata.record_serde import encode_record
+    from kafkapy.record.builder import BatchFields, build_batch
 
     values = [encode_record(record, 0) for record in (*feature_records(features), *more)]
     header = _control_batch([SnapshotHeaderRecord()], base_offset=0, now_ms=now_ms)
@@ -376,6 +377,8 @@ def bootstrap_checkpoint(
 
 def voters_checkpoint(voters: Iterable[Voter], listener: str, *, kraft_version: int, now_ms: int) -> bytes:
     """Return the metadata log's snapshot 0-0: header, kraft.version and voters in one batch, then the footer."""
+    from kafkapy.raft.control_records import voters_to_record
+
     recorded = VoterSet(
         RecordedVoter(ReplicaKey(voter.node_id, voter.directory_id), (Endpoint(listener, voter.host, voter.port),))
         for voter in voters
@@ -390,4 +393,6 @@ def voters_checkpoint(voters: Iterable[Voter], listener: str, *, kraft_version: 
 
 
 def _control_batch(records: "Sequence[RaftControl]", *, base_offset: int, now_ms: int) -> bytes:
+    from kafkapy.record.control import build_raft_control
+
     return build_raft_control(records, base_offset=base_offset, leader_epoch=0, timestamp_ms=now_ms)
