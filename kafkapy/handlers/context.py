@@ -234,6 +234,8 @@ class Services:
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"
     share: "ShareGroups"
+    share_partitions: "Callable[[], SharePartitions]"
+    """Returns those in use here, which are made for the first request."""
     transactions: "TransactionCoordinator"
     transaction_verification: "TransactionVerification"
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
@@ -246,8 +248,6 @@ class Services:
     """None while no client quota is enforced."""
     telemetry: "ClientTelemetry | None" = None
     """None without a receiver of client metrics."""
-    share_partitions: "Callable[[], SharePartitions] | None" = None
-    """Returns those in use here, which are made for the first request; None while share groups are not served."""
     node_refusals: NodeRefusals | None = None
     """Logs fetches that name a replica which their sender is not; made for the first one."""
 

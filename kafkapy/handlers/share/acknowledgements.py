@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import Leaders, TopicAccess
-from kafkapy.metadata.image import SHARE_VERSION
+from kafkapy.handlers.share.gate import check_share_groups, is_member_id
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.share.share_partitions import Acknowledging, SharePartitions
 from kafkapy.runtime.turns import Walk
@@ -18,7 +19,6 @@ from kafkapy.share.session import SessionKey
 
 RENEWAL_SINCE: Final = 2
 """The version of both requests from which on locks can be renewed (KIP-1222)."""
-MAX_MEMBER_ID_LENGTH: Final = 36
 CODES_WITH_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 NONE: Final = Refusal(ErrorCode.NONE, None)
 
@@ -46,20 +46,18 @@ class _Topic(Protocol):
     def partitions(self) -> Sequence[_Partition]: ...
 
 
-def share_partitions_of(
+def session_key_of(
     services: Services, context: RequestContext, group_id: str | None, member_id: str | None
-) -> SharePartitions | ErrorCode:
-    """Return the share partitions in use here, or the error for the whole request."""
-    is_served = services.metadata.image.features.levels.get(SHARE_VERSION, 0) >= 1
-    if not is_served or services.share_partitions is None:
-        return ErrorCode.UNSUPPORTED_VERSION
+) -> SessionKey:
+    """Return whose session a request is of. Raises ApiError, which is of the whole request."""
+    check_share_groups(services)
     if group_id is None:
-        return ErrorCode.INVALID_REQUEST
+        raise ApiError(ErrorCode.INVALID_REQUEST, None)
     if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, group_id):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
-        return ErrorCode.INVALID_REQUEST
-    return services.share_partitions()
+        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    if member_id is None or not is_member_id(member_id):
+        raise ApiError(ErrorCode.INVALID_REQUEST, None)
+    return SessionKey(group_id, member_id)
 
 
 def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:

@@ -1,9 +1,19 @@
-"""Whether the cluster has share groups: the finalised level of share.version decides."""
+"""Whether the cluster has share groups, by the finalised level of share.version, and whether an id is a member's."""
+
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
+
+LONGEST_MEMBER_ID: Final = 36
+"""The length of a UUID with hyphens."""
+
+
+def is_member_id(member_id: str) -> bool:
+    """Return whether a member may have this id, which it made itself: not empty, no longer than a UUID."""
+    return 0 < len(member_id) <= LONGEST_MEMBER_ID
 
 
 def has_share_groups(services: Services) -> bool:

@@ -14,7 +14,7 @@ from kafkapy.handlers.share.acknowledgements import (
     leaders_of,
     max_type_of,
     names_of,
-    share_partitions_of,
+    session_key_of,
 )
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_acknowledge_request import ShareAcknowledgeRequest
@@ -25,20 +25,15 @@ from kafkapy.protocol.messages.share_acknowledge_response import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.security.authorizer import AclOperation
-from kafkapy.share.session import FINAL_EPOCH, SessionKey
+from kafkapy.share.session import FINAL_EPOCH
 
 
 async def handle(
     services: Services, context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
-    shares = share_partitions_of(services, context, request.group_id, request.member_id)
-    if not isinstance(shares, SharePartitions):
-        raise ApiError(shares, None)
-    assert request.group_id is not None
-    assert request.member_id is not None
-    key = SessionKey(request.group_id, request.member_id)
+    key = session_key_of(services, context, request.group_id, request.member_id)
+    shares = services.share_partitions()
     code = shares.sessions.acknowledge(key, request.share_session_epoch)
     if code != ErrorCode.NONE:
         raise ApiError(code, None)

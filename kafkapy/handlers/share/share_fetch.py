@@ -24,7 +24,7 @@ from kafkapy.handlers.share.acknowledgements import (
     acknowledgements_of,
     max_type_of,
     names_of,
-    share_partitions_of,
+    session_key_of,
 )
 from kafkapy.handlers.share.share_fetch_wire import Fetched, FetchedShare, respond
 from kafkapy.handlers.share.share_reading import BATCH_OPTIMIZED, RECORD_LIMIT, ShareReading
@@ -47,17 +47,13 @@ ZEROS_OF_RENEWAL: Final = (
 
 
 async def handle(services: Services, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
-    shares = share_partitions_of(services, context, request.group_id, request.member_id)
-    if not isinstance(shares, SharePartitions):
-        raise ApiError(shares, None)
-    assert request.group_id is not None
-    assert request.member_id is not None
+    key = session_key_of(services, context, request.group_id, request.member_id)
     is_renewing = context.api_version >= RENEWAL_SINCE and request.is_renew_ack
     if is_renewing:
         _check_renewal(request)
     if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # as Apache Kafka, whose enumeration raises
-    key = SessionKey(request.group_id, request.member_id)
+    shares = services.share_partitions()
     acknowledgements = acknowledgements_of(request.topics)
     has_acknowledgements = any(acknowledgements.values())
     session = await _open_session(shares, context, request, key, has_acknowledgements=has_acknowledgements)

@@ -7,14 +7,11 @@ from kafkapy.errors import ApiError
 from kafkapy.group.decision import Client
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.share.gate import check_share_groups
+from kafkapy.handlers.share.gate import check_share_groups, is_member_id
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from kafkapy.security.authorizer import AclOperation, ResourceType
-
-LONGEST_MEMBER_ID = 36
-"""The length of a UUID with hyphens."""
 
 
 async def handle(
@@ -23,7 +20,8 @@ async def handle(
     check_share_groups(services)
     if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
-    check_member_id(request.member_id)
+    if not is_member_id(request.member_id):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     if request.subscribed_topic_names:
         named = TopicAccess(services, context, AclOperation.DESCRIBE)
         if named.denied(request.subscribed_topic_names):
@@ -33,9 +31,3 @@ async def handle(
         request.group_id, lambda shard, token, now_ms: shard.share.heartbeat(request, client, now_ms)
     )
     return response
-
-
-def check_member_id(member_id: str) -> None:
-    """Raise INVALID_REQUEST for a member id that is empty or longer than a UUID."""
-    if not 0 < len(member_id) <= LONGEST_MEMBER_ID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")

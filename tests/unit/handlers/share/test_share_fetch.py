@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.security.authorizer import AclOperation
@@ -379,7 +381,7 @@ class TestSessions:
 class TestRefusals:
     async def test_before_share_groups_are_finalised(self, loop: SimLoop) -> None:
         shares = Shares(loop)
-        shares.services.share_partitions = None
+        shares.hosting.commit(FeatureLevelRecord(name=SHARE_VERSION, feature_level=0))
         assert await code_of(shares.member().fetch()) == ErrorCode.UNSUPPORTED_VERSION
         assert await code_of(shares.member().acknowledge({})) == ErrorCode.UNSUPPORTED_VERSION
 
