@@ -51,8 +51,7 @@ def _script(dice: random.Random) -> list[str]:
     counts = {topic: dice.randint(1, 4) for topic in TOPICS}
     lines.append(f"topics {_counts(counts)}")
     for _ in range(STEPS):
-        step = _step(dice, counts)
-        lines += step
+        lines += _step(dice, counts)
     return lines
 
 

@@ -31,32 +31,22 @@ from pathlib import Path
 from random import Random
 from typing import IO
 
-from tools.kafka import JAVA_LIBS, fetch_logging_libs
-from tools.maven import maven_copy
+from tools.kafka import JAVA_LIBS, fetch_kafka, fetch_logging_libs
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "share_partitions.txt.gz"
-VERSION = "4.4.0"
-LIBS = JAVA_LIBS.parent.parent / f"kafka-{VERSION}" / "libs"
 DRIVER = Path(__file__).with_name("SharePartitionDriver.java")
 EPISODES = 240
 STEPS = 70
 MEMBERS = ("m1", "m2", "m3")
 
 
-def fetch_libs() -> None:
-    if not (LIBS / f"kafka_2.13-{VERSION}.jar").exists():
-        maven_copy([("org.apache.kafka", "kafka_2.13", VERSION)], LIBS)
-
-
 def main() -> None:
-    fetch_libs()
+    fetch_kafka()
     with tempfile.TemporaryDirectory() as work:
-        source = Path(work) / DRIVER.name
-        source.write_text(DRIVER.read_text())
         log4j = Path(work) / "log4j2.xml"
         log4j.write_text('<Configuration><Loggers><Root level="OFF"/></Loggers></Configuration>')
-        path = f"{work}:{LIBS}/*:{fetch_logging_libs()}/*"
-        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", work, str(source)], check=True)
+        path = f"{work}:{JAVA_LIBS}/*:{fetch_logging_libs()}/*"
+        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", work, str(DRIVER)], check=True)
         main_class = "kafka.server.share.SharePartitionDriver"
         command = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", path, main_class]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as java:

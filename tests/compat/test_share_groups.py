@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from harness.servers import Server
 from tests.compat.conftest import new_server
+from tests.support.topics import create
 
 PROPERTIES = {
     "group.share.min.heartbeat.interval.ms": "500",
@@ -42,7 +43,7 @@ def jobs(request: pytest.FixtureRequest, bootstrap: str, topic: str) -> str:
     """A topic with 20 records on two partitions, or as many as a parameter says; a group of the same name reads all."""
     partitions = getattr(request, "param", PARTITIONS)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(60)
+    create(bootstrap, topic, partitions=partitions)
     begin_with_the_first(admin, topic)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, value in enumerate(VALUES):

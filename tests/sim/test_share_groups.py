@@ -1,6 +1,6 @@
 """A broker whose partitions are read as queues, with the share coordinator on it: what a stop and a crash leave.
 
-The handlers are called as the router would call them; share groups are not served over the wire yet.
+The handlers are called as the router would call them.
 """
 
 from collections.abc import Awaitable, Callable

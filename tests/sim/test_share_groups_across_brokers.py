@@ -1,7 +1,6 @@
 """A share group whose coordinator, states and partitions are on three brokers, over a simulated network."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.group.settings import OFFSETS_TOPIC
@@ -20,28 +19,15 @@ from kafkapy.share.persister import StateWrite
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS, batch, topic_id
 from tests.support.linked_brokers import LinkedBrokers
+from tests.support.share_hosting import share_context
 
 GROUPS, STATES, LEADER = 1, 2, 3
 ORDERS = topic_id("orders")
 
 
-def context() -> Any:
-    return SimpleNamespace(
-        api_version=1,
-        listener_name="PLAINTEXT",
-        principal="User:ANONYMOUS",
-        client_id="c",
-        client_host="127.0.0.1",
-        client=None,
-        connection=SimpleNamespace(is_held=False),
-        meter=None,
-        is_long=False,
-    )
-
-
 async def heartbeat(brokers: LinkedBrokers, epoch: int, topics: list[str] | None = None) -> Any:
     request = ShareGroupHeartbeatRequest("g", member_id="m", member_epoch=epoch, subscribed_topic_names=topics)
-    response = await share_group_heartbeat.handle(brokers.nodes[GROUPS].services(), context(), request)
+    response = await share_group_heartbeat.handle(brokers.nodes[GROUPS].services(), share_context(), request)
     await asyncio.sleep(1)
     return response
 
@@ -49,7 +35,7 @@ async def heartbeat(brokers: LinkedBrokers, epoch: int, topics: list[str] | None
 async def offsets(brokers: LinkedBrokers) -> dict[int, tuple[int, int, int]]:
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", topics=None)])
     services = brokers.nodes[GROUPS].services()
-    response = await describe_share_group_offsets.handle(services, context(), request)
+    response = await describe_share_group_offsets.handle(services, share_context(), request)
     return {
         each.partition_index: (each.start_offset, each.lag, each.error_code)
         for topic in response.groups[0].topics
@@ -81,7 +67,7 @@ async def go_through(brokers: LinkedBrokers) -> None:
 
     await heartbeat(brokers, -1)
     services = brokers.nodes[GROUPS].services()
-    deleted = await delete_groups.handle(services, context(), DeleteGroupsRequest(["g"]))
+    deleted = await delete_groups.handle(services, share_context(), DeleteGroupsRequest(["g"]))
     assert deleted.results[0].error_code == 0
     (refused,) = await brokers.nodes[LEADER].share.persister.write("g", written)
     assert refused.error_code, "the state is gone"

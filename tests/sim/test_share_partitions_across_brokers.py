@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from kafkapy.config.share import ShareConfig
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
-from kafkapy.runtime.share.share_partitions import SharePartitions, ShareParts
-from kafkapy.share.group_settings import group_share_settings
+from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.share.persister import InitialState
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_RELEASE
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS, batch, topic_id
 from tests.support.linked_brokers import LinkedBrokers
-from tests.support.share_partition_hosting import Member, acquired_of, parts_of
+from tests.support.share_partition_hosting import Member, acquired_of, parts_of, share_partitions_of
 
 COORDINATOR, LEADER, OTHER = 1, 2, 3
 RECORDS = 30
@@ -30,15 +28,7 @@ class Queue:
 
     def _shares_of(self, node_id: int) -> SharePartitions:
         node = self.brokers.nodes[node_id]
-        parts = ShareParts(
-            persister=lambda: node.share.persister,
-            settings=lambda group_id: group_share_settings(ShareConfig(), {}, 1),
-            clock=node.clock,
-            wheel=node.wheel,
-            io_pool=node.io_pool,
-            replica_manager=node.manager,
-        )
-        return SharePartitions(parts, 10)
+        return share_partitions_of(node, lambda: node.share.persister, {})
 
     async def begin(self) -> None:
         brokers = self.brokers

@@ -8,16 +8,15 @@ what is not written is snapshotted.
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.coordinators.share_persister import RoutedPersister
 from kafkapy.share.persister import InitialState, StateBatch, StateRead, StateReadResult, StateWrite
 from kafkapy.share.state_batches import combine
 from tests.simulator.broker_world import Machine
-from tests.simulator.disk import Keep, SimCrash, SimDisk
-from tests.simulator.loop import START_WALL_MS, SimLoop, run
-from tests.simulator.transaction_crashes import Trouble
+from tests.simulator.disk import Keep, SimDisk
+from tests.simulator.loop import START_WALL_MS, SimLoop
+from tests.simulator.transaction_crashes import Trouble, run_life
 
 TOPIC, GROUPS, PARTITION_COUNT = "orders", ("g", "h"), 3
 WRITE_COUNT = 1_000
@@ -165,21 +164,8 @@ class ShareComputer:
 
     def _run(self, main: Callable[[], Awaitable[None]], dies_at: int | None) -> None:
         self._life_count += 1
-        problems: list[str] = []
-
-        async def live(loop: SimLoop) -> None:
-            trouble = Trouble(loop, dies_at)
-
-            def on_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-                if not isinstance(context.get("exception"), SimCrash) and not trouble.died.done():
-                    problems.append(f"{context.get('message')}: {context.get('exception')!r}")
-
-            loop.set_exception_handler(on_exception)
-            await self._live(loop, trouble, main)
-
-        run(live, seed=self._seed * 100 + self._life_count)
-        self.disk.hook = None
-        assert not problems, problems
+        seed = self._seed * 100 + self._life_count
+        run_life(lambda loop, trouble: self._live(loop, trouble, main), self.disk, dies_at, seed=seed)
 
     async def _live(self, loop: SimLoop, trouble: Trouble, main: Callable[[], Awaitable[None]]) -> None:
         seed = self._seed * 100 + self._life_count

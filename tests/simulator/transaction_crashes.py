@@ -102,6 +102,27 @@ class Trouble:
             self._full = ""
 
 
+def run_life(
+    live: Callable[[SimLoop, Trouble], Awaitable[None]], disk: SimDisk, dies_at: int | None, *, seed: int
+) -> None:
+    """Run one life of a computer, in `live`. Fails if an exception went unhandled before its death."""
+    problems: list[str] = []
+
+    async def main(loop: SimLoop) -> None:
+        trouble = Trouble(loop, dies_at)
+
+        def on_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if not isinstance(context.get("exception"), SimCrash) and not trouble.died.done():
+                problems.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+        loop.set_exception_handler(on_exception)
+        await live(loop, trouble)
+
+    run(main, seed=seed)
+    disk.hook = None
+    assert not problems, problems
+
+
 class TransactionComputer:
     """A disk, its lives, and the clients of all of them."""
 
@@ -206,21 +227,8 @@ class TransactionComputer:
 
     def _run(self, main: Callable[[], Awaitable[None]], dies_at: int | None) -> None:
         self._life_count += 1
-        problems: list[str] = []
-
-        async def live(loop: SimLoop) -> None:
-            trouble = Trouble(loop, dies_at)
-
-            def on_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-                if not isinstance(context.get("exception"), SimCrash) and not trouble.died.done():
-                    problems.append(f"{context.get('message')}: {context.get('exception')!r}")
-
-            loop.set_exception_handler(on_exception)
-            await self._live(loop, trouble, main)
-
-        run(live, seed=self.seed * 100 + self._life_count)
-        self.disk.hook = None
-        assert not problems, problems
+        seed = self.seed * 100 + self._life_count
+        run_life(lambda loop, trouble: self._live(loop, trouble, main), self.disk, dies_at, seed=seed)
 
     async def _live(self, loop: SimLoop, trouble: Trouble, main: Callable[[], Awaitable[None]]) -> None:
         self.stage.machine = Machine(

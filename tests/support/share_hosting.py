@@ -22,6 +22,7 @@ from kafkapy.types import Uuid
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import run_scheduled
+from tests.support.metadata_services import context
 
 
 class PersisterInMemory:
@@ -72,6 +73,12 @@ class PersisterInMemory:
         ]
 
 
+def share_context(api_version: int = 1) -> Any:
+    """Return what the handlers of share groups see of a request."""
+    more = {"client_id": "c", "client": None, "connection": SimpleNamespace(is_held=False)}
+    return SimpleNamespace(**vars(context(api_version)), **more)
+
+
 class ShareHosting(GroupHosting):
     """As GroupHosting, which coordinates share groups if `share_version` is 1."""
 
@@ -89,17 +96,7 @@ class ShareHosting(GroupHosting):
         return found
 
     def context(self, api_version: int = 1) -> Any:
-        return SimpleNamespace(
-            api_version=api_version,
-            listener_name="PLAINTEXT",
-            principal="User:ANONYMOUS",
-            client_id="c",
-            client_host="127.0.0.1",
-            client=None,
-            connection=SimpleNamespace(is_held=False),
-            meter=None,
-            is_long=False,
-        )
+        return share_context(api_version)
 
     async def heartbeat(
         self, member_id: str, epoch: int, topics: list[str] | None = None, *, authorizer: Any = None, **fields: Any

@@ -1,7 +1,7 @@
 """Share partitions of a hosted broker, with a persister in memory: what the share handlers are tested against."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,7 @@ from kafkapy.share.persister import (
     TopicIdPartition,
 )
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, run_scheduled, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 
 PEER = ConnectionInfo("10.0.0.1:9092-10.0.0.3:4000-0", "PLAINTEXT", "PLAINTEXT", "10.0.0.3", 4000)
 Acks = Mapping[int, Sequence[tuple[int, int, Sequence[int]]]]
@@ -104,6 +104,21 @@ class MemoryPersister:
         raise NotImplementedError
 
 
+def share_partitions_of(
+    hosting: Any, persister: Callable[[], Any], own: Mapping[str, str], max_sessions: int = 10
+) -> SharePartitions:
+    """Return the share partitions of a hosted broker. own: keys of every group, which may change."""
+    parts = ShareParts(
+        persister=persister,
+        settings=lambda group_id: group_share_settings(ShareConfig(), own, 1),
+        clock=hosting.clock,
+        wheel=hosting.wheel,
+        io_pool=hosting.io_pool,
+        replica_manager=hosting.manager,
+    )
+    return SharePartitions(parts, max_sessions)
+
+
 class Shares:
     """A broker with the topic `orders`, and requests to its share handlers. Made inside a running SimLoop."""
 
@@ -116,15 +131,7 @@ class Shares:
         self.hosting.create_topic(partition_count=partition_count)
         self.persister = MemoryPersister()
         self.own = {"share.auto.offset.reset": "earliest"} | {key.replace("_", "."): own[key] for key in own}
-        parts = ShareParts(
-            persister=lambda: self.persister,
-            settings=lambda group_id: group_share_settings(ShareConfig(), self.own, 1),
-            clock=self.hosting.clock,
-            wheel=self.hosting.wheel,
-            io_pool=self.hosting.io_pool,
-            replica_manager=self.hosting.manager,
-        )
-        self.partitions = SharePartitions(parts, max_sessions)
+        self.partitions = share_partitions_of(self.hosting, lambda: self.persister, self.own, max_sessions)
         self.services = self.hosting.services(authorizer)
         self.services.share_partitions = lambda: self.partitions
         self.loop = loop
@@ -247,6 +254,3 @@ def acquired_of(response: Any) -> list[tuple[int, int, int]]:
 def spans(part: Any) -> list[tuple[int, int]]:
     """The base and last offsets of the batches of an answer."""
     return [(each.base_offset, each.last_offset) for each in batches(part.records)]
-
-
-__all__ = ["Member", "MemoryPersister", "Shares", "acquired_of", "parts_of", "run_scheduled", "spans"]

@@ -16,9 +16,9 @@ from kafkapy.share.in_flight_batch import Transition
 from kafkapy.share.pending_write import PendingWrite
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE, ACK_RENEW
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS
+from tests.support.hosting import NOW_MS, run_scheduled
 from tests.support.metadata_services import Deny
-from tests.support.share_partition_hosting import Shares, acquired_of, parts_of, run_scheduled, spans
+from tests.support.share_partition_hosting import Shares, acquired_of, parts_of, spans
 
 LOCK_MS = 30_000
 
