@@ -5,7 +5,7 @@ The intervals are Kafka's keys. Fsyncs run in the IO pool; loops over all logs y
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError, StorageError
@@ -93,8 +93,7 @@ class LogMaintenance:
 
     async def expire_producers(self) -> None:
         """Remove the expired producers of every log."""
-        states = [log.producer_state for log in self._log_manager.logs.values()]
-        for count, _ in enumerate(self._log_manager.ungranted_producers.expire(states, self._clock.wall_ms()), 1):
+        for count, _ in enumerate(producer_expiry_steps(self._log_manager, self._clock.wall_ms()), 1):
             if count % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
@@ -167,3 +166,14 @@ class LogMaintenance:
                 logger.warning("Periodic log maintenance failed, trying again at the next interval: %s", error)
             except Exception:
                 logger.exception("Periodic log maintenance failed unexpectedly, trying again at the next interval")
+
+
+def producer_expiry_steps(log_manager: "LogManager", now_ms: int) -> Iterator[None]:
+    """Remove the expired producers of each log; count anew the others with ids that the cluster never granted."""
+    ungranted = log_manager.ungranted_producers
+    ungranted.start_recount()
+    for log in log_manager.all_logs():
+        log.producer_state.remove_expired(now_ms)
+        ungranted.recount(log.producer_state.producers)
+        yield
+    ungranted.finish_recount()

@@ -101,7 +101,7 @@ class LogManager:
             on_full=None if watcher is None else watcher.on_full,
             on_room=None if watcher is None else watcher.on_room,
         )
-        self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
+        self.checkpoints = LogCheckpoints(self.directories, self.all_logs)
         self.pending_log_deletions = PendingLogDeletions(disk, random)
         self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
@@ -114,7 +114,7 @@ class LogManager:
         """Logs in failed directories that are no longer needed: `close` closes their files."""
         self._is_abandoned = False
 
-    def _all_logs(self) -> list[Log]:
+    def all_logs(self) -> list[Log]:
         return [*self.logs.values(), *self.future_logs.values()]
 
     def directory_of(self, log: Log) -> LogDirectory:
@@ -177,7 +177,7 @@ class LogManager:
         """Change the producer settings of all logs, including open ones."""
         self.producer_id_expiration_ms = expiration_ms
         self.is_verification_enabled = is_verification_enabled
-        for log in self._all_logs():
+        for log in self.all_logs():
             log.producer_state.configure(expiration_ms, is_verification_enabled=is_verification_enabled)
 
     def _jitter(self, limit: int) -> int:
@@ -378,7 +378,7 @@ class LogManager:
         Each flush is prepared when the iterator reaches it, so other work may run in between. Among thousands of logs
         None is yielded now and then, for other tasks to run.
         """
-        for count, log in enumerate(self._all_logs(), 1):
+        for count, log in enumerate(self.all_logs(), 1):
             if count % LOGS_PER_SLICE == 0:
                 yield None
             end_offset = due_flush_end(log, now_ms)
@@ -398,7 +398,7 @@ class LogManager:
         The cleaner applies retention to compacted logs, between its passes, or a pass would have read in vain. As in
         Apache Kafka, this holds even if log.cleaner.enable is false.
         """
-        for log in self._all_logs():
+        for log in self.all_logs():
             if log.is_offline or not self._is_in_service(log):
                 continue
             deleted = 0
@@ -418,7 +418,7 @@ class LogManager:
 
         Yields None now and then, as `flush_due` does.
         """
-        for count, log in enumerate(self._all_logs(), 1):
+        for count, log in enumerate(self.all_logs(), 1):
             if count % LOGS_PER_SLICE == 0:
                 yield None
             paths = [] if log.is_offline else log.local_log.pop_due_files(now_ms)
@@ -456,7 +456,7 @@ class LogManager:
     def logs_to_close(self) -> list[list[Log]]:
         """Return the logs that `close` will make durable, by directory: a caller may flush them in a pool before."""
         directories = [each.state for each in self.directories if each.is_loaded and not each.state.is_offline]
-        return [[log for log in self._all_logs() if log.log_dir is state] for state in directories]
+        return [[log for log in self.all_logs() if log.log_dir is state] for state in directories]
 
     def abandon(self) -> None:
         """Let `close` only close files and release locks, as a crash would: the next start recovers the logs."""
@@ -476,13 +476,13 @@ class LogManager:
                 except Exception as error:  # a bug takes only this directory offline
                     logger.exception("Failed to close log directory %s", directory.path)
                     directory.state.go_offline(f"closing: {described(error)}")
-        for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
+        for log in (*self.all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()
         self.pending_log_deletions.close()
         self.directories.unlock()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        for log in self._all_logs():
+        for log in self.all_logs():
             if log.log_dir is directory.state:
                 log.close()
         self.checkpoints.write_now(write for write in self.checkpoints.all_at_the_end() if write.directory is directory)

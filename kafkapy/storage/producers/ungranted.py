@@ -12,8 +12,8 @@ metadata, are not counted.
 Deviation: Apache Kafka keeps any number of them. Here 65,536 at a time, because one client could fill the memory.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.storage.errors import UNKNOWN_PRODUCER_ID
@@ -21,14 +21,6 @@ from kafkapy.types import INT64_MAX
 
 MAX_UNGRANTED: Final = 65_536
 """28 MB. A restart counts those on disk only at the first recount, so up to twice as many may be kept for minutes."""
-
-
-class Producers(Protocol):
-    """What is needed of a ProducerState, which imports this module."""
-
-    producers: dict[int, Any]
-
-    def remove_expired(self, now_ms: int) -> None: ...
 
 
 class UngrantedProducers:
@@ -65,15 +57,6 @@ class UngrantedProducers:
         if producer_id >= self.next_producer_id:
             self.count += 1
             self._added_while_recounting += 1
-
-    def expire(self, states: Iterable[Producers], now_ms: int) -> Iterator[None]:
-        """Remove the expired producers of each partition, a step for each, and count the others anew."""
-        self.start_recount()
-        for state in states:
-            state.remove_expired(now_ms)
-            self.recount(state.producers)
-            yield
-        self.finish_recount()
 
     def start_recount(self) -> None:
         self._recounted = self._added_while_recounting = 0

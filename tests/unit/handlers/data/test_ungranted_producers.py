@@ -4,6 +4,7 @@ from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+from kafkapy.runtime.logs.maintenance import producer_expiry_steps
 from kafkapy.storage.producers.ungranted import UngrantedProducers
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch
@@ -35,8 +36,7 @@ class Producers:
         return answer.error_code, answer.base_offset
 
     def clean_up(self, now_ms: int = NOW_MS) -> None:
-        states = [log.producer_state for log in self.hosting.log_manager.logs.values()]
-        for _ in self.account.expire(states, now_ms):
+        for _ in producer_expiry_steps(self.hosting.log_manager, now_ms):
             pass
 
 
