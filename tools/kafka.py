@@ -26,7 +26,6 @@ def kafka_libs(version: str) -> Path:
 
 
 JAVA_LIBS = kafka_libs(KAFKA_VERSION)
-PREVIOUS_LIBS = kafka_libs(PREVIOUS_VERSION)
 
 LOG4J_VERSION = "2.25.4"
 """That of Kafka's own log4j-core."""

@@ -1,5 +1,7 @@
 """Keys of the group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
 
+from collections.abc import Mapping
+
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
 from kafkapy.types import INT32_MAX
@@ -63,3 +65,15 @@ class GroupCoordinatorConfig(Section):
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104857600
+
+
+def group_value(config: object, own: Mapping[str, str], key: str, field: str) -> int:
+    """Return a group's own value of a key, clamped to the broker's current bounds, or else the broker's default.
+
+    config: the broker's keys. field: the attribute of the default, with "{}" where its bounds have "min_" and "max_".
+    """
+    value = own.get(key)
+    if value is None:
+        return int(getattr(config, field.format("")))
+    lowest, highest = getattr(config, field.format("min_")), getattr(config, field.format("max_"))
+    return int(min(max(int(value), lowest), highest))

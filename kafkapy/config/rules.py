@@ -17,6 +17,7 @@ from kafkapy.config.definitions import (
     client_metrics_definitions,
     dynamic_only_definitions,
     group_definitions,
+    split_list,
     topic_definitions,
 )
 from kafkapy.config.dynamic import DynamicConfig
@@ -268,7 +269,7 @@ class DynamicConfigRules:
 
 
 def _check_rack_tags(configs: Mapping[str, str]) -> None:
-    tags = [each.strip() for each in configs.get(RACK_TAGS, "").split(",")]
+    tags = split_list(configs.get(RACK_TAGS, ""))
     if len(set(tags)) < len(tags):
         raise ApiError(INVALID_CONFIG, f"{RACK_TAGS} must not contain duplicate tag keys.")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.config.group import GroupCoordinatorConfig
+from kafkapy.config.group import GroupCoordinatorConfig, group_value
 
 if TYPE_CHECKING:
     from kafkapy.config.share import ShareConfig
@@ -84,9 +84,4 @@ class GroupSettings:
 
 
 def _value(config: GroupCoordinatorConfig, own: Mapping[str, str], key: str) -> int:
-    """Return the group's own value, clamped to the broker's current bounds, or else the broker's default."""
-    field, value = GROUP_KEY_BOUNDS[key], own.get(key)
-    if value is None:
-        return int(getattr(config, field.format("")))
-    lowest, highest = getattr(config, field.format("min_")), getattr(config, field.format("max_"))
-    return int(min(max(int(value), lowest), highest))
+    return group_value(config, own, key, GROUP_KEY_BOUNDS[key])

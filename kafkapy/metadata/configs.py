@@ -9,6 +9,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from kafkapy.config.definitions import split_list
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.features import MV_4_3_IV0, FeatureControl
@@ -290,7 +291,7 @@ class ConfigControl:
                 "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= "
                 "4.3-IV0",
             )
-        if is_direct and not set(_elements(value)) <= set(_elements(current)):
+        if is_direct and not set(split_list(value or "")) <= set(split_list(current or "")):
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 "When updating cordoned.log.dirs via controllers,  the new value must be a subset of the current "
@@ -320,12 +321,6 @@ class ConfigControl:
 
 def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
     return ConfigRecord(resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value)
-
-
-def _elements(text: str | None) -> list[str]:
-    """Return the elements of a list, none for None and a blank."""
-    stripped = (text or "").strip()
-    return [element.strip() for element in stripped.split(",")] if stripped else []
 
 
 def _apply_to_list(current: str | None, operation: ConfigOperation) -> str:

@@ -77,6 +77,15 @@ class FeaturesImage:
         """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
 
+    @property
+    def share_version(self) -> int:
+        """1: there are share groups (KIP-932); 2: their records may go to dead-letter topics, too (KIP-1191)."""
+        return self.levels.get(SHARE_VERSION, 0)
+
+    @property
+    def has_share_groups(self) -> bool:
+        return self.share_version >= 1
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.group.settings import GroupSettings
-from kafkapy.metadata.image import RESOURCE_GROUP, SHARE_VERSION, TRANSACTION_VERSION
+from kafkapy.metadata.image import RESOURCE_GROUP, TRANSACTION_VERSION
 from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.runtime.broker.producer_ids import ProducerIdManager
@@ -152,7 +152,7 @@ class Coordinators:
             replica_manager=self._replica_manager,
             keys=ShareKeys(
                 lambda: self._dynamic_config.current.share,
-                lambda: self._image().features.levels.get(SHARE_VERSION, 0),
+                lambda: self._image().features.share_version,
             ),
             clock=self._clock,
             wheel=self._wheel,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
-from kafkapy.metadata.image import RESOURCE_GROUP, SHARE_VERSION
+from kafkapy.metadata.image import RESOURCE_GROUP
 
 if TYPE_CHECKING:
     from kafkapy.config.share import ShareConfig
@@ -21,10 +21,6 @@ class ShareReads:
         self._new_parts = new_parts
         self._max_sessions = max_sessions
         self._partitions: SharePartitions | None = None
-
-    @property
-    def is_used(self) -> bool:
-        return self._partitions is not None
 
     def partitions(self) -> "SharePartitions":
         if self._partitions is None:
@@ -56,7 +52,7 @@ class ShareSettings:
         from kafkapy.share.group_settings import group_share_settings
 
         image, config = self._image(), self._dynamic_config.current.share
-        level = image.features.levels.get(SHARE_VERSION, 0)
+        level = image.features.share_version
         known = self._of
         if known is None or known[0] is not config or known[1] is not image.configs or known[2] != level:
             self._of = (config, image.configs, level)

@@ -110,7 +110,7 @@ class Acquisition:
         archived_count = self._records.archive(lost, fetch_offset, first_offset - 1, _AVAILABLE)
         if archived_count > 0:
             self._records.delivery_complete_count += archived_count
-            self._records.note_available()
+            self._records.on_available()
 
     def _base_offset(self) -> int:
         """Return where to begin: with the in-flight batch that has the first offset, or not before the start."""
@@ -238,7 +238,7 @@ class Acquisition:
         rest = batch.runs[1]
         rest.state, rest.delivery_count, rest.member_id, rest.deadline_ms = _AVAILABLE, 0, "", None
         self._records.put(batch)
-        self._records.note_available()
+        self._records.on_available()
         return [AcquiredRecords(acquired.first_offset, acquired.last_offset, 1)]
 
     def _put_batches(self, first_offset: int, last_offset: int) -> list[AcquiredRecords]:

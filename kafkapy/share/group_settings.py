@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from kafkapy.config.group import group_value
 from kafkapy.config.share import ShareConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.share.partition_settings import PartitionSettings
@@ -35,9 +36,15 @@ def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_vers
     has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(own.get("errors.deadletterqueue.topic.name"))
     return GroupShareSettings(
         PartitionSettings(
-            delivery_count_limit=_bounded(config, own, "delivery.count.limit"),
-            max_record_locks=_bounded(config, own, "partition.max.record.locks"),
-            record_lock_duration_ms=_bounded(config, own, "record.lock.duration.ms"),
+            delivery_count_limit=group_value(
+                config, own, "share.delivery.count.limit", "group_share_{}delivery_count_limit"
+            ),
+            max_record_locks=group_value(
+                config, own, "share.partition.max.record.locks", "group_share_{}partition_max_record_locks"
+            ),
+            record_lock_duration_ms=group_value(
+                config, own, "share.record.lock.duration.ms", "group_share_{}record_lock_duration_ms"
+            ),
             is_renew_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
             has_dead_letters=has_dead_letters,
         ),
@@ -45,15 +52,6 @@ def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_vers
         duration_ms(duration) if offset_reset == BY_DURATION else 0,
         own.get("share.isolation.level", "read_uncommitted").lower() == "read_committed",
     )
-
-
-def _bounded(config: ShareConfig, own: Mapping[str, str], key: str) -> int:
-    name = key.replace(".", "_")
-    value = own.get(f"share.{key}")
-    if value is None:
-        return int(getattr(config, f"group_share_{name}"))
-    lowest, highest = getattr(config, f"group_share_min_{name}"), getattr(config, f"group_share_max_{name}")
-    return int(min(max(int(value), lowest), highest))
 
 
 def duration_ms(text: str) -> int:

@@ -110,7 +110,7 @@ class InFlightRecords:
         """Return whether the start offset has moved into the offsets, and is not the first of them."""
         return first_offset < self.start_offset <= last_offset
 
-    def note_available(self) -> None:
+    def on_available(self) -> None:
         self.must_search = True
 
     def next_fetch_offset(self) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkapy.share.acknowledgement import split_at_start, state_after_release
 from kafkapy.share.in_flight import InFlightRecords
-from kafkapy.share.in_flight_batch import InFlightBatch, Run
+from kafkapy.share.in_flight_batch import Run
 from kafkapy.share.partition_settings import PartitionSettings
 from kafkapy.share.pending_write import DeadLetterCause, PendingWrite
 from kafkapy.share.persister import StateBatch
@@ -63,12 +63,6 @@ class Expiry:
         cause = DeadLetterCause.DELIVERY_COUNT_EXCEEDED if state is _ARCHIVING else None
         self.write.add(StateBatch(run.first_offset, run.last_offset, state.value, run.delivery_count), cause)
         if state is _AVAILABLE:
-            records.note_available()
+            records.on_available()
         elif state.is_done:
             records.delivery_complete_count += records.count_from_start(run.first_offset, run.last_offset)
-
-
-def first_deadline_ms(batches: list[InFlightBatch]) -> int | None:
-    """Return when the first lock of these times out."""
-    deadlines = (run.deadline_ms for batch in batches for run in batch.runs if run.state is _ACQUIRED)
-    return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)

@@ -173,7 +173,7 @@ class SharePartition:
             records.put(InFlightBatch(run))
             if state.is_done:
                 records.delivery_complete_count += run.record_count
-        records.note_available()
+        records.on_available()
         records.end_offset = records.last_offset
         if gap_start_offset is not None:
             records.gap_window = GapWindow(records.end_offset, gap_start_offset)
@@ -320,7 +320,7 @@ class SharePartition:
             for run in self._runs_of(write):
                 run.complete_transition()
                 if run.state is _AVAILABLE:
-                    self.records.note_available()
+                    self.records.on_available()
             self._join(write)
         has_moved = self.records.maybe_move_start()
         dead_letters = [
@@ -350,7 +350,7 @@ class SharePartition:
             was_done = run.state.is_done
             run.undo_transition(now_ms)
             if run.state is _AVAILABLE:
-                records.note_available()
+                records.on_available()
             if was_done and not run.state.is_done:
                 records.delivery_complete_count -= records.count_from_start(run.first_offset, run.last_offset)
             if run.deadline_ms is not None:

@@ -177,11 +177,6 @@ class ShareSessionCache:
         keys = list(self._by_connection.get(connection, ()))
         return [ended for ended in map(self.end, keys) if ended is not None]
 
-    def clear(self) -> None:
-        """Forget all sessions: share groups are no longer served."""
-        for session in list(self._sessions.values()):
-            self._remove(session)
-
     def _begin(self, request: SessionRequest, connection: object) -> SessionContext:
         if request.has_acknowledgements:
             return SessionContext(ErrorCode.INVALID_REQUEST)

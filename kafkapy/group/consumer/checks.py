@@ -68,10 +68,6 @@ def check_size(log: ConsumerGroupLog, settings: GroupSettings, member_id: str) -
         )
 
 
-def unknown_member(group_id: str, member_id: str | None) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
-
-
 def _has_all(member: ConsumerMember, reported: Reported | None) -> bool:
     if reported is None:
         return False

@@ -20,7 +20,6 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors import ASSIGNORS
-from kafkapy.group.consumer.checks import unknown_member
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.records import group_tombstones
 from kafkapy.group.consumer.regex_schedule import RegexSchedule
@@ -32,6 +31,7 @@ from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.shared_rules import may_assign, unknown_member
 from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
@@ -156,14 +156,9 @@ class ConsumerGroup:
     # -- assignment ---------------------------------------------------------------------------------------------------
 
     def may_assign(self, wall_ms: int) -> bool:
-        """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms).
-
-        Deviation: Apache Kafka waits for a last time in the future, by the clock of another coordinator. Here that is
-        not waited for, because the group would get no assignment until this clock is as far.
-        """
+        """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms)."""
         interval_ms = self.settings.consumer_assignment_interval_ms(self.group_id)
-        last_ms = self.log.assignment_timestamp_ms
-        return last_ms == 0 or not last_ms <= wall_ms < last_ms + interval_ms
+        return may_assign(self.log.assignment_timestamp_ms, wall_ms, interval_ms)
 
     def preferred_assignor(self, before: ConsumerMember | None = None, after: ConsumerMember | None = None) -> str:
         """Return the assignor named by most members, with `after` replacing `before`; else the first configured."""

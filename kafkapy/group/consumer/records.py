@@ -1,7 +1,5 @@
 """The records of a KIP-848 group, built as Apache Kafka 4.4.0 writes them: lists sorted, all values in version 0."""
 
-from typing import Final
-
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.subscriptions import ResolvedRegex
@@ -26,9 +24,6 @@ from kafkapy.protocol.messages.consumer_group_target_assignment_metadata_key imp
 from kafkapy.protocol.messages.consumer_group_target_assignment_metadata_value import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-
-NEVER_ASSIGNED_AT_MS: Final = 0
-"""The assignment timestamp of a group that was converted or is empty: the target may be recomputed at once."""
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:

@@ -12,7 +12,6 @@ from kafkapy.group.consumer.checks import check_static_member
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.records import (
-    NEVER_ASSIGNED_AT_MS,
     current_record,
     epoch_record,
     member_tombstones,
@@ -22,6 +21,7 @@ from kafkapy.group.consumer.records import (
 from kafkapy.group.decision import GroupDecision, RequestContext
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

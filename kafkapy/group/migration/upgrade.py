@@ -16,7 +16,6 @@ from kafkapy.group.classic.state import CONSUMER_PROTOCOL
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.records import (
-    NEVER_ASSIGNED_AT_MS,
     current_record,
     epoch_record,
     member_record,
@@ -28,6 +27,7 @@ from kafkapy.group.migration.downgrade import MembersWithTargets
 from kafkapy.group.migration.policy import allows_upgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol

@@ -29,6 +29,7 @@ from kafkapy.group.share.settings import ShareTimes
 from kafkapy.group.share.state import ShareGroupLog, count_names
 from kafkapy.group.share.states import NO_STATES
 from kafkapy.group.share.target import is_assignment_pending, new_target, reconciled
+from kafkapy.group.shared_rules import may_assign, unknown_member
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.share_group_heartbeat_response import (
@@ -63,7 +64,7 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareDecision:
     """Decide a heartbeat with LEAVE_EPOCH. Raises UNKNOWN_MEMBER_ID."""
     if request.member_id not in group.log.members:
-        raise _unknown(group.group_id, request.member_id)
+        raise unknown_member(group.group_id, request.member_id)
     response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     return ShareDecision(response, removal_records(group, [request.member_id], context.image))
 
@@ -136,7 +137,7 @@ class _Heartbeat:
             )
         if member is None:
             if epoch != JOIN_EPOCH:
-                raise _unknown(log.group_id, member_id)
+                raise unknown_member(log.group_id, member_id)
             return ShareMember(member_id)
         _check_epoch(member, epoch)
         return member
@@ -186,13 +187,9 @@ class _Heartbeat:
         return self._group_epoch, assignment[updated.member_id]
 
     def _may_assign(self) -> bool:
-        """Whether the target assignment may be recomputed yet (group.share.assignment.interval.ms).
-
-        Deviation: Apache Kafka waits for a last time in the future, by the clock of another coordinator. Here that is
-        not waited for, because the group would get no assignment until this clock is as far.
-        """
-        last_ms, wall_ms = self._group.log.assignment_timestamp_ms, self._context.wall_ms
-        return last_ms == 0 or not last_ms <= wall_ms < last_ms + self._times.assignment_interval_ms
+        """Whether the target assignment may be recomputed yet (group.share.assignment.interval.ms)."""
+        log = self._group.log
+        return may_assign(log.assignment_timestamp_ms, self._context.wall_ms, self._times.assignment_interval_ms)
 
     def _reconcile(self, updated: ShareMember, target_epoch: int, target: Assignment) -> ShareMember:
         after = reconciled(updated, target_epoch, target, self._context.image, has_changed=self._has_bumped)
@@ -259,10 +256,6 @@ def _assignment_answer(assigned: Assignment) -> AssignmentAnswer:
     return AssignmentAnswer(
         [TopicPartitions(topic_id, partitions=sorted(partitions)) for topic_id, partitions in sorted(assigned.items())]
     )
-
-
-def _unknown(group_id: str, member_id: str) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
 def _invalid(message: str) -> ApiError:

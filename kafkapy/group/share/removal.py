@@ -9,10 +9,8 @@ from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.share.group import ShareGroup
 from kafkapy.group.share.records import epoch_record, member_tombstones, target_epoch_record
 from kafkapy.group.share.state import count_names
+from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS
 from kafkapy.metadata.image import MetadataImage
-
-NEVER_ASSIGNED_AT_MS = 0
-"""The assignment timestamp of a group without members: the first one that joins is assigned partitions at once."""
 
 
 def removal_records(group: ShareGroup, member_ids: Sequence[str], image: MetadataImage) -> list[CoordinatorRecord]:

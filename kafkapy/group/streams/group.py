@@ -13,6 +13,7 @@ from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.sessions import Sessions
+from kafkapy.group.shared_rules import unknown_member
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
@@ -85,14 +86,14 @@ class StreamsGroup:
         """Allow it to those who are no members, in an empty group. Raises UNKNOWN_MEMBER_ID."""
         if generation < 0 and not self.members:
             return None
-        raise self._unknown(member_id)
+        raise unknown_member(self.group_id, member_id)
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
         """Do nothing: a commit does not renew a session here."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if member_id is not None or member_epoch >= 0:
-            raise self._unknown(member_id)
+            raise unknown_member(self.group_id, member_id)
 
     def check_offset_delete(self) -> None:
         """Always allow it: topics of a group with members are refused one by one (is_subscribed_to)."""
@@ -107,9 +108,6 @@ class StreamsGroup:
     def check_deletion(self) -> None:
         if self.members:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
-
-    def _unknown(self, member_id: str | None) -> ApiError:
-        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
 
     # -- records ------------------------------------------------------------------------------------------------------
 

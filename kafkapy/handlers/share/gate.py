@@ -4,7 +4,6 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
-from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 
 LONGEST_MEMBER_ID: Final = 36
@@ -17,7 +16,7 @@ def is_member_id(member_id: str) -> bool:
 
 
 def has_share_groups(services: Services) -> bool:
-    return services.metadata.image.features.levels.get(SHARE_VERSION, 0) >= 1
+    return services.metadata.image.features.has_share_groups
 
 
 def check_share_groups(services: Services) -> None:

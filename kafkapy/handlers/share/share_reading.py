@@ -66,9 +66,9 @@ class ShareReading:
                 future, on_ready = completion()
                 wait = ShareWait(self._partitions, self._isolation, on_ready, {} if is_last else self._seen)
                 try:
-                    if not wait.try_hold() and not self._note_failures() and not is_last:
+                    if not wait.try_hold() and not self._record_failures() and not is_last:
                         await self._wait(wait, future, deadline_ms)
-                    if await self._acquire(wait.held, is_last=is_last) or self._note_failures() or is_last:
+                    if await self._acquire(wait.held, is_last=is_last) or self._record_failures() or is_last:
                         return self._fetched
                 finally:
                     wait.end()
@@ -89,8 +89,8 @@ class ShareReading:
         if wait.held:
             wait.hold_others()
 
-    def _note_failures(self) -> bool:
-        """Note the errors of share partitions that cannot be read any more; return whether there are any."""
+    def _record_failures(self) -> bool:
+        """Record the errors of share partitions that cannot be read any more; return whether there are any."""
         failed = [in_use for in_use in self._partitions if in_use.has_failed]
         for in_use in failed:
             refusal = in_use.refusal or in_use.partition.refusal

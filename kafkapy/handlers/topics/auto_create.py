@@ -6,7 +6,8 @@ client's topics count for its controller_mutation_rate like those of CreateTopic
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
@@ -73,12 +74,9 @@ async def create_topic(services: Services, name: str) -> None:
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:
     """Return the request to create a topic by name, with this broker's defaults if set, else the controller's."""
-    if name == GROUP_METADATA_TOPIC:
-        return _group_metadata_topic(services)
-    if name == TRANSACTION_STATE_TOPIC:
-        return _transaction_state_topic(services)
-    if name == SHARE_STATE_TOPIC:
-        return _share_state_topic(services)
+    make = _INTERNAL.get(name)
+    if make is not None:
+        return make(services)
     given = services.config.originals
     partitions = services.config.node.num_partitions if NUM_PARTITIONS in given else -1
     factor = services.config.replication.default_replication_factor if REPLICATION_FACTOR in given else -1
@@ -92,11 +90,8 @@ def _group_metadata_topic(services: Services) -> CreatableTopic:
         "compression.type": "producer",
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
-    return CreatableTopic(
-        name=GROUP_METADATA_TOPIC,
-        num_partitions=config.offsets_topic_num_partitions,
-        replication_factor=config.offsets_topic_replication_factor,
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    return _internal(
+        GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, configs
     )
 
 
@@ -109,11 +104,11 @@ def _transaction_state_topic(services: Services) -> CreatableTopic:
         "segment.bytes": str(config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
     }
-    return CreatableTopic(
-        name=TRANSACTION_STATE_TOPIC,
-        num_partitions=config.transaction_state_log_num_partitions,
-        replication_factor=config.transaction_state_log_replication_factor,
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    return _internal(
+        TRANSACTION_STATE_TOPIC,
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        configs,
     )
 
 
@@ -126,15 +121,28 @@ def _share_state_topic(services: Services) -> CreatableTopic:
         "retention.ms": "-1",
         "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
     }
+    return _internal(
+        SHARE_STATE_TOPIC,
+        config.share_coordinator_state_topic_num_partitions,
+        config.share_coordinator_state_topic_replication_factor,
+        configs,
+    )
+
+
+def _internal(name: str, partition_count: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:
     return CreatableTopic(
-        name=SHARE_STATE_TOPIC,
-        num_partitions=config.share_coordinator_state_topic_num_partitions,
-        replication_factor=config.share_coordinator_state_topic_replication_factor,
+        name=name,
+        num_partitions=partition_count,
+        replication_factor=replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
 
 
-_INTERNAL = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC))
+_INTERNAL: Final[Mapping[str, Callable[[Services], CreatableTopic]]] = {
+    GROUP_METADATA_TOPIC: _group_metadata_topic,
+    TRANSACTION_STATE_TOPIC: _transaction_state_topic,
+    SHARE_STATE_TOPIC: _share_state_topic,
+}
 
 
 def _log_failures(services: Services, names: Sequence[str], response: CreateTopicsResponse | BaseException) -> None:

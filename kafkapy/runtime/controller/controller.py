@@ -78,7 +78,7 @@ class MetadataRuntime:
         self._on_fatal = on_fatal
         self._loader = ImageLoader()
         self._listeners: list[ImageListener] = []
-        self._note_loaded: Callable[[int], None] = _ignore
+        self._on_loaded: Callable[[int], None] = _ignore
         self._term: Term | None = None
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(last offset, future) of requests that wait for their commit, in offset order."""
@@ -123,7 +123,7 @@ class MetadataRuntime:
 
     def set_load_listener(self, listener: Callable[[int], None]) -> None:
         """Call `listener` while a snapshot is loaded, with the number of records loaded since the last call."""
-        self._note_loaded = listener
+        self._on_loaded = listener
 
     async def write(
         self,
@@ -261,7 +261,7 @@ class MetadataRuntime:
     def _decoded(self, reader: "SnapshotSource") -> Iterator[Any]:
         for batch in reader.batches():
             yield from map(decode_record, batch)
-            self._note_loaded(len(batch))
+            self._on_loaded(len(batch))
 
     def _replay_committed(self, batches: "list[CommittedBatch]") -> Iterator[None]:
         count = 0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
-from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinators.coordinator import Coordinator
@@ -149,8 +148,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
 
         In a cluster without share groups, which may have been lowered, nobody knows these states any more.
         """
-        has_share_groups = self._replica_manager.image.features.levels.get(SHARE_VERSION, 0) >= 1
-        if has_share_groups and self.host_of(group_id).shard.is_share_group(group_id):
+        features = self._replica_manager.image.features
+        if features.has_share_groups and self.host_of(group_id).shard.is_share_group(group_id):
             from kafkapy.runtime.coordinators.share_offsets import delete_states
 
             await delete_states(self, group_id)
