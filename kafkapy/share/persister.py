@@ -71,6 +71,10 @@ class SharePartitionKey(NamedTuple):
         """The key by which FindCoordinator looks up the state's coordinator: `group id:topic id:partition`."""
         return _coordinator_key(self)
 
+    @property
+    def topic_partition(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.partition)
+
 
 @lru_cache(4096)  # asked twice for each write
 def _coordinator_key(key: SharePartitionKey) -> str:

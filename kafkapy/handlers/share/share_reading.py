@@ -1,6 +1,7 @@
 """Reading for a ShareFetch: hold what has records, read, acquire; wait if there is nothing."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
@@ -16,7 +17,6 @@ from kafkapy.runtime.share.share_wait import ShareWait
 from kafkapy.seams import FileRegion
 from kafkapy.share.fetched import AbortedTransaction, AcquiredRecords, AcquireLimits, FetchedRecords
 from kafkapy.share.pending_write import Refusal
-from kafkapy.share.persister import TopicIdPartition
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
 
@@ -67,7 +67,7 @@ class ShareReading:
                 wait = ShareWait(self._partitions, self._isolation, on_ready, {} if is_last else self._seen)
                 try:
                     if not wait.try_hold() and not self._record_failures() and not is_last:
-                        await self._wait(wait, future, deadline_ms)
+                        await self._wait(wait, future, on_ready, deadline_ms)
                     if await self._acquire(wait.held, is_last=is_last) or self._record_failures() or is_last:
                         return self._fetched
                 finally:
@@ -77,10 +77,12 @@ class ShareReading:
                 each.release()
             raise
 
-    async def _wait(self, wait: ShareWait, future: "asyncio.Future[None]", deadline_ms: int) -> None:
+    async def _wait(
+        self, wait: ShareWait, future: "asyncio.Future[None]", on_ready: Callable[[], None], deadline_ms: int
+    ) -> None:
         """Wait until something is held, a share partition failed, or the time is over."""
         wait.begin()
-        timer = CallbackTimer(lambda: None if future.done() else future.set_result(None))
+        timer = CallbackTimer(on_ready)
         self._shares.wheel.add(timer, deadline_ms)
         try:
             await future
@@ -89,6 +91,9 @@ class ShareReading:
         if wait.held:
             wait.hold_others()
 
+    def _refuse(self, in_use: InUse, code: ErrorCode) -> None:
+        self._fetched[in_use.partition.key.topic_partition] = FetchedShare(Refusal(code, None))
+
     def _record_failures(self) -> bool:
         """Record the errors of share partitions that cannot be read any more; return whether there are any."""
         failed = [in_use for in_use in self._partitions if in_use.has_failed]
@@ -96,7 +101,7 @@ class ShareReading:
             refusal = in_use.refusal or in_use.partition.refusal
             if not in_use.is_current or refusal is None:
                 refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-            self._fetched.setdefault(_name(in_use), FetchedShare(refusal))
+            self._fetched.setdefault(in_use.partition.key.topic_partition, FetchedShare(refusal))
         return bool(failed)
 
     async def _acquire(self, held: list[InUse], *, is_last: bool) -> bool:
@@ -140,10 +145,14 @@ class ShareReading:
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not in_use.partition.move_log_start(
                     log.log_start_offset
                 ):
-                    self._fetched[_name(in_use)] = FetchedShare(Refusal(ErrorCode(error.code), None))
+                    self._fetched[in_use.partition.key.topic_partition] = FetchedShare(
+                        Refusal(ErrorCode(error.code), None)
+                    )
                     return None
             except StorageError:
-                self._fetched[_name(in_use)] = FetchedShare(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
+                self._fetched[in_use.partition.key.topic_partition] = FetchedShare(
+                    Refusal(ErrorCode.KAFKA_STORAGE_ERROR, None)
+                )
                 return None
 
     async def _scan(self, scan: HeaderScan) -> bool:
@@ -182,16 +191,11 @@ class ShareReading:
                 return
             self._records_left -= sum(part.record_count for part in acquired)
             _narrow(region, scan, acquired)
-            self._fetched[_name(in_use)] = FetchedShare(acquired=acquired, region=region)
+            self._fetched[in_use.partition.key.topic_partition] = FetchedShare(acquired=acquired, region=region)
             region = None
         finally:
             if region is not None:
                 region.release()
-
-
-def _name(in_use: InUse) -> TopicIdPartition:
-    key = in_use.partition.key
-    return TopicIdPartition(key.topic_id, key.partition)
 
 
 def _narrow(region: FileRegion, scan: HeaderScan, acquired: list[AcquiredRecords]) -> None:

@@ -94,7 +94,7 @@ class Acknowledging:
             refusals = await asyncio.shield(self._writing)
             for in_use, refusal in zip(self._written, refusals, strict=True):
                 key = in_use.partition.key
-                self._outcomes[TopicIdPartition(key.topic_id, key.partition)] = refusal
+                self._outcomes[key.topic_partition] = refusal
         return self._outcomes
 
 
@@ -161,7 +161,7 @@ class SharePartitions:
     def _forget(self, in_use: InUse) -> None:
         key = in_use.partition.key
         group = self._groups.get(key.group_id, {})
-        partition = TopicIdPartition(key.topic_id, key.partition)
+        partition = key.topic_partition
         if group.get(partition) is in_use:
             del group[partition]
             if not group:
