@@ -1,10 +1,10 @@
 """Documentation of configuration keys without a broker: for `kafkapy configs explain`."""
 
-import difflib
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from kafkapy.cli import chosen
 from kafkapy.config import rules
 from kafkapy.config.definitions import (
     Definition,
@@ -19,7 +19,6 @@ from kafkapy.config.dynamic import cluster_wide_keys, per_broker_keys
 from kafkapy.config.load import base_key
 from kafkapy.dataclass import dataclass
 
-MOST_SIMILAR = 3
 WIDTH = 100
 
 
@@ -63,9 +62,7 @@ def explained(name: str) -> list[ExplainedKey]:
 
 def similar(name: str) -> str:
     """Return a "Did you mean" sentence with similar keys, "" if there are none."""
-    names = sorted({each.definition.key for each in all_keys()})
-    alike = difflib.get_close_matches(name, names, MOST_SIMILAR)
-    return f" Did you mean {' or '.join(alike)}?" if alike else ""
+    return chosen.similar(name, {each.definition.key for each in all_keys()})
 
 
 def all_keys() -> Iterator[ExplainedKey]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkapy.cli.moments import moment_ms
+from kafkapy.cli.received import pattern_parts
 from kafkapy.errors import quoted
 
 LineReader = Callable[[bytes], dict[str, Any]]
@@ -18,8 +19,6 @@ LineReader = Callable[[bytes], dict[str, Any]]
 FIELDS: Final = {"k": "key", "v": "value", "s": "value", "h": "headers", "p": "partition", "T": "ms", "d": "time"}
 IGNORED: Final = ("t", "o")
 """Topic and offset, which consume prints."""
-ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
-PART: Final = re.compile(r"%(.)|\\(.)|([^%\\]+)", re.DOTALL)
 
 
 def reader_of(pattern: str | None, key_separator: str | None) -> LineReader:
@@ -65,10 +64,9 @@ def _by_pattern(pattern: str) -> LineReader:
 def _compiled(pattern: str) -> re.Pattern[bytes]:
     """Return the pattern as an expression with a group for each field. Raises ValueError."""
     parts: list[str] = []
-    for found in PART.finditer(pattern):
-        letter, escaped, plain = found.groups()
-        if letter == "%" or letter is None:
-            parts.append(re.escape("%" if letter else plain or ESCAPES.get(escaped, f"\\{escaped}")))
+    for letter, literal in pattern_parts(pattern):
+        if letter in ("", "%"):
+            parts.append(re.escape(literal or "%"))
             continue
         if letter not in FIELDS and letter not in IGNORED:
             raise ValueError(f"--format: %{letter} is none of {', '.join(f'%{each}' for each in (*FIELDS, *IGNORED))}")

@@ -23,13 +23,11 @@ from kafkapy.cli.line_records import LineReader, encoder_of, reader_of, with_nul
 from kafkapy.cli.moments import moment_ms
 from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
-from kafkapy.cli.sender import Sender
+from kafkapy.cli.sender import FLUSH_S, INTERRUPTED_FLUSH_S, Sender
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
 
-FLUSH_TIMEOUT_S = 30.0
-INTERRUPTED_FLUSH_S = 0.3
 PROMPT = "> "
 STDIN = Path("-")
 MAX_PARTITION = INT32_MAX
@@ -131,7 +129,7 @@ def produce(options: ProduceOptions) -> None:
             acks=options.acks,
             compression_type=options.compression,
             linger_ms=5,
-            message_timeout_ms=int(FLUSH_TIMEOUT_S * 1000),
+            message_timeout_ms=int(FLUSH_S * 1000),
         )
         kafka = confluent()
         _check_files(options.files)
@@ -209,10 +207,10 @@ def _send_lines(sender: Sender, read: LineReader, options: ProduceOptions) -> No
             number += 1
             sender.send(read(line))
     except (ValueError, OSError) as error:
-        sender.finish(FLUSH_TIMEOUT_S + 1)
+        sender.finish(FLUSH_S + 1)
         reason = f"line {number}: {error}" if isinstance(error, ValueError) else reason_of(error)
         raise typer.Exit(fail(f"{reason}. {sender.summary()}")) from error
-    sender.finish(FLUSH_TIMEOUT_S + 1)
+    sender.finish(FLUSH_S + 1)
 
 
 def _lines(files: list[Path] | None) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from kafkapy.cli.defaults import defaults_of
 from kafkapy.cli.failure import fail
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.cli.profiles import NAME, Profile, Profiles, load, path_of_profiles, save
-from kafkapy.errors import KafkapyError, quoted
+from kafkapy.errors import quoted
 
 app = typer.Typer(
     help="Clusters by name: the one in use replaces --bootstrap-server and --command-config.", no_args_is_help=True
@@ -68,8 +68,7 @@ def use(
 @app.command("list")
 def list_profiles(as_json: AsJson = False) -> None:
     """List profiles; * marks the one in use."""
-    with _failures():
-        profiles = load(path_of_profiles(os.environ))
+    profiles = load(path_of_profiles(os.environ))
     rows = [_row(name, each, profiles) for name, each in sorted(profiles.by_name.items())]
     if as_json:
         print_json(rows)
@@ -91,12 +90,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a profile; without NAME, which brokers and settings commands use now, and who says so."""
-    with _failures():
-        if name:
-            profiles = load(path_of_profiles(os.environ))
-            row = _row(name, profiles.named(name), profiles)
-        else:
-            row = _used_now()
+    if name:
+        profiles = load(path_of_profiles(os.environ))
+        row = _row(name, profiles.named(name), profiles)
+    else:
+        row = _used_now()
     if as_json:
         print_json(row)
         return
@@ -137,16 +135,7 @@ def _row(name: str, profile: Profile, profiles: Profiles) -> dict[str, Any]:
 @contextmanager
 def _changed() -> Iterator[Profiles]:
     """Yield the profiles and save what became of them."""
-    with _failures():
-        path = path_of_profiles(os.environ)
-        profiles = load(path)
-        yield profiles
-        save(path, profiles)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except KafkapyError as error:
-        raise typer.Exit(fail(str(error))) from error
+    path = path_of_profiles(os.environ)
+    profiles = load(path)
+    yield profiles
+    save(path, profiles)

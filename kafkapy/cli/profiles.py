@@ -9,7 +9,6 @@ that reads it meanwhile finds the old one or the new one.
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from os.path import expanduser
 from pathlib import Path
@@ -79,6 +78,8 @@ def load(path: Path) -> Profiles:
 
 def save(path: Path, profiles: Profiles) -> None:
     """Write the profiles to a file that only its owner may read. Raises ProfileError."""
+    import tempfile
+
     named = {
         name: {"bootstrap_servers": each.bootstrap_servers, "command_config": each.command_config}
         for name, each in sorted(profiles.by_name.items())

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.cli.failure import note
@@ -122,7 +122,7 @@ def _path_filter(text: str) -> Filter:
 
 # -- formats --------------------------------------------------------------------------------------------------------
 
-ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 PART: Final = re.compile(r"%(.)|\\(.)|([^%\\]+)", re.DOTALL)
 
 
@@ -149,21 +149,22 @@ FORMAT_HELP: Final = (
 )
 
 
+def pattern_parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a --format: ("k", "") for %k, ("", text) for text. Raises ValueError at a last % alone."""
+    for found in PART.finditer(text):
+        letter, escaped, plain = found.groups()
+        yield letter or "", "" if letter else plain or ESCAPES.get(escaped, f"\\{escaped}")
+    if text.endswith("%") and not text.endswith("%%"):
+        raise ValueError("--format: it ends with %, write %% for one")
+
+
 def format_of(text: str) -> Callable[[Received], bytes]:
     """Return what makes a line of a record. Raises ValueError."""
     parts: list[Callable[[Received], bytes] | bytes] = []
-    for found in PART.finditer(text):
-        letter, escaped, plain = found.groups()
-        if letter is not None and letter not in FIELDS:
+    for letter, literal in pattern_parts(text):
+        if letter and letter not in FIELDS:
             raise ValueError(f"--format: %{letter} is none of {', '.join(f'%{each}' for each in FIELDS)}")
-        if letter is not None:
-            parts.append(FIELDS[letter])
-        elif escaped is not None:
-            parts.append(ESCAPES.get(escaped, b"\\" + escaped.encode()))
-        else:
-            parts.append(plain.encode())
-    if text.endswith("%") and not text.endswith("%%"):
-        raise ValueError("--format: it ends with %, write %% for one")
+        parts.append(FIELDS[letter] if letter else literal.encode())
     return lambda received: b"".join(each if isinstance(each, bytes) else each(received) for each in parts) + b"\n"
 
 

@@ -3,6 +3,8 @@
 import time
 from typing import Any, Final
 
+FLUSH_S: Final = 30.0
+INTERRUPTED_FLUSH_S: Final = 0.3
 FLUSH_SLICE_S: Final = 0.2
 """A flush is not interruptible: Ctrl-C may be delayed by this time."""
 
@@ -33,8 +35,9 @@ class Sender:
             remaining = self._producer.flush(FLUSH_SLICE_S)
         self.failures += ["not delivered in time"] * remaining
 
-    def summary(self) -> str:
-        done = f"Produced {self.count} record{'' if self.count == 1 else 's'} to {self._topic}."
+    def summary(self, verb: str = "Produced", source: str = "") -> str:
+        """Say what was delivered. source: where the records come from, as ` of orders`."""
+        done = f"{verb} {self.count} record{'' if self.count == 1 else 's'}{source} to {self._topic}."
         return f"{done} {len(self.failures)} were not delivered." if self.failures else done
 
     def _delivered(self, error: Any, message: Any) -> None:

@@ -20,7 +20,7 @@ from kafkapy.cli.failure import INTERRUPTED, fail, note
 from kafkapy.cli.interrupt import sigterm_as_interrupt
 from kafkapy.cli.options import takes
 from kafkapy.cli.progress import Progress
-from kafkapy.cli.sender import Sender
+from kafkapy.cli.sender import FLUSH_S, INTERRUPTED_FLUSH_S, Sender
 from kafkapy.cli.topic_changes import asked_topics
 from kafkapy.dataclass import dataclass
 
@@ -32,8 +32,6 @@ RECORDS_AT_ONCE = 500
 POLL_S = 0.2
 SILENCE_S = 30.0
 """A copy ends when no record has come for so long, although some are left."""
-FLUSH_S = 30.0
-INTERRUPTED_FLUSH_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +58,9 @@ def copy(options: CopyOptions) -> None:
     with asked_topics(options.bootstrap_server, options.client_config) as queries:
         source = _source(queries, options)
         kafka = confluent()
-        consumer = kafka.Consumer(_properties(options, isolation_level="read_committed", enable_partition_eof=True))
-        sender = Sender(kafka.Producer(_properties(options, acks="all", linger_ms=5)), options.target)
+        consumer = kafka.Consumer(_consumer_properties(options))
+        producing = client_properties(options.bootstrap_server, options.client_config, acks="all", linger_ms=5)
+        sender = Sender(kafka.Producer(producing), options.target)
         total = source.records or 0
         try:
             with sigterm_as_interrupt(), Progress("records copied", total) as progress:
@@ -79,21 +78,28 @@ def copy(options: CopyOptions) -> None:
 
 
 def _summary(sender: Sender, options: CopyOptions) -> str:
-    done = f"Copied {sender.count} record{'' if sender.count == 1 else 's'} of {options.source} to {options.target}."
-    return f"{done} {len(sender.failures)} were not delivered." if sender.failures else done
+    return sender.summary("Copied", f" of {options.source}")
 
 
-def _properties(options: CopyOptions, **more: object) -> dict[str, Any]:
-    consuming = {"group_id": "kafkapy-copy", "enable_auto_commit": False, "fetch_queue_backoff_ms": 10}
-    mine = {**consuming, **more} if "isolation_level" in more else more
-    return client_properties(options.bootstrap_server, options.client_config, **mine)
+def _consumer_properties(options: CopyOptions) -> dict[str, Any]:
+    return client_properties(
+        options.bootstrap_server,
+        options.client_config,
+        group_id="kafkapy-copy",
+        enable_auto_commit=False,
+        fetch_queue_backoff_ms=10,
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+    )
 
 
 def _source(queries: "Topics", options: CopyOptions) -> "TopicFacts":
     """Return the source with its offsets; make the target if it is missing. Exits if it does not fit."""
     topics = queries.topics()
-    (name,) = chosen([options.source], topics, "topic")
-    source = topics[name]
+    names = chosen([options.source], topics, "topic")
+    if len(names) > 1:
+        raise typer.Exit(fail(f"{options.source} matches {len(names)} topics: name one"))
+    name, source = names[0], topics[names[0]]
     target = topics.get(options.target)
     if target is source:
         raise typer.Exit(fail(f"{name} would be copied to itself"))

@@ -102,8 +102,8 @@ def list_topics(
     """
     with asked_topics(bootstrap_server, client_config) as queries:
         topics = queries.topics()
-        names = matching(pattern, topics) if pattern else sorted(topics)
-        found = [topics[name] for name in names if internal or pattern.startswith("__") or not name.startswith("__")]
+        names = sorted(topics) if internal and not pattern else matching(pattern or "*", topics)
+        found = [topics[name] for name in names]
         queries.add_offsets(found)
         queries.add_sizes(found)
     if as_json:

@@ -111,8 +111,6 @@ def _comparison(operator: str, text: str) -> Callable[[Any], bool]:
     """Raises DecodeError."""
     if not text:
         raise DecodeError(f"a JSON path with nothing after {operator}")
-    if not text:
-        raise DecodeError(f"a JSON path with nothing after {operator}")
     if operator == "=~":
         return _matching(text.strip("/"))
     try:

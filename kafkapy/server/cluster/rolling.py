@@ -21,11 +21,11 @@ NAMES_SHOWN: Final = 3
 
 
 def restart_one_by_one(cluster: LocalCluster, node_ids: Sequence[int], timeout_s: float) -> Iterator[tuple[int, str]]:
-    """Restart these nodes, all if none are named; yield how many are done, and what happens now.
+    """Restart these nodes; yield how many are done, and what happens now.
 
     timeout_s: for replicas to be in sync, each time. Raises ClusterError, with the cluster as it is then.
     """
-    nodes = [cluster.plan.node(each) for each in node_ids] or list(cluster.plan.nodes)
+    nodes = [cluster.plan.node(each) for each in node_ids]
     _check_others_run(cluster, nodes)
     quorum = queries.quorum(cluster.ask_broker())
     stopped = {node.node_id for node in nodes if not cluster.is_running(node.node_id)}

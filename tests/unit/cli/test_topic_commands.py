@@ -130,6 +130,7 @@ def test_a_topic_is_copied_with_its_configs_and_times(run) -> None:
         (["copy", "missing", "x"], 1, "no such topic: missing"),
         (["copy", "wide", "wide"], 1, "wide would be copied to itself"),
         (["copy", "wide", "narrow"], 1, "narrow has 1 partitions, wide 3"),
+        (["copy", "[wn]*", "x"], 1, "[wn]* matches 2 topics"),
         (["trim", "wide", "--before", "soon"], 2, "'soon' is none of: an offset, latest, a time"),
         (["trim", "wide", "--before", "latest", "-p", "7"], 1, "wide has no partition 7"),
         (["empty", "nothing-*"], 1, "no topic matches nothing-*"),
