@@ -7,10 +7,18 @@ ConfigError     an invalid configuration value, found at start: the process does
 AssertionError  a bug in kafkapy: the affected partition goes offline; if there is none, the process stops.
 """
 
+from collections.abc import Sequence
+
 
 def quoted(text: str) -> str:
     """Return text in quotes, with what cannot be printed escaped: for a message that shows what somebody gave."""
     return repr(text)
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def described(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from kafkapy.cli.cluster_where import WhereOrControllers
 from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.dataclass import dataclass
+from kafkapy.errors import first_of
 
 if TYPE_CHECKING:
     from kafkapy.server.cluster.queries import QuorumReplica
@@ -104,5 +105,4 @@ def _lag(replica: "QuorumReplica") -> str:
 def _shown(names: list[str]) -> str:
     if not names:
         return "none"
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"{len(names)} ({', '.join(names[:NAMES_SHOWN])}{more})"
+    return f"{len(names)} ({first_of(names, NAMES_SHOWN)})"

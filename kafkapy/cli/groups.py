@@ -22,7 +22,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
-from kafkapy.errors import quoted
+from kafkapy.errors import first_of, quoted
 
 app = typer.Typer(
     help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
@@ -119,8 +119,7 @@ def _listed(admin: Any, server: str, **filters: Any) -> tuple[dict[str, Any], li
 
 
 def _named(topics: list[str]) -> str:
-    more = f" and {len(topics) - TOPICS_SHOWN} more" if len(topics) > TOPICS_SHOWN else ""
-    return f"{', '.join(topics[:TOPICS_SHOWN])}{more}" or "-"
+    return first_of(topics, TOPICS_SHOWN) or "-"
 
 
 @app.command()

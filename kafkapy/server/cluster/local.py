@@ -40,7 +40,6 @@ from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
 
 START_TIMEOUT_S: Final = 60.0
-NAMES_SHOWN: Final = 5
 
 
 class NodeProxies(Protocol):

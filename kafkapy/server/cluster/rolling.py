@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kafkapy.errors import KafkapyError
+from kafkapy.errors import KafkapyError, first_of
 from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.local import LocalCluster
 from kafkapy.server.cluster.plan import ClusterError, NodePlan
@@ -81,8 +81,7 @@ def not_in_sync(partitions: TopicPartitions, quorum: QuorumView | None) -> str:
     """Return in words which partitions and controllers are not in sync, empty if all are."""
     behind = sorted({*partitions.offline, *partitions.under_replicated})
     if behind:
-        more = f" and {len(behind) - NAMES_SHOWN} more" if len(behind) > NAMES_SHOWN else ""
-        return f"{', '.join(behind[:NAMES_SHOWN])}{more} not in sync"
+        return f"{first_of(behind, NAMES_SHOWN)} not in sync"
     if quorum is None:
         return "no active controller is known"
     silent = [each.node_id for each in quorum.replicas if each.is_silent or each.lag > MAX_LAG]

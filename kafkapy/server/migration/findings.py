@@ -12,7 +12,7 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.load import base_key, load
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import ConfigError
+from kafkapy.errors import ConfigError, first_of
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.metadata.features import unserved_levels
 from kafkapy.protocol.api import APIS
@@ -241,5 +241,4 @@ def _is_without_effect(key: str) -> bool:
 
 
 def _shown(names: list[str]) -> str:
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"{', '.join(names[:NAMES_SHOWN])}{more}"
+    return first_of(names, NAMES_SHOWN)
