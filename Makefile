@@ -202,8 +202,8 @@ bench: setup tools   ## kafkapy beside Apache Kafka 4.4.0, same client, same run
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(ONLY),--only "$(ONLY)")
 
-abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some
-	$(BIN)/python -m benchmarks.abuse --apache $(if $(ONLY),--only "$(ONLY)")
+abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some, COMPILED=1 for what `make compiled` installed
+	$(BIN)/python -m benchmarks.abuse $(if $(COMPILED),--compiled,--apache) $(if $(ONLY),--only "$(ONLY)")
 
 vendor: setup    ## compare the console's scripts of others with npm's packages
 	@$(BIN)/python -m tools.vendor

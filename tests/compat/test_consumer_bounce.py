@@ -80,23 +80,26 @@ def test_async_consumer_consumption_with_broker_failures(nodes: Nodes, classes: 
     command = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{clients}:{LIBS}/*"]
     method = "testAsyncConsumerConsumptionWithBrokerFailures"
     arguments = [nodes.bootstrap, ",".join(map(str, IDS)), method, str(RUNS)]
-    outcomes = []
     program = [*command, "org.apache.kafka.clients.consumer.ConsumerBounce", *arguments]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for line in process.stdout:
-            what, _, rest = line.strip().partition(" ")
-            if what == "stop":
-                nodes.by_id[int(rest)].stop()
-            elif what == "start":
-                nodes.by_id[int(rest)].start(START_S)
-            elif what in ("passed", "failed"):
-                outcomes.append(line.strip())
-                print(line.strip(), flush=True)
-                continue
-            else:
-                continue
+        try:
+            outcomes = list(outcomes_of(process, nodes))
+        finally:
+            process.kill()
+    assert outcomes == ["passed"] * RUNS
+
+
+def outcomes_of(process: subprocess.Popen[str], nodes: Nodes) -> Iterator[str]:
+    """Stop and start brokers as the process asks; yield the outcome of each run."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for line in process.stdout:
+        what, _, rest = line.strip().partition(" ")
+        if what in ("passed", "failed"):
+            print(line.strip(), flush=True)
+            yield line.strip()
+        elif what in ("stop", "start"):
+            node = nodes.by_id[int(rest)]
+            node.stop() if what == "stop" else node.start(START_S)
             process.stdin.write("done\n")
             process.stdin.flush()
-    assert outcomes == ["passed"] * RUNS
