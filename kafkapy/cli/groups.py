@@ -35,6 +35,7 @@ OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CL
 SHARE = "share"
 SHARE_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG")
 TOPICS_SHOWN = 3
+"""A line of a terminal; --json has all."""
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 
 
@@ -61,6 +62,7 @@ def list_groups(
     filters: dict[str, Any] = {}
     if state:
         filters["states"] = {_choice(kafka.ConsumerGroupState, each) for each in state}
+    # librdkafka lists no share groups: brokers are asked for them apart
     kinds = [each for each in kind or () if each.lower() != SHARE]
     if kinds:
         filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kinds}
@@ -148,6 +150,7 @@ def describe(
         named = _chosen_groups(admin, bootstrap_server, group_ids or ["*"])
         futures = admin.describe_consumer_groups(named, request_timeout=TIMEOUT_S) if named else {}
         for group_id, group, error in outcomes(futures):
+            # DescribeGroups, which librdkafka sends, knows no share groups: such a group is Dead to it
             if error is not None or _word(group.state) == "Dead":
                 share_group = describe_share_group(brokers, group_id)
                 if share_group is not None:

@@ -19,6 +19,7 @@ from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
+"""Each row costs the group's committed offsets."""
 RESET_BY: Final = {groups.SHARE: "kafka-share-groups.sh", groups.STREAMS: "kafka-streams-groups.sh"}
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
@@ -324,6 +325,7 @@ class Pages:
 
 
 MAX_CHARTS: Final = 24
+"""A page that is still read as a whole."""
 CHOSEN: Final = (
     "bytesin",
     "bytesout",
