@@ -62,7 +62,7 @@ def list_groups(
     filters: dict[str, Any] = {}
     if state:
         filters["states"] = {_choice(kafka.ConsumerGroupState, each) for each in state}
-    # librdkafka lists no share groups: brokers are asked for them apart
+    # librdkafka lists no share groups: they need requests of their own
     kinds = [each for each in kind or () if each.lower() != SHARE]
     if kinds:
         filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kinds}

@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.list_offsets_request import (
 from kafkapy.types import TopicPartition
 
 PAGE_SIZE: Final = 50
-"""What fits on a screen or two: each row costs offsets and sizes that brokers are asked for."""
+"""What fits on a screen or two: each row costs offsets and sizes from brokers."""
 MAX_SHOWN_PARTITIONS: Final = 1000
 """One page's table."""
 EARLIEST: Final = -2
