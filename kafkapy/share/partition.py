@@ -330,18 +330,21 @@ class SharePartition:
         ]
         return FinishedWrite(has_moved, dead_letters)
 
-    def dead_lettered(self, letter: DeadLetter) -> PendingWrite | None:
+    def dead_lettered(self, *letters: DeadLetter) -> PendingWrite | None:
         """The copy of records to the dead-letter topic has ended, well or not: archive them."""
         records = self.records
         write = PendingWrite(is_undoable=False)
-        for batch in records.overlapping(letter.first_offset, letter.last_offset):
-            for run in batch.runs_within(letter.first_offset, letter.last_offset):
-                if run.state is _ARCHIVING:
-                    part = batch.cut_out(run, letter.first_offset, letter.last_offset)
-                    part.archive()
-                    records.delivery_complete_count += records.count_from_start(part.first_offset, part.last_offset)
-            batch.join_runs(letter.first_offset, letter.last_offset)
-        write.add(StateBatch(letter.first_offset, letter.last_offset, _ARCHIVED.value, letter.delivery_count))
+        for letter in letters:
+            first_offset, last_offset = letter.first_offset, letter.last_offset
+            for batch in records.overlapping(first_offset, last_offset):
+                for run in batch.runs_within(first_offset, last_offset):
+                    if run.state is _ARCHIVING:
+                        part = batch.cut_out(run, first_offset, last_offset)
+                        part.archive()
+                        done_count = records.count_from_start(part.first_offset, part.last_offset)
+                        records.delivery_complete_count += done_count
+                batch.join_runs(first_offset, last_offset)
+            write.add(StateBatch(first_offset, last_offset, _ARCHIVED.value, letter.delivery_count))
         return self._prepared(write)
 
     def _undo(self, write: PendingWrite, now_ms: int) -> None:

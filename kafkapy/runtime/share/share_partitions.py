@@ -22,6 +22,7 @@ from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.share.in_use import InUse
 from kafkapy.seams import Clock, IoPool
 from kafkapy.share.acknowledgement import AcknowledgementBatch
+from kafkapy.share.dead_letters import left_to_copy
 from kafkapy.share.group_settings import BY_DURATION, GroupShareSettings
 from kafkapy.share.partition import SharePartition
 from kafkapy.share.pending_write import DeadLetter, PendingWrite, Refusal, persister_refusal
@@ -40,6 +41,7 @@ from kafkapy.timer.wheel import TimingWheel
 if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.share.dead_letters import DeadLetters
 
 logger = logging.getLogger("kafkapy.share")
 
@@ -57,12 +59,13 @@ FENCING: Final = frozenset(
 )
 """Failures of a write after which the share partition is given up: the state is no longer this leader's."""
 
-CopyDeadLetters = Callable[[SharePartitionKey, DeadLetter], Awaitable[None]]
-"""Copies records to the group's dead-letter topic. Raises nothing: what fails is logged, and archived all the same."""
-
 
 class ShareParts(NamedTuple):
-    """What share partitions need of the broker. settings(group id): the group's current configuration."""
+    """What share partitions need of the broker.
+
+    settings(group id): the group's current configuration. dead_letters: copies what is given up; without, it is
+    archived at once.
+    """
 
     persister: Callable[[], Persister]
     settings: Callable[[str], GroupShareSettings]
@@ -70,7 +73,7 @@ class ShareParts(NamedTuple):
     wheel: TimingWheel
     io_pool: IoPool
     replica_manager: "ReplicaManager"
-    copy_dead_letters: CopyDeadLetters | None = None
+    dead_letters: "DeadLetters | None" = None
 
 
 class Acknowledging:
@@ -108,6 +111,9 @@ class SharePartitions:
         self.replica_manager = parts.replica_manager
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._copying: dict[SharePartitionKey, list[DeadLetter]] = {}
+        """What is on its way to a dead-letter topic, or is being archived after that."""
+        self._archiving: dict[InUse, tuple[list[DeadLetter], asyncio.Task[None]]] = {}
 
     def __iter__(self) -> Iterator[InUse]:
         for group in self._groups.values():
@@ -118,6 +124,8 @@ class SharePartitions:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._parts.dead_letters is not None:
+            await self._parts.dead_letters.close()
         for group_id in list(self._groups):
             self._forget_group(group_id)
 
@@ -148,7 +156,8 @@ class SharePartitions:
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
         in_use.watch()
-        self._start(self._load(in_use))
+        in_use.loading = self._start(self._load(in_use))
+        in_use.loading.add_done_callback(in_use.on_loaded)
         return in_use
 
     def on_data(self, in_use: InUse) -> None:
@@ -212,7 +221,9 @@ class SharePartitions:
             in_use.refusal = refusal
             self._forget(in_use)
             return
-        self._copy(in_use, machine.unfinished_dead_letters())
+        on_their_way = list(self._copying.get(key, ()))
+        for letter in machine.unfinished_dead_letters():
+            self._copy(in_use, left_to_copy(letter, on_their_way))
         in_use.notify()
 
     async def _reset_offset(self, in_use: InUse) -> int:
@@ -311,19 +322,52 @@ class SharePartitions:
         self._copy(in_use, finished.dead_letters)
         in_use.notify()
 
+    # -- dead letters ---------------------------------------------------------------------------------------------
+
     def _copy(self, in_use: InUse, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
+            self._copying.setdefault(in_use.partition.key, []).append(letter)
             self._start(self._copy_letter(in_use, letter))
 
     async def _copy_letter(self, in_use: InUse, letter: DeadLetter) -> None:
-        """Copy records to the dead-letter topic, then archive them, whether that succeeded or not."""
-        copy = self._parts.copy_dead_letters
+        """Copy records to the dead-letter topic, then archive them, whether that succeeded or not.
+
+        If the share partition was given up meanwhile, its state is written all the same. If it is in use again, the one
+        that has loaded the state leaves to this copy what it found unfinished, and is told, too.
+        """
         key = in_use.partition.key
-        if copy is not None:
-            await copy(key, letter)
-        write = in_use.partition.dead_lettered(letter)
+        copying = self._copying[key]
+        try:
+            if self._parts.dead_letters is not None:
+                await self._parts.dead_letters.copy(key, letter)
+            while True:
+                in_use = self._groups.get(key.group_id, {}).get(key.topic_partition, in_use)
+                if in_use.loading is not None:
+                    await asyncio.wait({in_use.loading})
+                    continue
+                await self._archive(in_use, letter)
+                if self._groups.get(key.group_id, {}).get(key.topic_partition, in_use) is in_use:
+                    break
+        finally:
+            copying.remove(letter)
+            if not copying:
+                self._copying.pop(key, None)
+
+    async def _archive(self, in_use: InUse, letter: DeadLetter) -> None:
+        """Archive the records of a letter. Those whose copies end in one pass of the loop are one write."""
+        under_way = self._archiving.get(in_use)
+        if under_way is None:
+            letters: list[DeadLetter] = []
+            under_way = self._archiving[in_use] = letters, self._start(self._archive_all(in_use, letters))
+        under_way[0].append(letter)
+        await asyncio.shield(under_way[1])
+
+    async def _archive_all(self, in_use: InUse, letters: list[DeadLetter]) -> None:
+        await asyncio.sleep(0)
+        del self._archiving[in_use]
+        write = self.attempt(in_use, lambda: in_use.partition.dead_lettered(*letters))
         if write is not None:
-            await self._write(key.group_id, [(in_use, write)])
+            await self._write(in_use.partition.key.group_id, [(in_use, write)])
 
     # -- sessions, time-outs --------------------------------------------------------------------------------------
 
