@@ -120,9 +120,10 @@ ci-compiled: setup tools   ## those that prove the compiled modules and a part o
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
 	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py tests/compat/test_console.py \
-	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py
+	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py tests/compat/test_full_node_beside_java.py
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
-	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py
+	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py \
+	  tests/compat/test_consumer_bounce.py
 
 chaos: setup tools   ## three real nodes in trouble, SECONDS=900 for each kind of fault, SEED=1
 	KAFKAPY_CHAOS_SECONDS=$(or $(SECONDS),900) KAFKAPY_CHAOS_SEED=$(or $(SEED),1) \
@@ -201,8 +202,8 @@ bench: setup tools   ## kafkapy beside Apache Kafka 4.4.0, same client, same run
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(ONLY),--only "$(ONLY)")
 
-abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some
-	$(BIN)/python -m benchmarks.abuse --apache $(if $(ONLY),--only "$(ONLY)")
+abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some, COMPILED=1 for what `make compiled` installed
+	$(BIN)/python -m benchmarks.abuse $(if $(COMPILED),--compiled,--apache) $(if $(ONLY),--only "$(ONLY)")
 
 vendor: setup    ## compare the console's scripts of others with npm's packages
 	@$(BIN)/python -m tools.vendor
