@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from kafkapy.group.consumer.subscriptions import ResolvedRegex
     from kafkapy.group.decision import GroupDecision
     from kafkapy.group.shard import GroupShard
+    from kafkapy.group.share.decision import ShareDecision
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.broker_channels import BrokerChannels
@@ -54,8 +56,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         wheel: TimingWheel,
         io_pool: IoPool,
         persister: "Callable[[], Persister] | None" = None,
+        counts: "ShareCounts | None" = None,
     ) -> None:
-        """`persister()` returns what keeps the states of share partitions; it is called with the first share group."""
+        """`persister()` returns what keeps the states of share partitions; it is called with the first share group.
+
+        counts: what share groups are counted in, if anywhere.
+        """
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self.settings = settings
         self._random = random
@@ -64,6 +70,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._matching: RegexMatching | None = None
         """Made for the first regular expression."""
         self._persister = persister
+        self._counts = counts
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
         self._new_channels: Callable[[], BrokerChannels] | None = None
@@ -94,6 +101,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         host = self.host_of(group_id)
         shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
         return await host.call(group_id, decide, shares_write=shares_write)
+
+    def counted(self, decision: "ShareDecision") -> "ShareDecision":
+        """Return the decision of a share group's heartbeat; count it if it begins a group epoch."""
+        if self._counts is not None and decision.begins_group_epoch:
+            self._counts.rebalances += 1
+        return decision
 
     def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
         """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
