@@ -74,6 +74,8 @@ class Coordinators:
         self._wheel = wheel
         self._io_pool = system.io_pool
         self.groups = self._new_groups(system.random)
+        if counts is not None:
+            self.groups.count_in(counts)
         stops.add(StopOrder.GROUPS, self.groups.close)
         self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
         stops.add(StopOrder.SHARE_GROUPS, self.share.close)
@@ -143,7 +145,6 @@ class Coordinators:
             wheel=self._wheel,
             io_pool=self._io_pool,
             persister=lambda: self.share.persister,
-            counts=self._counts,
         )
 
     def use(self, services: "Services") -> None:

@@ -56,12 +56,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         wheel: TimingWheel,
         io_pool: IoPool,
         persister: "Callable[[], Persister] | None" = None,
-        counts: "ShareCounts | None" = None,
     ) -> None:
-        """`persister()` returns what keeps the states of share partitions; it is called with the first share group.
-
-        counts: what share groups are counted in, if anywhere.
-        """
+        """`persister()` returns what keeps the states of share partitions; it is called with the first share group."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self.settings = settings
         self._random = random
@@ -70,7 +66,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._matching: RegexMatching | None = None
         """Made for the first regular expression."""
         self._persister = persister
-        self._counts = counts
+        self._counts: ShareCounts | None = None
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
         self._new_channels: Callable[[], BrokerChannels] | None = None
@@ -155,6 +151,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
         """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
         self._new_channels = new_channels
+
+    def count_in(self, counts: "ShareCounts") -> None:
+        """Count the rebalances of share groups."""
+        self._counts = counts
 
     async def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets, a share group with the states of its partitions. Raises ApiError.
