@@ -26,6 +26,7 @@ from kafkapy.errors import first_of
 if TYPE_CHECKING:
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_offsets import OffsetStore
+    from kafkapy.cli.share_explain import PartitionFacts
 
 app = typer.Typer(
     help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
@@ -190,18 +191,68 @@ def _matches(given: str, listed: Collection[str]) -> list[str]:
 
 
 @app.command("explain")
-def explain_group(group_id: GroupId, as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER) -> None:
-    """Show why a group last rebalanced, and what each member gained and lost (kafkapy brokers only)."""
+def explain_group(
+    group_id: GroupId,
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Of a share group: only this topic.")
+    ] = "",
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, help="Of a share group: why this record is not delivered.")
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+) -> None:
+    """Show why a group last rebalanced; of a share group also what is in flight, and why (kafkapy brokers only)."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
 
+    try:
+        wanted = parse_topics([topic] if topic else [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     try:
         rebalances = rebalances_of(bootstrap_server, group_id)
     except ExplainError as error:
         raise typer.Exit(fail(f"{group_id}: {error}")) from error
+    with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
+        facts = _facts_of(brokers, group_id, wanted)
     if as_json:
-        print_json(rebalances)
-    else:
+        print_json(rebalances if facts is None else {"rebalances": rebalances, "partitions": list(map(asdict, facts))})
+        return
+    if offset is None:
         print_rebalances(group_id, rebalances)
+    if facts is not None:
+        from kafkapy.cli.share_explain import print_facts
+
+        print_facts(facts, offset)
+    elif topic or offset is not None:
+        raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
+
+
+def _facts_of(
+    brokers: "BrokerConnections", group_id: str, wanted: dict[str, list[int] | None]
+) -> "list[PartitionFacts] | None":
+    """Return what is in flight of a share group, None of another one. Exits if a wanted partition is not in use."""
+    from kafkapy.cli.share_explain import UNKNOWN, share_facts
+    from kafkapy.cli.share_groups import member_names
+
+    names = member_names(brokers, group_id)
+    if names is None:
+        return None
+    facts = share_facts(brokers, group_id, names)
+    if facts is None:
+        raise typer.Exit(fail(f"{group_id}: {UNKNOWN}"))
+    chosen = [each for each in facts if not wanted or _is_wanted(each.topic, each.partition, wanted)]
+    if wanted and not chosen:
+        raise typer.Exit(fail(f"{group_id}: nobody has fetched {next(iter(wanted))} from its leader since it leads"))
+    return chosen
+
+
+def _is_wanted(topic: str, partition: int, wanted: dict[str, list[int] | None]) -> bool:
+    if topic not in wanted:
+        return False
+    numbers = wanted[topic]
+    return numbers is None or partition in numbers
 
 
 @app.command()
@@ -265,11 +316,11 @@ def reset(
 def _store_of(admin: Any, brokers: "BrokerConnections", group_id: str) -> "tuple[OffsetStore, list[str]]":
     """Return what keeps the group's offsets, and its members. Raises KafkaException, CoordinatorError."""
     from kafkapy.cli.group_offsets import CommittedOffsets
-    from kafkapy.cli.share_groups import ShareOffsets, share_members
+    from kafkapy.cli.share_groups import ShareOffsets, member_names
 
-    members = share_members(brokers, group_id)
+    members = member_names(brokers, group_id)
     if members is not None:
-        return ShareOffsets(brokers, group_id), members
+        return ShareOffsets(brokers, group_id), list(members.values())
     return CommittedOffsets(admin, brokers, group_id), _members_of(admin, group_id)
 
 
@@ -307,13 +358,13 @@ def delete(
 
 def _delete_offsets(group_ids: list[str], topics: list[str], server: str, client_config: list[str] | None) -> None:
     from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, delete_offsets
-    from kafkapy.cli.share_groups import ShareOffsets, share_members
+    from kafkapy.cli.share_groups import ShareOffsets, member_names
 
     status = 0
     with failures(server), BrokerConnections(client_properties(server, client_config)) as brokers:
         for group_id in group_ids:
             try:
-                if share_members(brokers, group_id) is not None:
+                if member_names(brokers, group_id) is not None:
                     ShareOffsets(brokers, group_id).delete(topics)
                 else:
                     delete_offsets(brokers, group_id, topics)

@@ -70,10 +70,15 @@ def describe_share_group(brokers: BrokerCalls, group_id: str) -> dict[str, Any] 
     }
 
 
-def share_members(brokers: BrokerCalls, group_id: str) -> list[str] | None:
-    """Return a share group's members as `client id (host)`; None if there is no such group. Raises CoordinatorError."""
+def member_names(brokers: BrokerCalls, group_id: str) -> dict[str, str] | None:
+    """Return `client id (host)` of each member of a share group by its id; None if there is no such group.
+
+    Raises CoordinatorError.
+    """
     group = _described(brokers, coordinator_of(brokers, group_id).node_id, group_id)
-    return None if group is None else [f"{member.client_id} ({member.client_host})" for member in group.members]
+    if group is None:
+        return None
+    return {member.member_id: f"{member.client_id} ({member.client_host})" for member in group.members}
 
 
 class ShareOffsets:

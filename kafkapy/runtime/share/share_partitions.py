@@ -131,6 +131,10 @@ class SharePartitions:
         """Return the share partitions of all groups."""
         return [in_use for partitions in self._groups.values() for in_use in partitions.values()]
 
+    def of_group(self, group_id: str) -> list[InUse]:
+        """Return the share partitions of a group."""
+        return list(self._groups.get(group_id, {}).values())
+
     def settings(self, group_id: str) -> GroupShareSettings:
         return self._parts.settings(group_id)
 

@@ -360,3 +360,27 @@ def test_a_share_group_is_deleted(run, queue) -> None:
     assert run("delete", queue).out == f"Deleted group {queue}.\n"
     assert run("describe", queue).status == 1
     assert run("delete", queue).status == 1
+
+
+def test_what_a_share_group_has_in_flight_is_explained(run, server, group) -> None:
+    name = f"{group}-shared"
+    begin_with_the_first(server, name)
+    with worker(server, name, group):
+        told = json.loads(run("explain", name, "--json").out)
+        printed = run("explain", name).out
+        of_one = run("explain", name, "--topic", f"{group}:0", "--offset", 4).out
+    assert any("joined" in reason for each in told["rebalances"] for reason in each["reasons"])
+    facts = {(each["topic"], each["partition"]): each for each in told["partitions"]}
+    (held, *_) = facts[group, 0]["runs"]
+    assert (held["state"], held["delivery_count"], facts[group, 0]["high_watermark"]) == ("acquired", 1, 10)
+    assert held["member"].startswith("worker (")
+    assert "because member" in printed
+    assert f"{group}-0  start 0, end 10, in flight 10 of 2000, 1 member fetch" in printed
+    assert of_one.startswith(f"{group}-0: 4 is acquired by worker (")
+    assert "the start offset is 0: 0-9 is acquired by worker" in of_one
+
+
+def test_only_share_groups_are_asked_for_records(run, group) -> None:
+    refused = run("explain", group, "--topic", group, "--offset", 1)
+    assert (refused.status, "is no share group" in refused.err) == (1, True)
+    assert run("explain", group, "--topic", "t:x").status == 2
