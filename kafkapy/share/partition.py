@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.metrics.shares import SharePartitionCounts
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.acknowledgement import Acknowledgement, AcknowledgementBatch
 from kafkapy.share.acquisition import Acquisition
@@ -78,6 +79,7 @@ class SharePartition:
     __slots__ = (
         "_fetch_owner",
         "_next_deadline_ms",
+        "counts",
         "key",
         "leader_epoch",
         "records",
@@ -93,6 +95,8 @@ class SharePartition:
         self.state = PartitionState.EMPTY
         self.state_epoch = 0
         self.records = InFlightRecords(0)
+        self.counts: SharePartitionCounts | None = None
+        """What the share partition is counted in, if anywhere."""
         self._fetch_owner: object | None = None
         self._next_deadline_ms: int | None = None
         """No lock times out before; perhaps none does then."""
@@ -171,6 +175,8 @@ class SharePartition:
                 state = _AVAILABLE
             run = Run(batch.first_offset, batch.last_offset, state, batch.delivery_count)
             records.put(InFlightBatch(run))
+            if self.counts is not None:
+                self.counts.record_batch(run.record_count)
             if state.is_done:
                 records.delivery_complete_count += run.record_count
         records.on_available()
@@ -219,11 +225,15 @@ class SharePartition:
         if self.state is not PartitionState.ACTIVE or self._fetch_owner is not None:
             return False
         self._fetch_owner = owner
+        if self.counts is not None:
+            self.counts.on_hold()
         return True
 
     def release_fetch(self, owner: object) -> None:
         if self._fetch_owner is owner:
             self._fetch_owner = None
+            if self.counts is not None:
+                self.counts.on_release()
 
     def acquire(
         self, member_id: str, fetched: FetchedRecords, limits: AcquireLimits, now_ms: int
@@ -236,6 +246,9 @@ class SharePartition:
         acquisition.run(fetched)
         if acquisition.acquired:
             self._wake_by(deadline_ms)
+        if self.counts is not None:
+            for record_count in acquisition.new_batches:
+                self.counts.record_batch(record_count)
         return acquisition.acquired
 
     def move_log_start(self, log_start_offset: int) -> bool:
@@ -284,6 +297,10 @@ class SharePartition:
         expiry = Expiry(self.records, self.settings, now_ms)
         expiry.run()
         self._next_deadline_ms = expiry.next_deadline_ms
+        if self.counts is not None:
+            self.counts.timeouts += sum(
+                batch.last_offset - batch.first_offset + 1 for batch in expiry.write.state_batches
+            )
         return self._prepared(expiry.write)
 
     def _wake_by(self, deadline_ms: int) -> None:

@@ -47,6 +47,7 @@ def respond(
         return ShareFetchResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     shown = _with_news(session, fetched)
     throttle_time_ms = _throttle(context, shown)
+    _count_bytes(services, shown)
     moved, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
     for partition in [*shown, *(each for each in outcomes if each not in shown)]:
@@ -73,6 +74,17 @@ def _with_news(session: SessionContext, fetched: Fetched) -> Fetched:
         for partition, each in fetched.items()
         if of_session.has_changes(partition, has_records=each.region is not None, error_code=each.refusal.error_code)
     }
+
+
+def _count_bytes(services: Services, shown: Fetched) -> None:
+    traffic = services.replica_manager.traffic
+    if traffic is None:
+        return
+    by_id = services.metadata.image.topics.by_id
+    for partition, each in shown.items():
+        topic = by_id.get(partition.topic_id)
+        if topic is not None and each.region is not None:
+            traffic.of_any(topic.name).bytes_out += each.region.length
 
 
 def _throttle(context: RequestContext, shown: Fetched) -> int:

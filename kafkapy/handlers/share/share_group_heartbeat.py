@@ -28,6 +28,7 @@ async def handle(
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     client = Client(context.client_id or "", f"/{context.client_host}")
     response: ShareGroupHeartbeatResponse = await services.groups.call(
-        request.group_id, lambda shard, token, now_ms: shard.share.heartbeat(request, client, now_ms)
+        request.group_id,
+        lambda shard, token, now_ms: services.groups.counted(shard.share.heartbeat(request, client, now_ms)),
     )
     return response

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from kafkapy.group.consumer.subscriptions import ResolvedRegex
     from kafkapy.group.decision import GroupDecision
     from kafkapy.group.shard import GroupShard
+    from kafkapy.group.share.decision import ShareDecision
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.broker_channels import BrokerChannels
@@ -64,6 +66,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._matching: RegexMatching | None = None
         """Made for the first regular expression."""
         self._persister = persister
+        self._counts: ShareCounts | None = None
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
         self._new_channels: Callable[[], BrokerChannels] | None = None
@@ -94,6 +97,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         host = self.host_of(group_id)
         shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
         return await host.call(group_id, decide, shares_write=shares_write)
+
+    def counted(self, decision: "ShareDecision") -> "ShareDecision":
+        """Return the decision of a share group's heartbeat; count it if it begins a group epoch."""
+        if self._counts is not None and decision.begins_group_epoch:
+            self._counts.rebalances += 1
+        return decision
 
     def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
         """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
@@ -142,6 +151,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
         """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
         self._new_channels = new_channels
+
+    def count_in(self, counts: "ShareCounts") -> None:
+        """Count the rebalances of share groups."""
+        self._counts = counts
 
     async def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets, a share group with the states of its partitions. Raises ApiError.

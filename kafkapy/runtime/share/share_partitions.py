@@ -39,6 +39,7 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.share.dead_letters import DeadLetters
@@ -74,6 +75,8 @@ class ShareParts(NamedTuple):
     io_pool: IoPool
     replica_manager: "ReplicaManager"
     dead_letters: "DeadLetters | None" = None
+    counts: "ShareCounts | None" = None
+    """What share groups are counted in, if anywhere."""
 
 
 class Acknowledging:
@@ -107,6 +110,7 @@ class SharePartitions:
     def __init__(self, parts: ShareParts, max_sessions: int) -> None:
         self.sessions = ShareSessionCache(max_sessions)
         self._parts = parts
+        self.counts = parts.counts
         self.wheel = parts.wheel
         self.replica_manager = parts.replica_manager
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
@@ -131,6 +135,14 @@ class SharePartitions:
 
     # -- in use ---------------------------------------------------------------------------------------------------
 
+    def all_in_use(self) -> list[InUse]:
+        """Return the share partitions of all groups."""
+        return [in_use for partitions in self._groups.values() for in_use in partitions.values()]
+
+    def of_group(self, group_id: str) -> list[InUse]:
+        """Return the share partitions of a group."""
+        return list(self._groups.get(group_id, {}).values())
+
     def settings(self, group_id: str) -> GroupShareSettings:
         return self._parts.settings(group_id)
 
@@ -152,6 +164,8 @@ class SharePartitions:
             self._forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
         machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
+        if self.counts is not None:
+            machine.counts = self.counts.new_partition()
         in_use = InUse(machine, hosted, self)
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
@@ -200,7 +214,7 @@ class SharePartitions:
 
     async def _load(self, in_use: InUse) -> None:
         machine = in_use.partition
-        key = machine.key
+        key, began_ms = machine.key, self._parts.clock.monotonic_ms()
         state = StateRead(key.topic_id, key.partition, machine.leader_epoch)
         try:
             read = (await self._parts.persister().read(key.group_id, [state]))[0]
@@ -217,6 +231,8 @@ class SharePartitions:
         except Exception:
             logger.exception("Loading share partition %s failed", key.coordinator_key)
             refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if self.counts is not None:
+            self.counts.record_load(self._parts.clock.monotonic_ms() - began_ms)
         if refusal is not None:
             in_use.refusal = refusal
             self._forget(in_use)
@@ -266,7 +282,7 @@ class SharePartitions:
                 if turn is not None:
                     await turn
         finally:
-            writing = self._start(self._write(key.group_id, writes)) if writes else None
+            writing = self._start(self._write_acknowledged(key.group_id, writes, batches)) if writes else None
         return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
     def _apply(
@@ -287,8 +303,28 @@ class SharePartitions:
             return BROKEN
         if outcome.write is not None:
             writes.append((in_use, outcome.write))
+        elif outcome.refusal is None:
+            self._count(batches)
         in_use.schedule()
         return outcome.refusal
+
+    async def _write_acknowledged(
+        self,
+        group_id: str,
+        writes: Sequence[tuple[InUse, PendingWrite]],
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
+    ) -> list[Refusal | None]:
+        """Write states, and count the acknowledgements that stand then. Return what failed."""
+        refusals = await self._write(group_id, writes)
+        for (in_use, _), refusal in zip(writes, refusals, strict=True):
+            if refusal is None:
+                self._count(batches[in_use.partition.key.topic_partition])
+        return refusals
+
+    def _count(self, batches: Sequence[AcknowledgementBatch]) -> None:
+        if self.counts is not None:
+            for batch in batches:
+                self.counts.count_acknowledgements(batch.types, batch.last_offset - batch.first_offset + 1)
 
     async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
         """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""
