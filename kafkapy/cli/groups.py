@@ -1,4 +1,4 @@
-"""`kafkapy groups list|describe|explain|reset|delete`."""
+"""`kafkapy groups list|describe|explain|reset|delete`; redrive.py has redrive."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -22,10 +22,12 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.redrive import redrive_letters
 from kafkapy.errors import first_of, quoted
 
 app = typer.Typer(
-    help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
+    help="List, describe, explain and delete groups, reset what they have read, and send dead letters back.",
+    no_args_is_help=True,
 )
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, help="The id of a group.")]
@@ -275,6 +277,9 @@ def delete(group_ids: GroupIds, bootstrap_server: Server = DEFAULT_SERVER, clien
                 status = fail(f"{group_id}: {error}")
     if status:
         raise typer.Exit(status)
+
+
+app.command("redrive")(redrive_letters)
 
 
 def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:
