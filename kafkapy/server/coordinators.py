@@ -193,7 +193,10 @@ class Coordinators:
 
     def _new_share_parts(self) -> "ShareParts":
         from kafkapy.runtime.share.share_partitions import ShareParts
+        from kafkapy.server.dead_letters import has_dead_letters, new_dead_letters
 
+        assert self._services is not None, "a request of a share group came before the services"
+        has_any = has_dead_letters(self._dynamic_config.static.share)
         return ShareParts(
             persister=lambda: self.share.persister,
             settings=ShareSettings(self._dynamic_config, self._image).of,
@@ -201,6 +204,7 @@ class Coordinators:
             wheel=self._wheel,
             io_pool=self._io_pool,
             replica_manager=self._replica_manager,
+            dead_letters=new_dead_letters(self._services, self._new_peer) if has_any else None,
             counts=self._counts,
         )
 

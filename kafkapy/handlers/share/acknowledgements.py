@@ -110,8 +110,8 @@ async def acknowledge(
 ) -> PendingAcknowledgements:
     """Apply acknowledgements, and begin to write them: what follows sees them, and need not wait for the write."""
 
-    def give_way() -> Awaitable[None] | None:
-        return way.give_way() if way.is_over() else None
+    def give_way(steps: int) -> Awaitable[None] | None:
+        return way.give_way() if way.is_over(steps) else None
 
     refused: Outcomes = {}
     accepted: Acknowledgements = {}

@@ -94,7 +94,7 @@ def _throttle(context: RequestContext, shown: Fetched) -> int:
         (None, PartitionRead(each.refusal.error_code, -1, -1, -1, NO_RECORDS if each.region is None else each.region))
         for each in shown.values()
     ]
-    return context.meter.throttle_fetch(reads)
+    return context.meter.throttle_fetch(reads, is_sent_throttled=True)
 
 
 def _partition_data(partition: TopicIdPartition, fetched: FetchedShare | None, outcome: Refusal) -> PartitionData:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkapy.group.consumer.subscriptions import ResolvedRegex
-    from kafkapy.group.decision import GroupDecision
+    from kafkapy.group.decision import Client, GroupDecision
     from kafkapy.group.shard import GroupShard
     from kafkapy.group.share.decision import ShareDecision
     from kafkapy.metadata.image import TopicImage
     from kafkapy.metrics.shares import ShareCounts
+    from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.broker_channels import BrokerChannels
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
     from kafkapy.runtime.coordinators.shard_host import Decision
     from kafkapy.runtime.coordinators.share_states import ShareStates
+    from kafkapy.runtime.coordinators.share_targets import ShareTargets
     from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
     from kafkapy.share.persister import Persister
 
@@ -69,6 +71,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._counts: ShareCounts | None = None
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
+        self._share_targets: ShareTargets | None = None
         self._new_channels: Callable[[], BrokerChannels] | None = None
         self._latest_offsets: LatestOffsets | None = None
 
@@ -85,6 +88,24 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
         return await self.host_of(group_id).call(group_id, decide, write)
+
+    async def share_heartbeat(self, request: "ShareGroupHeartbeatRequest", client: "Client") -> Any:
+        """As `call`, for a heartbeat of a share group, which may need a target that takes long to compute."""
+        group_id = request.group_id
+        if self._share_targets is None:
+            from kafkapy.runtime.coordinators.share_targets import ShareTargets
+
+            self._share_targets = ShareTargets(self._clock)
+        return await self._share_targets.decided(
+            group_id,
+            lambda gives_way: self.call(
+                group_id,
+                lambda shard, _token, now_ms: self.counted(
+                    shard.share.heartbeat(request, client, now_ms, gives_way=gives_way)
+                ),
+            ),
+            lambda wanted, target: self.host_of(group_id).shard.share.keep_target(group_id, wanted, target),
+        )
 
     async def commit_offsets(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
         """As `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
