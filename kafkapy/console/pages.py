@@ -8,7 +8,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console import access, cluster, group_list, groups, other_groups, share_groups, topics, transactions
+from kafkapy.console import (
+    access,
+    cluster,
+    group_list,
+    groups,
+    other_groups,
+    queries,
+    share_groups,
+    topics,
+    transactions,
+)
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.fields import number
 from kafkapy.console.groups import Group
@@ -138,6 +148,9 @@ class Pages:
             problem=problem,
             formats=[each for each in FORMATS if each not in BY_SCHEMA or self._console.settings.registry is not None],
             query_string=request.url.query,
+            has_more=any(
+                request.query_params.get(name, without) != without for name, without in queries.MORE_FIELDS.items()
+            ),
         )
 
     def record(self, request: Request) -> Response:
