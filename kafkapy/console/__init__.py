@@ -9,7 +9,8 @@ cluster.py topics.py groups.py other_groups.py transactions.py access.py client_
 queries.py search.py    records of a topic, found and tailed without a group; a form's fields within their bounds
 streams.py              searches and tails as server-sent events
 changes.py              what --allow-changes allows, confirmed and logged
-samples.py lags.py background.py    an hour of /metrics and of the groups' lag, in memory; the thread that collects them
+samples.py lags.py history.py background.py    an hour of /metrics, the groups' lag and the cluster, in memory
+overview.py attention.py    the first page, and what needs attention
 pages.py render.py app.py main.py    routes, templates, the application, the process
 
 Every list is bounded, every wait has a time limit, and nothing that comes from the cluster is shown unescaped. A

@@ -48,6 +48,10 @@ class LagSamples:
         with self._lock:
             return list(self._points.get(group, ()))
 
+    def all(self) -> dict[str, Points]:
+        with self._lock:
+            return {group: list(points) for group, points in self._points.items()}
+
     def names(self) -> list[str]:
         """Return the groups, those shown last first."""
         with self._lock:
@@ -80,7 +84,7 @@ class LagWatch:
         self._lags = lags
         self._own: Clients | None = None
         self._left_out_until_s: dict[str, float] = {}
-        self._background = Background("console-lags", self.measure, INTERVAL_S, begins_at_once=False)
+        self._background = Background("console-lags", self.measure, INTERVAL_S, begins_at_once=True)
 
     def start(self) -> None:
         self._background.start()

@@ -33,7 +33,6 @@ class Pages:
 
     def routes(self) -> list[Route]:
         pages: dict[str, Callable[[Request], Response]] = {
-            "/": self.overview,
             "/topics": self.topics,
             "/topic": self.topic,
             "/topic/configs": self.topic_configs,
@@ -57,30 +56,6 @@ class Pages:
             "/charts/series": self.series,
         }
         return [Route(path, page, methods=["GET"]) for path, page in pages.items()]
-
-    def overview(self, request: Request) -> Response:
-        brokers = self._console.brokers
-        nodes = brokers.nodes()
-        known = self._console.topic_lists.current()
-        log_dirs = cluster.log_dirs(brokers, nodes)
-        silent = {each.node_id for each in log_dirs if each.is_silent}
-        return self._page(
-            request,
-            "overview.html",
-            silent=silent,
-            at_risk=sum(known.led.get(node_id, 0) for node_id in silent),
-            nodes=nodes,
-            cluster_id=brokers.cluster_id,
-            controller_id=brokers.controller_id,
-            topic_count=len(known.names) - len(known.internal),
-            partition_count=known.partition_count,
-            under_replicated=known.under_replicated,
-            offline=known.offline,
-            log_dirs=log_dirs,
-            quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
-            features=access.section(cluster.features, brokers),
-            groups=access.section(lambda _: other_groups.group_list(brokers, self._console.clients)[0], brokers),
-        )
 
     # -- topics -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from kafkapy.console.samples import COUNTER_ENDINGS
+
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN: Final = "–"
 MAX_INDENTED: Final = 4
@@ -24,7 +26,14 @@ def new_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "size": size, "time": time, "duration": duration, "pretty": pretty}
+    environment.filters |= {
+        "number": number,
+        "size": size,
+        "time": time,
+        "duration": duration,
+        "pretty": pretty,
+        "unit": unit,
+    }
     environment.globals["link"] = link
     return environment
 
@@ -90,6 +99,14 @@ def duration(milliseconds: int) -> str:
         if seconds < 7200
         else f"{seconds / 3600:.0f} h"
     )
+
+
+def unit(name: str) -> str:
+    """Return the unit of a metric's chart, as far as its name says it; a counter is charted as its rise per second."""
+    is_rate = name.endswith(COUNTER_ENDINGS)
+    words = "_".join(name.lower().split("_")[-4:])
+    found = "B" if "byte" in words else "s" if "seconds" in words else "ms" if words.endswith("ms") else ""
+    return f"{found}/s" if is_rate and found != "s" else found if not is_rate else ""
 
 
 def pretty(text: str) -> str:

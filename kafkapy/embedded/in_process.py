@@ -70,7 +70,12 @@ class InProcessCluster:
         self._thread.call(server.stop)
 
     def down(self) -> None:
-        """Stop all nodes, brokers before separate controllers, and end the thread.
+        """Stop all nodes and end the thread."""
+        self.stop_all()
+        self._thread.close()
+
+    def stop_all(self) -> None:
+        """Stop all nodes, brokers before separate controllers.
 
         As LocalCluster.down: the last combined nodes need not wait for a quorum that is gone.
         """
@@ -91,7 +96,6 @@ class InProcessCluster:
                 await asyncio.gather(*(stop(node_id) for node_id in node_ids), return_exceptions=True)
 
             self._thread.call(stop_all)
-        self._thread.close()
 
     kill_all = down
 
@@ -108,7 +112,7 @@ class InProcessCluster:
         broker = next((each for each in self.plan.brokers if self.is_running(each.node_id)), None)
         if broker is None:
             raise ClusterError("no broker runs that could be asked to add a voter")
-        self._cluster.make_voter(node, asking(broker.address), timeout_s)
+        self._cluster.make_voter(node, asking(broker.query_address), timeout_s)
         return node
 
     def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
@@ -135,7 +139,8 @@ class InProcessCluster:
         raise ClusterError("nodes of one process have no logs of their own: theirs are the process's")
 
     def _add_ports(self, node: NodePlan) -> None:
-        self._node_at.update({port: node.node_id for port in (node.port, node.controller_port) if port})
+        ports = (node.port, node.peer_port, node.controller_port)
+        self._node_at.update({port: node.node_id for port in ports if port})
 
     async def _start(self, node: NodePlan) -> None:
         log_dir = str(self._cluster.processes[node.node_id].log_dir)

@@ -7,7 +7,8 @@
 | `own_kafka_broker` | a `Broker` of the test's own, which it may restart or kill |
 | `new_kafka_broker` | a function that starts a `Broker` with the arguments given; it ends with the test |
 | `secure_kafka_broker` | as `kafka_broker`, with TLS and the user alice |
-| `kafka_cluster` | a `Cluster` of three nodes of the test's own |
+| `kafka_cluster` | a `Cluster` of three nodes for all tests of the session, which leave its nodes alone |
+| `own_kafka_cluster` | a `Cluster` of three nodes of the test's own, which it may kill, pause and cut off |
 
 `kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
 """
@@ -16,17 +17,21 @@ import gc
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from kafkapy.embedded.broker import Broker
+    from pathlib import Path
+    from typing import Unpack
+
+    from kafkapy.embedded.broker import Broker, NewKafkaBroker
     from kafkapy.embedded.cluster import Cluster
+    from kafkapy.embedded.options import BrokerOptions
 
 MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
 MAX_NAME: Final = 200
@@ -87,14 +92,18 @@ def kafka_topic(kafka_broker: "Broker", request: pytest.FixtureRequest) -> Itera
 
 
 @pytest.fixture
-def new_kafka_broker() -> "Iterator[Callable[..., Broker]]":
+def new_kafka_broker() -> "Iterator[NewKafkaBroker]":
     """A function that starts a broker: `new_kafka_broker(properties={"num.partitions": 3})`. It ends with the test."""
     with ExitStack() as stack:
-        yield lambda *arguments, **options: stack.enter_context(_running_broker(*arguments, **options))
+
+        def start(data_dir: "str | Path | None" = None, **options: "Unpack[BrokerOptions]") -> "Broker":
+            return stack.enter_context(_running_broker(data_dir, **options))
+
+        yield start
 
 
 @pytest.fixture
-def own_kafka_broker(new_kafka_broker: "Callable[..., Broker]") -> "Broker":
+def own_kafka_broker(new_kafka_broker: "NewKafkaBroker") -> "Broker":
     """A running broker of the test's own, which may restart or kill it."""
     return new_kafka_broker()
 
@@ -106,9 +115,22 @@ def secure_kafka_broker() -> "Iterator[Broker]":
         yield broker
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kafka_cluster() -> "Iterator[Cluster]":
+    """Three running nodes on free ports, data in a temporary directory, for the whole test session.
+
+    Tests that kill or cut off nodes take `own_kafka_cluster`.
+    """
+    yield from _running_cluster()
+
+
+@pytest.fixture
+def own_kafka_cluster() -> "Iterator[Cluster]":
     """Three running nodes on free ports, data in a temporary directory, for one test, which may kill them."""
+    yield from _running_cluster()
+
+
+def _running_cluster() -> "Iterator[Cluster]":
     from kafkapy.embedded.cluster import Cluster
 
     with Cluster(3) as cluster:
@@ -116,13 +138,13 @@ def kafka_cluster() -> "Iterator[Cluster]":
 
 
 @contextmanager
-def _running_broker(*arguments: Any, **options: Any) -> "Iterator[Broker]":
+def _running_broker(data_dir: "str | Path | None" = None, **options: "Unpack[BrokerOptions]") -> "Iterator[Broker]":
     """Import and start a `Broker`; stop it at the end."""
     with ExitStack() as stack:
         with _no_collections():
             from kafkapy.embedded.broker import Broker
 
-            broker = stack.enter_context(Broker(*arguments, **options))
+            broker = stack.enter_context(Broker(data_dir, **options))
         yield broker
 
 

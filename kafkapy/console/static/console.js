@@ -116,24 +116,62 @@ function clock(seconds) { return new Date(seconds * 1000).toISOString().slice(11
 
 function compact(value) { return Intl.NumberFormat("en", {notation: "compact", maximumFractionDigits: 1}).format(value); }
 
+function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let power = 0;
+  while (Math.abs(value) >= 1024 && power < units.length - 1) { value /= 1024; power++; }
+  return `${value.toFixed(power && value < 100 ? 1 : 0)} ${units[power]}`;
+}
+
+function withUnit(value, unit) {
+  if (unit.startsWith("B")) return bytes(value) + unit.slice(1);
+  if (unit === "s" && Math.abs(value) < 1) return `${compact(value * 1000)} ms`;
+  return compact(value) + (unit.startsWith("/") || !unit ? unit : ` ${unit}`);
+}
+
+function showNewest(place, points, labels, unit) {
+  const last = points[points.length - 1];
+  place.replaceChildren(...labels.filter((label, index) => last[index + 1] != null).map((label, index) => {
+    const part = document.createElement("span");
+    part.className = labels.length > 1 ? `series-${index}` : "";
+    part.textContent = (labels.length > 1 ? `${label} ` : "") + withUnit(last[index + 1], unit);
+    return part;
+  }));
+}
+
 async function draw(place) {
   const answer = await fetch(place.dataset.points);
   if (!answer.ok) return;
   const points = (await answer.json())[place.dataset.field];
-  const data = [points.map(point => point[0]), points.map(point => point[1])];
+  const labels = place.dataset.label.split(","), unit = place.dataset.unit || "";
+  const now = place.parentElement.querySelector(".now");
+  const isFlat = points.every(point => point.slice(1).every(value => !value));
+  const isFolded = now !== null && (isFlat || points.length < 2);  // a chart of zeros, or of one point, needs no room
+  place.classList.toggle("folded", isFolded);
+  if (now && isFlat) now.textContent = points.length ? "0 throughout" : "no values yet";
+  else if (now) showNewest(now, points, labels, unit);
+  if (isFolded) return;
+  const data = points.length ? points[0].map((_, column) => points.map(point => point[column])) : [[], []];
   if (place.plot) { place.plot.setData(data); return; }
   const axis = {stroke: colour("--dim"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
+  const strokes = [colour("--accent"), colour("--warn")];
   place.plot = new uPlot({
     width: place.clientWidth - 10, height: 180, legend: {show: false}, tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: {y: {range: (plot, low, high) => [Math.min(0, low || 0), high > 0 ? high * 1.1 : 1]}},
-    axes: [{...axis, values: (plot, values) => values.map(clock)}, {...axis, size: 60, values: (plot, values) => values.map(compact)}],
-    series: [{}, {label: place.dataset.label, stroke: colour("--accent"), width: 2, points: {show: points.length < 3}}],
+    axes: [{...axis, values: (plot, values) => values.map(clock)}, {...axis, size: 75, values: (plot, values) => values.map(value => withUnit(value, unit))}],
+    series: [{value: (plot, seconds) => seconds == null ? "–" : clock(seconds)}, ...labels.map((label, index) => ({label, stroke: strokes[index], width: 2, spanGaps: true, value: (plot, value) => value == null ? "–" : withUnit(value, unit), points: {show: points.length < 3}}))],
   }, data, place);
 }
 
 function drawAll() {
   if (typeof uPlot !== "undefined" && !document.hidden) document.querySelectorAll(".chart").forEach(draw);
 }
+
+window.addEventListener("resize", () => {
+  for (const place of document.querySelectorAll(".chart")) {
+    if (place.plot) place.plot.setSize({width: place.clientWidth - 10, height: 180});
+  }
+});
 
 // -- forms, keyboard, messages
 

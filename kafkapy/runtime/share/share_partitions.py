@@ -15,13 +15,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.machine import SmallSteps, end_of
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST, NOT_FOUND, find_offset
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.share.in_use import InUse
+from kafkapy.runtime.turns import PAUSE_MS, STEPS_PER_TURN, Turn
 from kafkapy.seams import Clock, IoPool
-from kafkapy.share.acknowledgement import AcknowledgementBatch
+from kafkapy.share.acknowledgement import OFFSETS_PER_STEP, AcknowledgementBatch
 from kafkapy.share.dead_letters import left_to_copy
 from kafkapy.share.group_settings import BY_DURATION, GroupShareSettings
 from kafkapy.share.partition import SharePartition
@@ -39,6 +41,7 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.share.dead_letters import DeadLetters
@@ -59,6 +62,9 @@ FENCING: Final = frozenset(
 )
 """Failures of a write after which the share partition is given up: the state is no longer this leader's."""
 
+GiveWay = Callable[[int], Awaitable[None] | None]
+"""Called after so many small steps (turns.py); what it returns is awaited before the next ones."""
+
 
 class ShareParts(NamedTuple):
     """What share partitions need of the broker.
@@ -74,6 +80,8 @@ class ShareParts(NamedTuple):
     io_pool: IoPool
     replica_manager: "ReplicaManager"
     dead_letters: "DeadLetters | None" = None
+    counts: "ShareCounts | None" = None
+    """What share groups are counted in, if anywhere."""
 
 
 class Acknowledging:
@@ -107,6 +115,7 @@ class SharePartitions:
     def __init__(self, parts: ShareParts, max_sessions: int) -> None:
         self.sessions = ShareSessionCache(max_sessions)
         self._parts = parts
+        self.counts = parts.counts
         self.wheel = parts.wheel
         self.replica_manager = parts.replica_manager
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
@@ -131,6 +140,14 @@ class SharePartitions:
 
     # -- in use ---------------------------------------------------------------------------------------------------
 
+    def all_in_use(self) -> list[InUse]:
+        """Return the share partitions of all groups."""
+        return [in_use for partitions in self._groups.values() for in_use in partitions.values()]
+
+    def of_group(self, group_id: str) -> list[InUse]:
+        """Return the share partitions of a group."""
+        return list(self._groups.get(group_id, {}).values())
+
     def settings(self, group_id: str) -> GroupShareSettings:
         return self._parts.settings(group_id)
 
@@ -152,6 +169,8 @@ class SharePartitions:
             self._forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
         machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
+        if self.counts is not None:
+            machine.counts = self.counts.new_partition()
         in_use = InUse(machine, hosted, self)
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
@@ -185,12 +204,41 @@ class SharePartitions:
         try:
             return work()
         except AssertionError:
-            logger.exception(
-                "Giving up share partition %s until its next fetch: an invariant is violated",
-                in_use.partition.key.coordinator_key,
-            )
-            self._forget(in_use)
+            self._give_up(in_use)
             return None
+
+    def _give_up(self, in_use: InUse) -> None:
+        """Give up a share partition whose invariant has just been violated."""
+        logger.exception(
+            "Giving up share partition %s until its next fetch: an invariant is violated",
+            in_use.partition.key.coordinator_key,
+        )
+        self._forget(in_use)
+
+    async def _attempt_steps(self, in_use: InUse, steps: SmallSteps[R], give_way: GiveWay) -> R | None:
+        """As attempt(), in steps; give_way() is called after each, and what it returns is awaited."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            except AssertionError:
+                self._give_up(in_use)
+                return None
+            turn = give_way(OFFSETS_PER_STEP)
+            if turn is not None:
+                await turn
+
+    def _give_way(self) -> GiveWay:
+        """Return what ends the turns of work that belongs to no request."""
+        turn = Turn(self._parts.clock, STEPS_PER_TURN)
+
+        async def pause() -> None:
+            await asyncio.sleep(PAUSE_MS / 1000)
+            turn.begin()
+
+        return lambda steps: pause() if turn.is_over(steps) else None
 
     def _forget_group(self, group_id: str) -> None:
         for in_use in list(self._groups.get(group_id, {}).values()):
@@ -200,7 +248,7 @@ class SharePartitions:
 
     async def _load(self, in_use: InUse) -> None:
         machine = in_use.partition
-        key = machine.key
+        key, began_ms = machine.key, self._parts.clock.monotonic_ms()
         state = StateRead(key.topic_id, key.partition, machine.leader_epoch)
         try:
             read = (await self._parts.persister().read(key.group_id, [state]))[0]
@@ -217,6 +265,8 @@ class SharePartitions:
         except Exception:
             logger.exception("Loading share partition %s failed", key.coordinator_key)
             refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if self.counts is not None:
+            self.counts.record_load(self._parts.clock.monotonic_ms() - began_ms)
         if refusal is not None:
             in_use.refusal = refusal
             self._forget(in_use)
@@ -250,31 +300,32 @@ class SharePartitions:
         self,
         key: SessionKey,
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
-        give_way: Callable[[], Awaitable[None] | None],
+        give_way: GiveWay,
     ) -> "Acknowledging":
         """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
 
-        give_way() is called after each partition; what it returns is awaited, but not when the requester is gone: what
-        was changed by then is written all the same.
+        When the requester is gone, the partition that is in work is acknowledged to its end, and what was changed is
+        written.
         """
         outcomes: dict[TopicIdPartition, Refusal | None] = {}
         writes: list[tuple[InUse, PendingWrite]] = []
         try:
             for partition, of_partition in batches.items():
-                outcomes[partition] = self._apply(key, partition, of_partition, writes)
-                turn = give_way()
+                outcomes[partition] = await self._apply(key, partition, of_partition, writes, give_way)
+                turn = give_way(1)
                 if turn is not None:
                     await turn
         finally:
-            writing = self._start(self._write(key.group_id, writes)) if writes else None
+            writing = self._start(self._write_acknowledged(key.group_id, writes, batches)) if writes else None
         return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
-    def _apply(
+    async def _apply(
         self,
         key: SessionKey,
         partition: TopicIdPartition,
         batches: Sequence[AcknowledgementBatch],
         writes: list[tuple[InUse, PendingWrite]],
+        give_way: GiveWay,
     ) -> Refusal | None:
         """Acknowledge records of one share partition; add what has to be written to `writes`."""
         in_use = self.find(key.group_id, partition)
@@ -282,13 +333,38 @@ class SharePartitions:
             return NOT_IN_USE
         in_use.partition.configure(self._parts.settings(key.group_id).partition)
         now_ms = self._parts.clock.monotonic_ms()
-        outcome = self.attempt(in_use, lambda: in_use.partition.acknowledge(key.member_id, batches, now_ms))
-        if outcome is None:
-            return BROKEN
-        if outcome.write is not None:
-            writes.append((in_use, outcome.write))
-        in_use.schedule()
-        return outcome.refusal
+        steps = in_use.partition.acknowledge_steps(key.member_id, batches, now_ms)
+        outcome = None
+        try:
+            outcome = await self._attempt_steps(in_use, steps, give_way)
+        except asyncio.CancelledError:  # the requester is gone
+            outcome = self.attempt(in_use, partial(end_of, steps))
+            raise
+        finally:
+            if outcome is not None and outcome.write is not None:
+                writes.append((in_use, outcome.write))
+            elif outcome is not None and outcome.refusal is None:
+                self._count(batches)
+            in_use.schedule()
+        return BROKEN if outcome is None else outcome.refusal
+
+    async def _write_acknowledged(
+        self,
+        group_id: str,
+        writes: Sequence[tuple[InUse, PendingWrite]],
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
+    ) -> list[Refusal | None]:
+        """Write states, and count the acknowledgements that stand then. Return what failed."""
+        refusals = await self._write(group_id, writes)
+        for (in_use, _), refusal in zip(writes, refusals, strict=True):
+            if refusal is None:
+                self._count(batches[in_use.partition.key.topic_partition])
+        return refusals
+
+    def _count(self, batches: Sequence[AcknowledgementBatch]) -> None:
+        if self.counts is not None:
+            for batch in batches:
+                self.counts.count_acknowledgements(batch.types, batch.last_offset - batch.first_offset + 1)
 
     async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
         """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""
@@ -304,12 +380,12 @@ class SharePartitions:
             logger.exception("Writing the state of %d share partitions of group %s failed", len(writes), group_id)
             refusals = [Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)] * len(writes)
         for (in_use, write), refusal in zip(writes, refusals, strict=True):
-            self._finish(in_use, write, refusal)
+            await self._finish(in_use, write, refusal)
         return refusals
 
-    def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
-        now_ms = self._parts.clock.monotonic_ms()
-        finished = self.attempt(in_use, lambda: in_use.partition.finish_write(write, refusal, now_ms))
+    async def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
+        steps = in_use.partition.finish_write_steps(write, refusal, self._parts.clock.monotonic_ms())
+        finished = await self._attempt_steps(in_use, steps, self._give_way())
         if finished is None:
             return
         in_use.schedule()
