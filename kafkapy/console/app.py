@@ -52,6 +52,7 @@ def new_app(settings: Settings) -> Starlette:
         if isinstance(error, ClusterError):
             return renderer.page(request, "error.html", error.status, problem=str(error))
         assert isinstance(error, HTTPException)
+        # Starlette's text for it, "Not Found", tells a reader less
         problem = "There is no such page." if error.status_code == 404 else error.detail
         return renderer.page(request, "error.html", error.status_code, problem=problem)
 

@@ -31,8 +31,11 @@ from kafkapy.types import INT32_MAX
 logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_CONFIGS: Final = 100
+"""Kafka has some 35 keys of a topic."""
 MAX_VALUE: Final = 1 << 20
+"""Far beyond any config, and half of what a form may have (security.MAX_BODY_BYTES)."""
 MAX_PARTITIONS: Final = 10_000
+"""Guards against a slip of the finger: partitions cannot be taken away again."""
 
 Fields = Mapping[str, str]
 

@@ -31,6 +31,7 @@ from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
+"""Each row costs the group's committed offsets."""
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -323,6 +324,7 @@ class Pages:
 
 
 MAX_CHARTS: Final = 24
+"""A page that is still read as a whole."""
 CHOSEN: Final = (
     "bytesin",
     "bytesout",

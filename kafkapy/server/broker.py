@@ -237,6 +237,7 @@ class BrokerServer:
         """Load the logs, then lead and follow partitions as in the metadata."""
         self._logs = BrokerLogs(self._node, self._new_helper)
         await self._logs.load()
+        # the pool was made before the metadata was known, which may set another size
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._node.check_not_failed()
         self._flusher = LogFlusher(self._io_pool, self._clock)
