@@ -20,6 +20,7 @@ HERE = (
     "node",
     "prometheus",
     "pytest",
+    "registry",
     "systemd",
     "work_queue",
 )
