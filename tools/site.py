@@ -32,6 +32,7 @@ SECTIONS: Final = {
         "docs/howto/replace.md",
         "docs/howto/promises.md",
         "docs/howto/pytest.md",
+        "docs/howto/faults.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",
         "docs/howto/work_queue.md",

@@ -58,6 +58,7 @@ def new_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)",
     )  # taken out before this parser sees it: kafkapy.cli.command_config
+    parser.add_argument("--profile", metavar="NAME", help="the cluster of a profile")  # taken out: kafkapy.cli.defaults
     parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
     parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")
     return parser

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
+from kafkapy.console.overview import Overview
 from kafkapy.console.pages import Pages
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import WRONG_TOKEN_S, Guard, Sessions, is_token
@@ -55,6 +56,7 @@ def new_app(settings: Settings) -> Starlette:
 
     return Starlette(
         routes=[
+            *Overview(console, renderer).routes(),
             *Pages(console, renderer).routes(),
             *Changes(console, renderer).routes(),
             Route("/stream", Streams(console, renderer).endpoint, methods=["GET"]),

@@ -21,6 +21,7 @@ from kafkapy.group.share.records import group_tombstones
 from kafkapy.group.share.settings import ShareTimes, share_times
 from kafkapy.group.share.state import ShareGroupLog
 from kafkapy.group.share.states import NO_STATES
+from kafkapy.group.share.target import PreparedTarget
 from kafkapy.metadata.image import MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
@@ -46,6 +47,8 @@ class ShareGroup:
         self.history = RebalanceHistory()
         self.log = ShareGroupLog(group_id, wall_ms)
         self.sessions = Sessions()
+        self.prepared_target: PreparedTarget | None = None
+        """The target that was computed in steps last; dropped with the next record."""
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._settled_topics: TopicsImage | None = None
@@ -84,6 +87,7 @@ class ShareGroup:
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ShareGroup* record; `value` is None for a tombstone."""
         self.log.replay(key, value)
+        self.prepared_target = None
         if isinstance(key, ShareGroupMemberMetadataKey | ShareGroupCurrentMemberAssignmentKey):
             self.sessions.on_replay(key.member_id, is_member=key.member_id in self.log.members)
 

@@ -1,0 +1,7 @@
+"""Faults by name, for tests of clients: what no client meets on a broker of which it uses none.
+
+shapes.py       where requests name topics and groups, and responses have room for an error
+rules.py        `broker.faults`: Fault, Faults, what they hit, and what is refused by name
+injection.py    stands before a broker's router from the first fault on, and carries faults out
+installing.py   puts that there
+"""
