@@ -41,6 +41,7 @@ SECTIONS: Final = {
         "docs/howto/prometheus.md",
         "docs/howto/command_line.md",
         "docs/howto/console.md",
+        "docs/howto/registry.md",
         "docs/security.md",
         "docs/migration.md",
         "docs/howto/spark_cluster.md",

@@ -21,6 +21,7 @@ HERE = (
     "node",
     "prometheus",
     "pytest",
+    "registry",
     "systemd",
     "work_queue",
 )
