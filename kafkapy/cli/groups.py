@@ -1,4 +1,4 @@
-"""`kafkapy groups list|describe|explain|reset|delete`."""
+"""`kafkapy groups list|describe|explain|reset|delete`; redrive.py has redrive."""
 
 from collections.abc import Collection
 from dataclasses import asdict
@@ -21,6 +21,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.redrive import redrive_letters
 from kafkapy.errors import first_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from kafkapy.cli.share_explain import PartitionFacts
 
 app = typer.Typer(
-    help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
+    help="List, describe, explain and delete groups, reset what they have read, and send dead letters back.",
+    no_args_is_help=True,
 )
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, help="The id of a group.")]
@@ -373,6 +375,9 @@ def _delete_offsets(group_ids: list[str], topics: list[str], server: str, client
                 status = fail(f"{group_id}: {error}")
     if status:
         raise typer.Exit(status)
+
+
+app.command("redrive")(redrive_letters)
 
 
 def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:

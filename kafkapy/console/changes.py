@@ -18,7 +18,8 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import groups, other_groups, share_groups
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import failures
-from kafkapy.console.queries import MAX_OFFSET, group_name, number, topic_name
+from kafkapy.console.fields import number
+from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console

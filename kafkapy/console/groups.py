@@ -14,7 +14,6 @@ from kafkapy.console.client import Clients, failures
 from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
 
-MAX_GROUPS: Final = 1000
 MAX_OFFSETS: Final = 1000
 MAX_REBALANCES: Final = 20
 SHARE: Final = "Share"
@@ -153,9 +152,19 @@ def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[
 
 def lag_of(clients: Clients, name: str) -> int:
     """Return how many records of the partitions with an offset a group has not committed yet. Raises ClusterError."""
+    return sum(lags_of(clients, name).values())
+
+
+def lags_of(clients: Clients, name: str) -> dict[str, int]:
+    """Return the lag of a group by topic. Raises ClusterError."""
     with failures():
         offsets = clients.offsets(name)
-        return _lag_of(offsets, dict(sorted(offsets.committed().items())[:MAX_OFFSETS]))
+        committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
+        ends = offsets.ends(committed)
+    found: dict[str, int] = {}
+    for each, at in committed.items():
+        found[each[0]] = found.get(each[0], 0) + max(0, (ends[each] or 0) - at)
+    return found
 
 
 def plan_reset(offsets: GroupOffsets, topic: str, to: str) -> list[ResetRow]:

@@ -8,13 +8,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console import access, cluster, groups, other_groups, share_groups, topics, transactions
+from kafkapy.console import access, cluster, group_list, groups, other_groups, share_groups, topics, transactions
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
+from kafkapy.console.fields import number
 from kafkapy.console.groups import Group
-from kafkapy.console.queries import group_name, number, query_of, topic_name, transactional_id
+from kafkapy.console.queries import group_name, query_of, topic_name, transactional_id
 from kafkapy.console.render import Renderer
 from kafkapy.console.search import MAX_RECORD_CHARACTERS, Query, Search
 from kafkapy.console.state import Console
+from kafkapy.console.tables import order_of, page_number
 from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
@@ -66,7 +68,9 @@ class Pages:
             self._console.topic_lists.current(),
             search=search,
             with_internal=with_internal,
-            number=number(requested, "page", 1, 1, 10**6),
+            number=page_number(requested),
+            order=order_of(requested, topics.KEYS),
+            lags=self._console.lags.topics(),
         )
         return self._page(request, "topics.html", page=page, search=search, with_internal=with_internal)
 
@@ -168,11 +172,11 @@ class Pages:
     def groups(self, request: Request) -> Response:
         self._console.brokers.nodes()  # fails at once where no broker answers
         search = request.query_params.get("q", "")[:249]
-        found, errors = other_groups.group_list(self._console.brokers, self._console.clients)
-        rows = [each for each in found if search.lower() in each.name.lower()]
-        return self._page(
-            request, "groups.html", rows=rows[: groups.MAX_GROUPS], match_count=len(rows), errors=errors, search=search
-        )
+        brokers, clients = self._console.brokers, self._console.clients
+        found, errors = other_groups.group_list(brokers, clients)
+        order, page = order_of(request.query_params, group_list.KEYS), page_number(request.query_params)
+        shown = group_list.group_page(brokers, clients, found, search=search, order=order, number=page)
+        return self._page(request, "groups.html", page=shown, errors=errors, search=search)
 
     def group(self, request: Request) -> Response:
         group = self._group(request)

@@ -6,6 +6,7 @@ from typing import Final
 
 from kafkapy.cli.group_offsets import ResetTarget
 from kafkapy.console.brokers import BadRequest
+from kafkapy.console.fields import number
 from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
 from kafkapy.types import INT64_MAX
 
@@ -61,19 +62,6 @@ def _kafka_string(fields: Mapping[str, str], name: str, subject: str) -> str:
     if not 0 < len(text.encode()) <= MAX_STRING_BYTES:
         raise BadRequest(f"{subject} has 1 to {MAX_STRING_BYTES} bytes.")
     return text
-
-
-def number(fields: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
-    text = fields.get(name, "").strip()
-    if not text:
-        return default
-    try:
-        value = int(text) if len(text) < 20 else high + 1
-    except ValueError:
-        raise BadRequest(f"{name}: {text} is no number.") from None
-    if not low <= value <= high:
-        raise BadRequest(f"{name}: from {low} to {high}.")
-    return value
 
 
 def _value(fields: Mapping[str, str], begin: str) -> int:

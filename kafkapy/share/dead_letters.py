@@ -6,19 +6,19 @@ and only as far as they are still in the log. Source: KIP-1191, Apache Kafka's S
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import HEADER_BYTES
 from kafkapy.record.builder import Headers, NewRecord, encode_records
+from kafkapy.share.letter_headers import (
+    DELIVERY_COUNT_HEADER,
+    GROUP_HEADER,
+    MESSAGE_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    TOPIC_HEADER,
+)
 from kafkapy.share.pending_write import DeadLetter
-
-TOPIC_HEADER: Final = "__dlq.errors.topic"
-PARTITION_HEADER: Final = "__dlq.errors.partition"
-OFFSET_HEADER: Final = "__dlq.errors.offset"
-GROUP_HEADER: Final = "__dlq.errors.group"
-DELIVERY_COUNT_HEADER: Final = "__dlq.errors.delivery.count"
-MESSAGE_HEADER: Final = "__dlq.errors.message"
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 

@@ -50,7 +50,7 @@ def changing(server):
 
 
 def text_of(html: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.replace("<wbr>", "")))
 
 
 def events(answer) -> list[tuple[str, str]]:
