@@ -95,6 +95,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
         return await host.call(group_id, decide, shares_write=shares_write)
 
+    async def rebalance(self, group_id: str) -> None:
+        """Have a group with members assign its partitions anew. Raises ApiError."""
+        from kafkapy.runtime.coordinators.forced_rebalance import force_rebalance  # for tests of users
+
+        await force_rebalance(self.call, group_id)
+
     def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
         """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
 
