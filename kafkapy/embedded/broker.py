@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kafkapy.config.broker import BrokerConfig
-    from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import BrokerOptions
 
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
@@ -90,16 +90,17 @@ class Broker:
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
-        self._faults: Faults | None = None
+        self._faults: ActingFaults | None = None
 
     @property
-    def faults(self) -> "Faults":
+    def faults(self) -> "ActingFaults":
         """Faults by name, as in `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)`."""
         if self._faults is None:
-            from kafkapy.embedded.faults.installing import topics_of
-            from kafkapy.embedded.faults.rules import Faults
+            from kafkapy.embedded.faults.actions import ActingFaults
+            from kafkapy.embedded.faults.installing import OneBroker, topics_of
 
-            self._faults = Faults(self._install_faults, lambda: topics_of(lambda: [self._running]))
+            servers = lambda: [self._running]  # noqa: E731 - the server of the moment
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(servers), OneBroker(servers))
         return self._faults
 
     def _install_faults(self) -> None:

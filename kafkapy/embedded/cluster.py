@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import tempfile
     from typing import Unpack
 
-    from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import ClusterOptions
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Cluster:
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
-        self._faults: Faults | None = None
+        self._faults: ActingFaults | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -112,7 +112,7 @@ class Cluster:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
     @property
-    def faults(self) -> "Faults":
+    def faults(self) -> "ActingFaults":
         """Faults by name, of all brokers; with in_process=True. Raises ClusterError for nodes that are processes."""
         found = self._cluster
         if not isinstance(found, InProcessCluster):

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, Disk, IoPool, Random
 
 GRACE_MS: Final = 2000
-"""At a stop: how long parked requests (long polls, acks=-1) may still be answered before their connections close, and
-how long committed metadata changes may still be applied."""
+"""At a stop: how long parked requests may still be answered, and committed metadata changes applied."""
 MAX_SESSION_ID: Final = 2**31
 DIFFERENCE_STEPS_PER_TURN: Final = 20
 """A step covers some hundred partitions of the initial image and takes about 0.1 ms."""
@@ -105,6 +104,10 @@ class BrokerServer:
     @property
     def node(self) -> Node:
         return self._node
+
+    @property
+    def services(self) -> Services | None:
+        return self._services
 
     @property
     def cluster_id(self) -> str:

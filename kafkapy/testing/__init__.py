@@ -6,11 +6,13 @@ docs/howto/pytest.md has the fixtures, which pytest finds by itself.
 
 from kafkapy.embedded.broker import Broker, NewKafkaBroker
 from kafkapy.embedded.cluster import Cluster
+from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
 from kafkapy.embedded.options import BrokerOptions, ClusterOptions
 from kafkapy.server.cluster.plan import ClusterError
 
 __all__ = [
+    "ActingFaults",
     "Broker",
     "BrokerOptions",
     "Cluster",
