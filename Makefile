@@ -2,15 +2,16 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# PySpark 3.5.7 lies over what .venv holds.
+# Older PySparks that stay tested; each lies over what .venv holds.
 SPARK35 := .venv-spark35
+SPARK40 := .venv-spark40
 # Many tests wait for processes: three workers keep two cores busy. A file is one worker's; the slow ones of compat come first.
 JOBS   ?= 3
 PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
+.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 test-spark40 soak chaos coverage format check packages docs generate golden \
   counts vendor bench compiled test-compiled ci-compiled lock clean abuse release golden-messages
 
 help:            ## this list
@@ -78,7 +79,7 @@ test-python: $(VENV)/.tests-ready
 $(VENV)/.tests-ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --constraint requirements.lock -e ".[cli,console,formats,oauth,test]"
+	  --constraint requirements.lock -e ".[cli,console,formats,oauth,registry,test]"
 	@touch $@
 
 # What may depend on the interpreter and takes little time: bytes, arithmetic, tasks and their errors, the class makers.
@@ -130,13 +131,22 @@ chaos: setup tools   ## three real nodes in trouble, SECONDS=900 for each kind o
 	  $(BIN)/python -m pytest -q -rP tests/compat/test_chaos.py
 
 test-spark35: tools $(SPARK35)/.ready   ## the tests of the Spark jobs on Spark 3.5.7
-	@$(SPARK35)/bin/python -m spark_jobs.connector
-	$(SPARK35)/bin/python -m pytest -q -m spark
+	$(call TEST_SPARK,$(SPARK35))
 
-$(SPARK35)/.ready: $(VENV)/.ready
-	$(BIN)/python -m venv $(SPARK35)
-	$(SPARK35)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyspark==3.5.7 py4j==0.10.9.7
-	$(BIN)/python -c "$(SITE)" >"$$($(SPARK35)/bin/python -c "$(SITE)")/base.pth"
+test-spark40: tools $(SPARK40)/.ready   ## the tests of the Spark jobs on Spark 4.0.0
+	$(call TEST_SPARK,$(SPARK40))
+
+define TEST_SPARK
+@$(1)/bin/python -m spark_jobs.connector
+$(1)/bin/python -m pytest -q -m spark
+endef
+
+$(SPARK35)/.ready: OLD_SPARK := pyspark==3.5.7 py4j==0.10.9.7
+$(SPARK40)/.ready: OLD_SPARK := pyspark==4.0.0 py4j==0.10.9.9
+$(SPARK35)/.ready $(SPARK40)/.ready: $(VENV)/.ready
+	$(BIN)/python -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(OLD_SPARK)
+	$(BIN)/python -c "$(SITE)" >"$$($(@D)/bin/python -c "$(SITE)")/base.pth"
 	@touch $@
 
 coverage: setup  ## which lines the fast tests reach, to htmlcov/; T=expression as for test
@@ -212,5 +222,5 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --unsafe-package kafkapy-broker --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
-	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) .tools build dist site *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) $(SPARK40) .tools build dist site *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  htmlcov .coverage

@@ -1,14 +1,15 @@
 """Which brokers and settings a command uses where its options name none: the environment's, else the profile's.
 
-Each option wins over its variable, a variable over the profile in use. The settings of a profile are for its brokers
-only: other ones, by an option or the variable, are not shown its password.
+Each option wins over its variable, a variable over the profile in use. `--profile NAME` is an option: it replaces both
+variables for one command. The settings of a profile are for its brokers only: other ones, by an option or the variable,
+are not shown its password.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kafkapy.cli.profiles import Profile, load, path_of_profiles
+from kafkapy.cli.profiles import Profile, ProfileError, load, path_of_profiles
 from kafkapy.dataclass import dataclass
 
 SERVERS_VARIABLE: Final = "KAFKAPY_BOOTSTRAP_SERVERS"
@@ -21,6 +22,7 @@ SERVER_OPTION: Final = re.compile(
 OTHER_CLUSTER: Final = re.compile(r"--(bootstrap-controller|data-dir)(=.*)?", re.DOTALL)
 """Options that name a cluster otherwise: of `kafkapy cluster`."""
 BUILT_IN: Final = "the default"
+PROFILE_OPTION: Final = "--profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,36 @@ class Defaults:
 NO_DEFAULTS: Final = Defaults()
 
 
-def defaults_of(environment: Mapping[str, str], arguments: Sequence[str]) -> Defaults:
-    """Return the defaults of a command with these arguments. Raises ProfileError."""
+def profile_taken(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the arguments without `--profile NAME`, and the name. Raises ProfileError.
+
+    It is removed here because it applies to all commands and their parsers do not know it.
+    """
+    left: list[str] = []
+    name: str | None = None
+    given = iter(arguments)
+    for argument in given:
+        option, equals, value = argument.partition("=")
+        if argument == "--":
+            return [*left, argument, *given], name
+        if option != PROFILE_OPTION:
+            left.append(argument)
+            continue
+        if name is not None:
+            raise ProfileError(f"{PROFILE_OPTION} is given more than once")
+        name = value if equals else next(given, "")
+        if not name:
+            raise ProfileError(f"{PROFILE_OPTION} needs the name of a profile")
+    return left, name
+
+
+def defaults_of(environment: Mapping[str, str], arguments: Sequence[str], profile_name: str | None = None) -> Defaults:
+    """Return the defaults of a command with these arguments. Raises ProfileError.
+
+    profile_name: of --profile, None without it.
+    """
+    if profile_name is not None:
+        return _of_profile(environment, arguments, profile_name)
     if any(map(OTHER_CLUSTER.fullmatch, arguments)):
         return NO_DEFAULTS
     servers = environment.get(SERVERS_VARIABLE, "")
@@ -59,6 +89,14 @@ def defaults_of(environment: Mapping[str, str], arguments: Sequence[str]) -> Def
         profile, name = profiles.used, profiles.current
     has_option = any(map(SERVER_OPTION.fullmatch, arguments))
     return Defaults(_servers(servers, profile, name), _config(config, None if servers or has_option else profile, name))
+
+
+def _of_profile(environment: Mapping[str, str], arguments: Sequence[str], name: str) -> Defaults:
+    for each in arguments:
+        if OTHER_CLUSTER.fullmatch(each) or SERVER_OPTION.fullmatch(each):
+            raise ProfileError(f"{PROFILE_OPTION} {name} and {each.partition('=')[0]} name a cluster each: give one")
+    profile = load(path_of_profiles(environment)).named(name)
+    return Defaults(_servers("", profile, name), _config("", profile, name))
 
 
 def _servers(variable: str, profile: Profile | None, name: str) -> Setting:

@@ -29,8 +29,8 @@ class GroupFacts:
     """`topics`: those that it has committed, or that its members are assigned."""
 
     members: int | None
-    topics: list[str]
     lag: int | None
+    topics: list[str]
 
 
 def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
@@ -45,8 +45,8 @@ def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict
         lags = [max(ends[each] - offset, 0) for each, offset in (offsets or {}).items() if each in ends]
         found[group_id] = GroupFacts(
             None if group is None else len(group.members),
-            sorted(topics | {topic for topic, _ in offsets or ()}),
             None if offsets is None else sum(lags),
+            sorted(topics | {topic for topic, _ in offsets or ()}),
         )
     return found
 

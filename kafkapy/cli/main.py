@@ -14,7 +14,15 @@ import typer
 from kafkapy import compiled
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.command_config import CommandConfigError, option_taken
-from kafkapy.cli.defaults import CONFIG_VARIABLE, NO_DEFAULTS, SERVERS_VARIABLE, Defaults, Setting, defaults_of
+from kafkapy.cli.defaults import (
+    CONFIG_VARIABLE,
+    NO_DEFAULTS,
+    SERVERS_VARIABLE,
+    Defaults,
+    Setting,
+    defaults_of,
+    profile_taken,
+)
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.profiles import ProfileError
 from kafkapy.version import __version__
@@ -44,7 +52,7 @@ def new_app(names: Sequence[str]) -> typer.Typer:
         help="A Kafka-compatible broker in pure Python, and tools for it.",
         epilog="Commands that connect to a broker take --command-config FILE: a client.properties, as Java's tools do. "
         f"Without it, and without --bootstrap-server, they use {SERVERS_VARIABLE} and {CONFIG_VARIABLE}, then the "
-        "profile that `kafkapy profile use` has chosen.",
+        "profile that `kafkapy profile use` has chosen; --profile NAME is another profile for one command.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -87,36 +95,40 @@ def connects(path: Sequence[str]) -> bool:
 
 
 def command(names: Sequence[str] = (*GROUPS, *ALONE), defaults: Defaults = NO_DEFAULTS) -> Any:
-    """Return the command kafkapy with these of its commands; those that connect have --command-config in their help."""
+    """Return the command kafkapy with these of its commands; those that connect show the options of all."""
     root = typer.main.get_command(new_app(names))
-    option: Any = typer.main.get_command(_with_command_config).params[0]
-    option.expose_value = False
+    options: list[Any] = typer.main.get_command(_with_options_of_all).params[:2]
+    for option in options:
+        option.expose_value = False
     if defaults.config.value:
-        option.show_default = _named(defaults.config)
-    _add_option(root, (), option)
+        options[0].show_default = _named(defaults.config)
+    _add_options(root, (), options)
     if defaults.names_servers:
         _use_servers(root, defaults.servers)
     _refuse_repetitions(root)
     return root
 
 
-_with_command_config = typer.Typer(add_completion=False)
+_with_options_of_all = typer.Typer(add_completion=False)
 
 
-@_with_command_config.command()
+@_with_options_of_all.command()
 def _(
     command_config: Annotated[
         str, typer.Option(metavar="FILE", show_default=False, help="A client.properties, as Java's tools take it.")
     ] = "",
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", show_default=False, help="A profile, for this command alone.")
+    ] = "",
 ) -> None: ...
 
 
-def _add_option(command: Any, path: tuple[str, ...], option: Any) -> None:
-    """Add an option that `main` takes to the commands that connect."""
+def _add_options(command: Any, path: tuple[str, ...], options: list[Any]) -> None:
+    """Add the options that `main` takes to the commands that connect."""
     for name, below in getattr(command, "commands", {}).items():
-        _add_option(below, (*path, name), option)
+        _add_options(below, (*path, name), options)
     if path and not hasattr(command, "commands") and connects(path):
-        command.params.append(option)
+        command.params.extend(options)
 
 
 def _use_servers(command: Any, servers: Setting, path: tuple[str, ...] = ()) -> None:
@@ -165,9 +177,10 @@ def main(arguments: Sequence[str]) -> int:
         if not arguments or arguments[0] not in CONNECTING:
             status = _run(arguments, NO_DEFAULTS)
         else:
-            defaults = _defaults(list(arguments))
-            is_help = not set(HELP).isdisjoint(arguments)  # whatever the file is
-            with option_taken(arguments, None if is_help else defaults.config) as given:
+            left, profile_name = _profile_taken(arguments)
+            defaults = _defaults(left, profile_name)
+            is_help = not set(HELP).isdisjoint(left)  # whatever the file is
+            with option_taken(left, None if is_help else defaults.config) as given:
                 status = _run(given, defaults)
     except CLICK_ERROR as error:
         return _explain(error)
@@ -178,13 +191,21 @@ def main(arguments: Sequence[str]) -> int:
     return status
 
 
-def _defaults(arguments: list[str]) -> Defaults:
+def _profile_taken(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """Take --profile from the arguments of a command that connects. Raises ProfileError."""
+    left, name = profile_taken(arguments)
+    return (left, name) if len(left) > 1 and connects(left) else (list(arguments), None)
+
+
+def _defaults(arguments: list[str], profile_name: str | None) -> Defaults:
     """Return what the environment and the profile name, nothing for a command that does not connect.
 
     Raises ProfileError.
     """
     if len(arguments) < 2 or not connects(arguments):
         return NO_DEFAULTS
+    if profile_name is not None:
+        return defaults_of(os.environ, arguments, profile_name)
     if arguments[0] == "cluster" and (DEFAULT_DATA_DIR / CLUSTER_FILE).exists():
         return NO_DEFAULTS  # as `cluster up` and `cluster kill` here
     if arguments[:2] == ["cluster", "check"] and any(each.partition("=")[0] == "--config" for each in arguments):
@@ -243,6 +264,7 @@ def _stand_in(app: typer.Typer, name: str, text: str) -> None:
 STAND_INS = {
     "start": "Run a broker in the foreground (kafkapy start --help).",
     "console": "Serve pages about a cluster to a browser (kafkapy console --help).",
+    "registry": "Serve a schema registry with Confluent's HTTP API (kafkapy registry --help).",
     "storage": "Format and inspect log directories: format, info, random-uuid.",
     "protocol": "Decode and encode frames as JSON lines: decode, encode.",
     "dump-log": "Print segments, snapshots and indexes of a stopped directory.",

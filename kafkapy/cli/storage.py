@@ -9,12 +9,12 @@ from kafkapy.cli.parser import OneLineParser
 from kafkapy.cli.start import properties_of_file
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
+from kafkapy.config.releases import RELEASES
 from kafkapy.errors import KafkapyError
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.offline.format import (
-    RELEASES,
     FormatError,
     FormatRequest,
     Voter,

@@ -16,6 +16,8 @@ from starlette.staticfiles import StaticFiles
 
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
+from kafkapy.console.loading import Loading
+from kafkapy.console.overview import Overview
 from kafkapy.console.pages import Pages
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import WRONG_TOKEN_S, Guard, Sessions, is_token
@@ -56,8 +58,10 @@ def new_app(settings: Settings) -> Starlette:
 
     return Starlette(
         routes=[
+            *Overview(console, renderer).routes(),
             *Pages(console, renderer).routes(),
             *Changes(console, renderer).routes(),
+            *Loading(console).routes(),
             Route("/stream", Streams(console, renderer).endpoint, methods=["GET"]),
             Route("/login", login.endpoint, methods=["GET", "POST"]),
             Mount("/static", StaticFiles(directory=STATIC)),

@@ -1,8 +1,10 @@
 """The cluster as a whole: log directories, quorum, features, and the configs of topics and brokers, documented."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkapy.config.documentation import documentation_of
+from kafkapy.config.releases import release_of
 from kafkapy.console.brokers import Brokers, ClusterError, NoAnswer, Node, NotFound, check
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
@@ -13,6 +15,8 @@ from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequ
 
 TOPIC_CONFIG: Final = 2
 BROKER_CONFIG: Final = 4
+METADATA_VERSION: Final = "metadata.version"
+MIN_ISR: Final = "min.insync.replicas"
 METADATA_TOPIC: Final = "__cluster_metadata"
 SOURCES: Final = {
     1: "topic",
@@ -58,6 +62,11 @@ class LogDir:
     is_silent: bool = False
     """Whether its broker did not answer."""
 
+    @property
+    def used_percent(self) -> int | None:
+        """How much of the disk is used, by whatever; None if the broker does not report it."""
+        return 100 - 100 * self.usable_bytes // self.total_bytes if self.total_bytes > 0 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Voter:
@@ -87,6 +96,13 @@ class Feature:
     min_supported: int
     max_supported: int
 
+    def shown(self, level: int | None) -> str:
+        """Return a level as text: those of metadata.version by their names, 33 as 4.4-IV2."""
+        if level is None:
+            return "–"
+        release = release_of(level) if self.name == METADATA_VERSION else None
+        return str(level) if release is None else f"{release} ({level})"
+
 
 def configs(brokers: Brokers, kind: int, name: str) -> list[Config]:
     """Return the configs of a topic or broker, by name. Raises ClusterError, NotFound."""
@@ -101,6 +117,20 @@ def configs(brokers: Brokers, kind: int, name: str) -> list[Config]:
         raise NotFound(f"There is no topic {name}.")
     check(result.error_code, result.error_message)
     return sorted((_config(kind, each) for each in result.configs), key=lambda each: each.name)
+
+
+def min_insync_replicas(brokers: Brokers, topics: Sequence[str]) -> dict[str, int]:
+    """Return min.insync.replicas of topics, without those that cannot be described."""
+    if not topics:
+        return {}
+    resources = [
+        DescribeConfigsResource(TOPIC_CONFIG, resource_name=name, configuration_keys=[MIN_ISR]) for name in topics
+    ]
+    try:
+        results = brokers.call(None, DescribeConfigsRequest(resources), 4).results
+    except ClusterError:
+        return {}
+    return {result.resource_name: int(each.value) for result in results for each in result.configs if each.value}
 
 
 def _config(kind: int, described: Any) -> Config:

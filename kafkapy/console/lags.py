@@ -7,12 +7,13 @@ them, beginning with the groups that a page showed last.
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.console.background import Background
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients
-from kafkapy.console.groups import consumer_groups, lag_of
+from kafkapy.console.groups import consumer_groups, lags_of
 from kafkapy.console.samples import HOUR_S, Points
 
 INTERVAL_S: Final = 15
@@ -33,6 +34,8 @@ class LagSamples:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
+        self._topics: dict[str, Mapping[str, int]] = {}
+        """By group, as the thread last found it."""
 
     def record(self, group: str, lag: int, now_s: float) -> None:
         """Add a point, and mark the group as shown by a page."""
@@ -42,15 +45,30 @@ class LagSamples:
             while len(self._points) > MAX_GROUPS:
                 self._points.popitem(last=False)
 
-    def record_unseen(self, group: str, lag: int, now_s: float) -> None:
+    def record_unseen(self, group: str, lag: int, now_s: float, by_topic: Mapping[str, int]) -> None:
         """Add a point found by the thread, unless that needs room for another group."""
         with self._lock:
             if group in self._points or len(self._points) < MAX_GROUPS:
                 self._add(group, lag, now_s)
+                self._topics[group] = by_topic
+
+    def topics(self) -> dict[str, int]:
+        """Return the lag of each topic that a measured group reads: of all these groups together."""
+        found: dict[str, int] = {}
+        with self._lock:
+            for group, by_topic in self._topics.items():
+                if group in self._points:
+                    for topic, lag in by_topic.items():
+                        found[topic] = found.get(topic, 0) + lag
+        return found
 
     def of(self, group: str) -> Points:
         with self._lock:
             return list(self._points.get(group, ()))
+
+    def all(self) -> dict[str, Points]:
+        with self._lock:
+            return {group: list(points) for group, points in self._points.items()}
 
     def names(self) -> list[str]:
         """Return the groups, those shown last first."""
@@ -66,6 +84,7 @@ class LagSamples:
                     points.popleft()
                 if not points:
                     del self._points[group]
+            self._topics = {group: each for group, each in self._topics.items() if group in self._points}
 
     def _add(self, group: str, lag: int, now_s: float) -> None:
         points = self._points.setdefault(group, deque(maxlen=MAX_POINTS))
@@ -84,7 +103,7 @@ class LagWatch:
         self._lags = lags
         self._own: Clients | None = None
         self._left_out_until_s: dict[str, float] = {}
-        self._background = Background("console-lags", self.measure, INTERVAL_S, begins_at_once=False)
+        self._background = Background("console-lags", self.measure, INTERVAL_S, begins_at_once=True)
 
     def start(self) -> None:
         self._background.start()
@@ -98,7 +117,8 @@ class LagWatch:
             if self._background.is_stopping:
                 return
             try:
-                self._lags.record_unseen(name, lag_of(self._client(), name), time.time())
+                by_topic = lags_of(self._client(), name)
+                self._lags.record_unseen(name, sum(by_topic.values()), time.time(), by_topic)
             except ClusterError:
                 self._own = None
                 self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from kafkapy.cli.command_config import CommandConfigError, current, option_taken
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
-from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
+from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of, profile_taken
 from kafkapy.cli.failure import fail
 from kafkapy.cli.profiles import ProfileError
 from kafkapy.console.addresses import is_loopback
@@ -36,7 +36,8 @@ class OptionError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy console`; return the exit status."""
     try:
-        defaults = _defaults(arguments)
+        arguments, profile_name = profile_taken(arguments)
+        defaults = _defaults(arguments, profile_name)
         with option_taken(arguments, defaults.config) as left:
             parser = new_parser()
             parser.set_defaults(bootstrap_server=defaults.servers.value)
@@ -47,11 +48,11 @@ def main(arguments: Sequence[str]) -> int:
         return fail(str(error))
 
 
-def _defaults(arguments: Sequence[str]) -> Defaults:
+def _defaults(arguments: Sequence[str], profile_name: str | None) -> Defaults:
     """Return what the environment and the profile name: nothing for a broker's own console. Raises ProfileError."""
     if not {"--end-with-stdin", "-h", "--help"}.isdisjoint(arguments):
         return NO_DEFAULTS
-    return defaults_of(os.environ, arguments)
+    return defaults_of(os.environ, arguments, profile_name)
 
 
 def settings_of(given: argparse.Namespace) -> Settings:

@@ -30,6 +30,11 @@ MAX_METRICS_BYTES: Final = 32 << 20
 """A scrape is held in memory while it is read; a broker of ten thousand partitions shows less."""
 TIMEOUT_S: Final = 4
 """Less than INTERVAL_S: a broker that does not answer makes one round late, not the next one, too."""
+PRODUCE_P99: Final = "produce 99th percentile"
+"""A series that is not a metric's name: the slowest broker's 99th percentile of a Produce, in ms."""
+_PRODUCE_P99: Final = re.compile(
+    r'\w*requestmetrics_totaltimems\{(?=.*request="Produce")(?=.*quantile="0\.99").*\} (\S+)'
+)
 COUNTER_ENDINGS: Final = ("_total", "_count", "_sum")
 _LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)(?: \d+)?")
 
@@ -54,8 +59,9 @@ class MetricSamples:
         self._background.stop(TIMEOUT_S + 1)
 
     def names(self) -> list[str]:
+        """Return the names of the metrics."""
         with self._lock:
-            return sorted(self._points)
+            return sorted(name for name in self._points if name != PRODUCE_P99)
 
     def of(self, name: str) -> Points:
         """Return a series; of a counter, its rate per second."""
@@ -71,6 +77,9 @@ class MetricSamples:
         for text in texts:
             for name, value in sums_of(text).items():
                 sums[name] = sums.get(name, 0.0) + value
+        slowest = [value for text in texts for value in produce_p99_of(text)]
+        if slowest:
+            sums[PRODUCE_P99] = max(slowest)
         with self._lock:
             for name, value in sums.items():
                 if name in self._points or len(self._points) < MAX_NAMES:
@@ -95,6 +104,13 @@ def rate(points: Points) -> Points:
         for (before_s, before), (after_s, after) in itertools.pairwise(points)
         if after_s > before_s
     ]
+
+
+def produce_p99_of(text: str) -> list[float]:
+    """Return the 99th percentile of the time of a Produce, in ms; empty if the broker has served none."""
+    found = [_PRODUCE_P99.fullmatch(line) for line in text.split("\n") if 'quantile="0.99"' in line]
+    values = [float(each[1]) for each in found if each is not None and each[1].replace(".", "", 1).isdecimal()]
+    return values[:1]
 
 
 def sums_of(text: str) -> Mapping[str, float]:

@@ -2,6 +2,7 @@
 
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
+from kafkapy.console.history import History
 from kafkapy.console.lags import LagSamples, LagWatch
 from kafkapy.console.samples import MetricSamples
 from kafkapy.console.settings import Settings
@@ -18,13 +19,16 @@ class Console:
         self.clients = Clients(settings, self.brokers)
         self.lags = LagSamples()
         self.lag_watch = LagWatch(self.clients, self.lags)
+        self.history = History(self.brokers, self.topic_lists, self.lags)
         self.metrics = MetricSamples(settings.metrics_urls)
 
     def start(self) -> None:
         self.lag_watch.start()
+        self.history.start()
         self.metrics.start()
 
     def close(self) -> None:
         self.lag_watch.stop()
+        self.history.stop()
         self.metrics.stop()
         self.brokers.close()

@@ -108,7 +108,12 @@ def _positions(search: Search) -> str:
 
 
 def _summary(search: Search) -> str:
+    if search.total == 0 and not search.query.is_live:
+        return "Nothing to look through: no records from there on."
     looked = f"{search.scanned:,} record{'' if search.scanned == 1 else 's'} looked through"
+    if search.query.is_latest:
+        more = f" Only the first {search.query.limit} keys are kept." if search.has_more_keys else ""
+        return f"The newest record of each key; {looked}.{more}"
     if search.query.begin != "last" and search.matched >= search.query.limit:
         return f"The first {search.query.limit} found; {looked}."
     if search.query.begin == "last" and search.matched > search.query.limit:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from hashlib import blake2b
 from typing import Any, Final, Self
 
@@ -12,6 +13,7 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.metadata_response import MetadataResponse
 
 VERSION: Final = 12
+MAX_NAMED: Final = 100
 MAX_KEPT: Final = 8
 """Answers with the same topics differ in the controller's id, which is that of a random broker."""
 
@@ -27,6 +29,10 @@ class TopicList:
     offline: int
     led: Mapping[int, int]
     """Number of partitions by leader."""
+    offline_topics: tuple[str, ...] = ()
+    """Topics with an offline partition, the first MAX_NAMED by name."""
+    in_sync: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """How many replicas each under-replicated partition with a leader has in sync, by topic: the first MAX_NAMED."""
 
     @classmethod
     def of(cls, topics: Iterable[Any]) -> Self:
@@ -40,12 +46,31 @@ class TopicList:
             under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
             offline=sum(each.leader_id < 0 for each in partitions),
             led=Counter(each.leader_id for each in partitions),
+            offline_topics=tuple(sorted(each.name for each in known if _is_offline(each))[:MAX_NAMED]),
+            in_sync={each.name: _in_sync(each) for each in _first_short(known)},
         )
 
     def matching(self, search: str, *, with_internal: bool) -> list[str]:
         """Return the names that contain `search`, in upper or lower case."""
         wanted = search.lower()
         return [name for name in self.names if wanted in name.lower() and (with_internal or name not in self.internal)]
+
+
+def _is_offline(topic: Any) -> bool:
+    return any(each.leader_id < 0 for each in topic.partitions)
+
+
+def _in_sync(topic: Any) -> tuple[int, ...]:
+    return tuple(
+        len(each.isr_nodes)
+        for each in topic.partitions
+        if each.leader_id >= 0 and len(each.isr_nodes) < len(each.replica_nodes)
+    )
+
+
+def _first_short(topics: list[Any]) -> list[Any]:
+    """Return the first topics that have an under-replicated partition, by name."""
+    return sorted((each for each in topics if _in_sync(each)), key=lambda each: str(each.name))[:MAX_NAMED]
 
 
 class TopicLists:

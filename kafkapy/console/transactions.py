@@ -12,11 +12,11 @@ MAX_TRANSACTIONS: Final = 1000
 """One page's table."""
 
 
-def transaction_list(settings: Settings, states: list[str]) -> list[dict[str, Any]]:
-    """Raises ClusterError."""
+def transaction_list(settings: Settings, states: list[str], open_ms: int = -1) -> list[dict[str, Any]]:
+    """Return transactional ids: in these states, and open for at least open_ms, if given. Raises ClusterError."""
     try:
         with TransactionAdmin(settings.servers) as admin:
-            return admin.list_transactions(states=states)
+            return admin.list_transactions(states=states, duration_ms=open_ms)
     except TransactionError as error:
         raise ClusterError(str(error)) from error
 

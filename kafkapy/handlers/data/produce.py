@@ -86,7 +86,7 @@ async def serve(
     elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
         return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if plan.appends:
-        await _append(services, context, plan.appends, request)
+        await append_and_wait(services, context, plan.appends, request)
         traffic = services.replica_manager.traffic
         if traffic is not None:
             _count_conversions(traffic, plan.appends)
@@ -120,7 +120,7 @@ async def _verify(services: Services, context: RequestContext, plan: "_PlannedAp
     return True
 
 
-async def _append(
+async def append_and_wait(
     services: Services, context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest
 ) -> None:
     """Append; with acks=-1, wait until the in-sync replicas have the records or the time-out."""

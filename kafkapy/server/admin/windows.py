@@ -51,6 +51,9 @@ class Windows:
 
     def read(self, distribution: Distribution, now_s: float) -> tuple[int, list[float]]:
         """Return the count of all values ever, and the quantiles of the recent ones."""
+        recent = distribution.recent
+        if recent is not None:
+            return recent.count, [round(value * distribution.unit, 6) for value in recent.quantiles(QUANTILES)]
         counts = _sum(distribution)
         key = (distribution.group, distribution.name, distribution.tags)
         window = self._windows.get(key)

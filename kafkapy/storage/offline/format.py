@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
 from kafkapy.config.load import load
+from kafkapy.config.releases import release_of
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
 from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_5_IV2, MV_4_0_IV1
@@ -39,13 +40,6 @@ VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
 
 Modules of records are imported by functions here: the manual pages are made from the
 parsers when the distribution is built, without the packages that it requires."""
-RELEASES: Final = {
-    "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
-    "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
-    "3.9-IV0": 21, "4.0-IV0": 22, "4.0-IV1": 23, "4.0-IV2": 24, "4.0-IV3": 25, "4.1-IV0": 26, "4.1-IV1": 27,
-    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30, "4.4-IV0": 31, "4.4-IV1": 32, "4.4-IV2": 33,
-}  # fmt: skip
-"""Kafka's releases of metadata.version, by name."""
 DEFAULT_LEVELS: Final[Mapping[str, Mapping[int, int]]] = {
     "group.version": {22: 1},
     "transaction.version": {24: 2},
@@ -330,7 +324,7 @@ def _format_directory(
     if path == config.metadata_log_dir and voters is not None:
         own_voter = next((voter for voter in voters if voter.node_id == config.node_id), None)
     level = features[METADATA_VERSION]
-    release = next((name for name, of_name in RELEASES.items() if of_name == level), str(level))
+    release = release_of(level) or str(level)
     say(f"Formatting {_description(path, config, voters)} {path} with metadata.version {release}.")
     disk.make_directory(path)
     now_ms = clock.wall_ms()

@@ -11,7 +11,7 @@ import pytest
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli.command_tree import command_tree
-from kafkapy.cli.defaults import NO_DEFAULTS, SERVER_OPTION, Defaults, Setting, defaults_of
+from kafkapy.cli.defaults import NO_DEFAULTS, SERVER_OPTION, Defaults, Setting, defaults_of, profile_taken
 from kafkapy.cli.main import connects
 from kafkapy.cli.profiles import Profile, ProfileError, Profiles, load, path_of_profiles, save
 
@@ -59,6 +59,42 @@ def test_the_environment_wins_over_the_profile(tmp_path: Path, variables, argume
 )
 def test_brokers_of_an_option_are_not_shown_the_password_of_a_profile(tmp_path: Path, arguments: list[str]) -> None:
     assert defaults_of(environment(tmp_path), arguments).config == Setting()
+
+
+def test_an_option_names_a_profile_for_one_command(tmp_path: Path) -> None:
+    known = environment(tmp_path, **SERVERS, **CONFIG)
+    kept = load(path_of_profiles(known))
+    kept.by_name["test"] = Profile("b3:9092")
+    save(path_of_profiles(known), kept)
+    assert defaults_of(known, [], "test") == Defaults(Setting("b3:9092", "profile test"), Setting())
+    assert defaults_of(known, [], "prod") == OF_PROFILE
+    with pytest.raises(ProfileError, match="no profile is called 'prdo'; there are: prod, test"):
+        defaults_of(known, [], "prdo")
+
+
+@pytest.mark.parametrize("arguments", [["-b", "x:1"], ["--bootstrap-controller=c:1"], ["-X", "bootstrap.servers=x:1"]])
+def test_one_command_is_not_given_two_clusters(tmp_path: Path, arguments: list[str]) -> None:
+    with pytest.raises(ProfileError, match="name a cluster each: give one"):
+        defaults_of(environment(tmp_path), arguments, "prod")
+
+
+@pytest.mark.parametrize(
+    ("given", "left", "name"),
+    [
+        (["topics", "list"], ["topics", "list"], None),
+        (["topics", "--profile", "p", "list"], ["topics", "list"], "p"),
+        (["produce", "t", "--profile=p"], ["produce", "t"], "p"),
+        (["produce", "--", "--profile", "p"], ["produce", "--", "--profile", "p"], None),
+    ],
+)
+def test_the_option_is_taken_from_the_arguments(given, left, name) -> None:
+    assert profile_taken(given) == (left, name)
+
+
+@pytest.mark.parametrize("given", [["--profile"], ["--profile="], ["--profile", "a", "--profile", "b"]])
+def test_an_option_without_one_name_is_refused(given: list[str]) -> None:
+    with pytest.raises(ProfileError, match="--profile"):
+        profile_taken(given)
 
 
 def test_flags_that_may_stand_before_b_are_known() -> None:
@@ -183,6 +219,12 @@ def test_commands_use_the_profile_and_say_so_in_their_help(home: Path, capsys, m
         assert main(["topics", "create", "of-profile"]) == 0
         assert main(["cluster", "status"]) == 0
         assert "Created topic of-profile." in capsys.readouterr().out
+        main(["profile", "add", "gone", "-b", "127.0.0.1:1", "--use"])
+        assert main(["topics", "list", "--profile", "here"]) == 0
+        assert "of-profile" in capsys.readouterr().out
+        main(["profile", "use", "here"])
+    assert main(["topics", "list", "--profile", "gone"]) == 1
+    assert "no broker answers at 127.0.0.1:1" in capsys.readouterr().err
     monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", "/missing")
     assert main(["topics", "list", "-h"]) == 0
     shown = ANSI.sub("", capsys.readouterr().out)
