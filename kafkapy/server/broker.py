@@ -238,6 +238,7 @@ class BrokerServer:
 
     async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow partitions as in the metadata."""
+        node = self._node
         self._logs = BrokerLogs(self._node, self._new_helper)
         await self._logs.load()
         # the pool was made before the metadata was known, which may set another size
@@ -260,11 +261,7 @@ class BrokerServer:
         self._replication = self._new_replication()
         self._stops.add(StopOrder.REPLICATION, self._replication.stop)
         self._publisher = MetadataPublisher(
-            self._controller,
-            self._publish,
-            clock=self._clock,
-            on_fatal=self._node.fail,
-            on_steps=self._node.notify_applied,
+            self._controller, self._publish, clock=self._clock, on_fatal=node.fail, on_steps=node.notify_applied
         )
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)
