@@ -145,7 +145,7 @@ class Guard:
         site = headers.get("sec-fetch-site", "none")
         if scope["method"] in SAFE_METHODS:
             is_own = site in ("none", "same-origin")
-            return None if is_own or _is_followed_link(scope, headers) else "A page of another origin asked."
+            return None if is_own or _is_followed_link(scope, headers) else "A page of another origin sent this."
         origin = headers.get("origin")
         is_own = _netloc(origin) == host if origin is not None else site == "same-origin"
         return None if is_own and site in ("none", "same-origin") else "The Origin is not the console's."

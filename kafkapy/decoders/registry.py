@@ -6,7 +6,7 @@ that `protoc --include_imports --descriptor_set_out` writes). Over HTTP, Protobu
 ?format=serialized, as Confluent's: the text of a .proto file is not parsed here.
 
 Neither the numbers, which come from records, nor the schemas can be trusted: requests, bytes and time are bounded. A
-redirect is an error, so that only the registry named on the command line is asked.
+redirect is an error, so that requests go to the registry named on the command line alone.
 """
 
 import base64
@@ -63,7 +63,7 @@ class Schema:
 
 @dataclass(slots=True)
 class _Budget:
-    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were asked for."""
+    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were requested."""
 
     end_s: float
     bytes_left: int = MAX_SCHEMA_BYTES

@@ -109,7 +109,7 @@ class ReplicaFetcher:
         self._session = FollowerSession()
         self._followed: dict[PartitionKey, HostedPartition] = {}
         self._delayed: dict[PartitionKey, int] = {}
-        """When partitions are asked for again after a failure or a throttle pause (monotonic ms)."""
+        """When partitions are fetched again after a failure or a throttle pause (monotonic ms)."""
         self._caught_up: set[PartitionKey] = set()
         """Throttled partitions whose last response brought them up to the leader's high watermark."""
         self._pausing: dict[PartitionKey, FetchPartition] = {}
