@@ -45,6 +45,7 @@ def new_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let pages create, produce, alter, reset and delete; each is confirmed and logged",
     )
+    parser.add_argument("--audit-log", metavar="FILE", help="append a line for each change here, besides stderr")
     parser.add_argument(
         "--metrics",
         action="append",

@@ -11,7 +11,8 @@ groups.py group_list.py other_groups.py    groups of all types
 queries.py search.py    records of a topic, found and tailed without a group; a form's fields within their bounds
 marks.py                which records are of aborted or open transactions
 streams.py              searches and tails as server-sent events
-changes.py loading.py   what --allow-changes allows, confirmed and logged; files of JSON lines
+change.py changes.py admin_changes.py loading.py    what --allow-changes allows, confirmed and logged
+rules.py                ACLs in words
 samples.py lags.py history.py background.py    an hour of /metrics, the groups' lag and the cluster, in memory
 overview.py attention.py    the first page, and what needs attention
 pages.py render.py app.py main.py    routes, templates, the application, the process

@@ -17,14 +17,15 @@ from starlette.routing import Route
 from kafkapy.cli.client import confluent, outcomes
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import groups
+from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
+from kafkapy.console.change import Change, Fields
 from kafkapy.console.client import failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
 
@@ -33,20 +34,7 @@ logger = logging.getLogger("kafkapy.console.changes")
 MAX_CONFIGS: Final = 100
 MAX_VALUE: Final = 1 << 20
 MAX_PARTITIONS: Final = 10_000
-
-Fields = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none."""
-
-    title: str
-    lines: tuple[str, ...]
-    run: Callable[[], None]
-    done: str
-    back: str
-    type_name: str = ""
+NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
 
 
 class Changes:
@@ -65,6 +53,7 @@ class Changes:
             "delete-records": self._delete_records,
             "reset-offsets": self._reset_offsets,
             "delete-group": self._delete_group,
+            **AdminChanges(console).kinds(),
         }
 
     def routes(self) -> list[Route]:
@@ -89,10 +78,13 @@ class Changes:
         change = make(fields)
         problem = None
         if fields.get("confirmed") == "1":
-            if not change.type_name or fields.get("typed") == change.type_name:
+            if change.asks_password and not fields.get("password"):
+                problem = "Give a password."
+            elif not change.type_name or fields.get("typed") == change.type_name:
                 return self._make(change, who)
-            problem = f"Type {change.type_name} to confirm."
-        hidden = {name: value for name, value in fields.items() if name not in (CSRF_FIELD, "confirmed", "typed")}
+            else:
+                problem = f"Type {change.type_name} to confirm."
+        hidden = {name: value for name, value in fields.items() if name not in NOT_SENT_BACK}
         return self._renderer.page(request, "confirm.html", change=change, fields=hidden, problem=problem)
 
     def _make(self, change: Change, who: str) -> Response:

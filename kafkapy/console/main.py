@@ -74,6 +74,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         properties=dict(_setting(text) for text in given.client_config),
         registry=None if given.schema_registry is None else SchemaRegistry(given.schema_registry),
         metrics_urls=tuple(given.metrics),
+        audit_log=given.audit_log,
     )
 
 
@@ -126,7 +127,11 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
     except ImportError as error:
         listener.close()
         return fail(f"the console needs {error.name}: pip install {' '.join(NEEDED)}")
-    _log_changes()
+    try:
+        _log_changes(settings.audit_log)
+    except OSError as error:
+        listener.close()
+        return fail(f"--audit-log {settings.audit_log}: {error.strerror}")
     config = uvicorn.Config(
         new_app(settings),
         loop="asyncio",
@@ -153,12 +158,15 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
 NEEDED: Final = ("jinja2", "python-multipart", "starlette", "uvicorn", "confluent-kafka")
 
 
-def _log_changes() -> None:
-    """Write to stderr who changed what."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+def _log_changes(audit_log: str | None) -> None:
+    """Write to stderr, and to a file if there is one, who changed what. Raises OSError."""
     changes = logging.getLogger("kafkapy.console")
-    changes.addHandler(handler)
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if audit_log is not None:
+        handlers.append(logging.FileHandler(audit_log, encoding="utf-8"))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        changes.addHandler(handler)
     changes.setLevel(logging.INFO)
 
 

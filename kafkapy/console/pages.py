@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kafkapy.console import access, cluster, group_list, groups, other_groups, queries, topics, transactions
+from kafkapy.console.admin_changes import QUOTAS
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.fields import number
 from kafkapy.console.groups import Group
@@ -22,6 +23,14 @@ from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
 RESET_BY: Final = {groups.SHARE: "kafka-share-groups.sh", groups.STREAMS: "kafka-streams-groups.sh"}
+CHOICES: Final = {
+    "permissions": tuple(access.PERMISSIONS.values()),
+    "operations": tuple(access.OPERATIONS.values()),
+    "resource_types": tuple(access.RESOURCE_TYPES.values()),
+    "patterns": tuple(access.PATTERN_TYPES.values()),
+    "mechanisms": tuple(access.MECHANISMS.values()),
+    "quotas": QUOTAS,
+}
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -262,6 +271,7 @@ class Pages:
             acls=access.section(access.acls, brokers),
             quotas=access.section(access.quotas, brokers),
             users=access.section(access.scram_users, brokers),
+            choices=CHOICES,
         )
 
     # -- clients' own metrics --------------------------------------------------------------------------------------

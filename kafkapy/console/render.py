@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from kafkapy.console.rules import in_words
 from kafkapy.console.samples import COUNTER_ENDINGS
 
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -38,6 +39,7 @@ def new_environment() -> Environment:
         "unit": unit,
         "breaks": breaks,
         "hexdump": hexdump,
+        "in_words": in_words,
     }
     environment.globals["link"] = link
     return environment

@@ -22,3 +22,4 @@ class Settings:
     properties: Mapping[str, str] | None = None
     registry: SchemaRegistry | None = None
     metrics_urls: tuple[str, ...] = ()
+    audit_log: str | None = None
