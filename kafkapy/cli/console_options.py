@@ -45,6 +45,13 @@ def new_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let pages create, produce, alter, reset and delete; each is confirmed and logged",
     )
+    parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="[TOPIC:]PATH",
+        help="hide what this JSON path selects in values, of topics that match: 'payments-*:$..iban'; may be repeated",
+    )
     parser.add_argument("--audit-log", metavar="FILE", help="append a line for each change here, besides stderr")
     parser.add_argument(
         "--metrics",

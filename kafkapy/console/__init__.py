@@ -9,6 +9,7 @@ topic_list.py           the names of all topics, kept as long as they are the sa
 cluster.py topics.py transactions.py access.py client_metrics.py    what the pages show
 groups.py group_list.py other_groups.py    groups of all types
 queries.py search.py    records of a topic, found and tailed without a group; a form's fields within their bounds
+masks.py                values that are not shown
 marks.py                which records are of aborted or open transactions
 streams.py              searches and tails as server-sent events
 change.py changes.py admin_changes.py loading.py    what --allow-changes allows, confirmed and logged

@@ -18,6 +18,7 @@ from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
 from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of, profile_taken
 from kafkapy.cli.failure import fail
 from kafkapy.cli.profiles import ProfileError
+from kafkapy.console import masks
 from kafkapy.console.addresses import is_loopback
 from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Settings
 from kafkapy.decoders.errors import DecodeError
@@ -63,6 +64,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         if urlsplit(url).scheme not in ("http", "https"):
             raise OptionError(f"--metrics {url}: not an http URL")
     current().librdkafka()  # fails here instead of later
+    masks.checked(given.mask)
     names = {host.lower(), *(name.lower() for name in given.allowed_host)}
     return Settings(
         servers=given.bootstrap_server,
@@ -75,6 +77,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         registry=None if given.schema_registry is None else SchemaRegistry(given.schema_registry),
         metrics_urls=tuple(given.metrics),
         audit_log=given.audit_log,
+        masks=tuple(given.mask),
     )
 
 

@@ -168,7 +168,7 @@ class Pages:
             isolation="read_uncommitted",
             most_characters=MAX_RECORD_CHARACTERS,
         )
-        search = Search(query, self._console.clients, self._console.brokers, self._console.settings.registry)
+        search = Search(query, self._console.clients, self._console.brokers, self._console.settings)
         try:
             row = _first(search)
         finally:

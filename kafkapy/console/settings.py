@@ -23,3 +23,4 @@ class Settings:
     registry: SchemaRegistry | None = None
     metrics_urls: tuple[str, ...] = ()
     audit_log: str | None = None
+    masks: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ class Streams:
         try:
             query = query_of(request.query_params, is_live=request.query_params.get("live") == "1")
             console = self._console
-            search = Search(query, console.clients, console.brokers, console.settings.registry)
+            search = Search(query, console.clients, console.brokers, console.settings)
         except ClusterError as error:
             return _events(_one("ended", str(error)))
         return _events(self._run(search))
