@@ -3,6 +3,7 @@
 settings.py state.py    what the command line says; what all pages share
 connections.py            whose request has not arrived yet, bounded
 security.py addresses.py    who may ask: Host, Origin, token, session, CSRF tokens; the headers of every response
+oidc.py                 logins by OpenID Connect, with roles
 client.py brokers.py    confluent-kafka's clients; requests that librdkafka lacks, over connections of our own
 tables.py fields.py     the order and pages of lists in URLs; fields within their bounds
 topic_list.py           the names of all topics, kept as long as they are the same

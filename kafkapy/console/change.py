@@ -3,9 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from starlette.requests import Request
+
 from kafkapy.dataclass import dataclass
+from kafkapy.errors import quoted
 
 Fields: TypeAlias = Mapping[str, str]
+
+
+def who_asks(request: Request) -> str:
+    """Return the user, if the login has one, and the address, for the log."""
+    host = request.client.host if request.client is not None else "?"
+    return f"{quoted(request.state.user)} at {host}" if request.state.user else host
 
 
 @dataclass(frozen=True, slots=True)

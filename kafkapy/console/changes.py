@@ -19,7 +19,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import groups
 from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
-from kafkapy.console.change import Change, Fields
+from kafkapy.console.change import Change, Fields, who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
@@ -63,13 +63,14 @@ class Changes:
         make = self._kinds.get(request.path_params["kind"])
         if make is None:
             raise NotFound("There is no such change.")
-        if not self._console.settings.allow_changes:
-            return self._renderer.page(
-                request, "error.html", 403, problem="Changes are not allowed: start the console with --allow-changes."
-            )
+        if not request.state.may_change:
+            problem = "Changes are not allowed: start the console with --allow-changes."
+            if self._console.settings.allow_changes:
+                problem = "You may look, and change nothing: that needs the role of an editor."
+            return self._renderer.page(request, "error.html", 403, problem=problem)
         form = await request.form(max_files=0, max_fields=1000)
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        who = request.client.host if request.client is not None else "?"
+        who = who_asks(request)
         return await to_thread.run_sync(self._confirm_or_make, request, make, fields, who)
 
     def _confirm_or_make(
@@ -92,12 +93,17 @@ class Changes:
         try:
             change.run()
         except ClusterError as error:
-            logger.warning("Refused, asked by %s: %s: %s", who, quoted(summary), quoted(str(error)))
+            where = self._where()
+            logger.warning("Refused, asked by %s%s: %s: %s", who, where, quoted(summary), quoted(str(error)))
             raise
-        logger.info("Changed by %s: %s", who, quoted(summary))
-        path, _, query = change.back.partition("?")
+        logger.info("Changed by %s%s: %s", who, self._where(), quoted(summary))
+        path, _, query = (self._renderer.base + change.back).partition("?")
         summary = urlencode({"done": change.done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
+
+    def _where(self) -> str:
+        """Return which cluster is changed, "" if the console has only one."""
+        return f" in {self._console.settings.name}" if self._console.settings.clusters or self._renderer.base else ""
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
