@@ -55,7 +55,8 @@ PAGES: Final = (
     "/nothing",
 )
 """Every page, with what a cluster may show on it."""
-SEARCHED: Final = re.compile("found|Following|looked")
+CHARTS_MS: Final = 700
+SEARCHED: Final = re.compile("found|Following|looked|Nothing")
 PICTURES: Final = {
     "overview": "/",
     "topics": "/topics",
@@ -203,11 +204,9 @@ def browser() -> Iterator[Any]:
 
 
 def is_ready(page: Any) -> None:
-    """Wait until a search has ended or a tail follows, and charts are drawn."""
+    """Wait until a search has ended or a tail follows."""
     if page.locator(".state").count():
         page.locator(".state").filter(has_text=SEARCHED).wait_for()
-    else:
-        page.wait_for_load_state("networkidle")
 
 
 def take(address: str, running: Any, folder: Path, paths: Sequence[tuple[str, str]], width: int, scheme: str) -> None:
@@ -217,6 +216,7 @@ def take(address: str, running: Any, folder: Path, paths: Sequence[tuple[str, st
     for name, path in paths:
         page.goto(path)
         is_ready(page)
+        page.wait_for_timeout(CHARTS_MS)
         page.screenshot(path=folder / f"{name}.png", full_page=width < 500)
     context.close()
 

@@ -7,20 +7,25 @@ them, beginning with the groups that a page showed last.
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.console.background import Background
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients
-from kafkapy.console.groups import consumer_groups, lag_of
+from kafkapy.console.groups import consumer_groups, lags_of
 from kafkapy.console.samples import HOUR_S, Points
 
 INTERVAL_S: Final = 15
+"""Four points a minute show a lag that grows, for some requests to each coordinator."""
 MAX_GROUPS: Final = 100
+"""Each costs requests every INTERVAL_S, and 50 KB of points."""
 MAX_POINTS: Final = HOUR_S // INTERVAL_S * 2
 """Including the points that pages add."""
 LEFT_OUT_S: Final = 300
+"""A group that could not be read is not asked for again before: it may be gone, or forbidden."""
 STOP_S: Final = 1
+"""The thread may be waiting for a broker's response; it is a daemon, which ends with the process."""
 
 
 class LagSamples:
@@ -29,6 +34,8 @@ class LagSamples:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
+        self._topics: dict[str, Mapping[str, int]] = {}
+        """By group, as the thread last found it."""
 
     def record(self, group: str, lag: int, now_s: float) -> None:
         """Add a point, and mark the group as shown by a page."""
@@ -38,11 +45,22 @@ class LagSamples:
             while len(self._points) > MAX_GROUPS:
                 self._points.popitem(last=False)
 
-    def record_unseen(self, group: str, lag: int, now_s: float) -> None:
+    def record_unseen(self, group: str, lag: int, now_s: float, by_topic: Mapping[str, int]) -> None:
         """Add a point found by the thread, unless that needs room for another group."""
         with self._lock:
             if group in self._points or len(self._points) < MAX_GROUPS:
                 self._add(group, lag, now_s)
+                self._topics[group] = by_topic
+
+    def topics(self) -> dict[str, int]:
+        """Return the lag of each topic that a measured group reads: of all these groups together."""
+        found: dict[str, int] = {}
+        with self._lock:
+            for group, by_topic in self._topics.items():
+                if group in self._points:
+                    for topic, lag in by_topic.items():
+                        found[topic] = found.get(topic, 0) + lag
+        return found
 
     def of(self, group: str) -> Points:
         with self._lock:
@@ -66,6 +84,7 @@ class LagSamples:
                     points.popleft()
                 if not points:
                     del self._points[group]
+            self._topics = {group: each for group, each in self._topics.items() if group in self._points}
 
     def _add(self, group: str, lag: int, now_s: float) -> None:
         points = self._points.setdefault(group, deque(maxlen=MAX_POINTS))
@@ -98,7 +117,8 @@ class LagWatch:
             if self._background.is_stopping:
                 return
             try:
-                self._lags.record_unseen(name, lag_of(self._client(), name), time.time())
+                by_topic = lags_of(self._client(), name)
+                self._lags.record_unseen(name, sum(by_topic.values()), time.time(), by_topic)
             except ClusterError:
                 self._own = None
                 self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S

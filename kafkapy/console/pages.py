@@ -8,18 +8,30 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console import access, cluster, groups, other_groups, topics, transactions
+from kafkapy.console import (
+    access,
+    cluster,
+    group_list,
+    groups,
+    other_groups,
+    queries,
+    share_groups,
+    topics,
+    transactions,
+)
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
+from kafkapy.console.fields import number
 from kafkapy.console.groups import Group
-from kafkapy.console.queries import group_name, number, query_of, topic_name, transactional_id
+from kafkapy.console.queries import group_name, query_of, topic_name, transactional_id
 from kafkapy.console.render import Renderer
 from kafkapy.console.search import MAX_RECORD_CHARACTERS, Query, Search
 from kafkapy.console.state import Console
+from kafkapy.console.tables import order_of, page_number
 from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
-RESET_BY: Final = {groups.SHARE: "kafka-share-groups.sh", groups.STREAMS: "kafka-streams-groups.sh"}
+"""Each row costs the group's committed offsets."""
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -67,7 +79,9 @@ class Pages:
             self._console.topic_lists.current(),
             search=search,
             with_internal=with_internal,
-            number=number(requested, "page", 1, 1, 10**6),
+            number=page_number(requested),
+            order=order_of(requested, topics.KEYS),
+            lags=self._console.lags.topics(),
         )
         return self._page(request, "topics.html", page=page, search=search, with_internal=with_internal)
 
@@ -135,6 +149,9 @@ class Pages:
             problem=problem,
             formats=[each for each in FORMATS if each not in BY_SCHEMA or self._console.settings.registry is not None],
             query_string=request.url.query,
+            has_more=any(
+                request.query_params.get(name, without) != without for name, without in queries.MORE_FIELDS.items()
+            ),
         )
 
     def record(self, request: Request) -> Response:
@@ -169,20 +186,29 @@ class Pages:
     def groups(self, request: Request) -> Response:
         self._console.brokers.nodes()  # fails at once where no broker answers
         search = request.query_params.get("q", "")[:249]
-        found, errors = other_groups.group_list(self._console.brokers, self._console.clients)
-        rows = [each for each in found if search.lower() in each.name.lower()]
-        return self._page(
-            request, "groups.html", rows=rows[: groups.MAX_GROUPS], match_count=len(rows), errors=errors, search=search
-        )
+        brokers, clients = self._console.brokers, self._console.clients
+        found, errors = other_groups.group_list(brokers, clients)
+        order, page = order_of(request.query_params, group_list.KEYS), page_number(request.query_params)
+        shown = group_list.group_page(brokers, clients, found, search=search, order=order, number=page)
+        return self._page(request, "groups.html", page=shown, errors=errors, search=search)
 
     def group(self, request: Request) -> Response:
         group = self._group(request)
         self._console.lags.record(group.name, group.lag, time.time())
         rebalances: list[dict[str, Any]] = []
         why_none: str | None = f"{group.type} groups do not report their rebalances."
-        if group.is_of_consumers:
+        if group.can_be_reset:
             rebalances, why_none = groups.rebalances(self._console.settings, group.name)
-        return self._page(request, "group.html", group=group, rebalances=rebalances, why_no_rebalances=why_none)
+        return self._page(
+            request,
+            "group.html",
+            group=group,
+            rebalances=rebalances,
+            why_no_rebalances=why_none,
+            in_flight=share_groups.in_flight(self._console.clients, group) if group.is_share else None,
+            held_by=share_groups.held_by,
+            fetched_by=share_groups.fetched_by,
+        )
 
     def group_lag(self, request: Request) -> Response:
         """The lag of the last hour."""
@@ -192,19 +218,18 @@ class Pages:
     def group_reset(self, request: Request) -> Response:
         requested = request.query_params
         group = self._group(request)
-        if not group.is_of_consumers:
-            raise BadRequest(f"{RESET_BY[group.type]} resets the offsets of such a group.")
+        if not group.can_be_reset:
+            raise BadRequest("kafka-streams-groups.sh resets the offsets of such a group.")
         topic, to = requested.get("topic", ""), requested.get("to", "")
-        plan = groups.plan_reset(self._console.clients, group.name, topic, to) if topic and to else None
+        plan = None
+        if topic and to:
+            plan = groups.plan_reset(share_groups.offsets_of(self._console.clients, group.name), topic, to)
         return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
 
     def _group(self, request: Request) -> Group:
         name = group_name(request.query_params)
         self._console.brokers.nodes()  # fails at once where no broker answers
-        try:
-            return groups.group(self._console.clients, name)
-        except NotFound:
-            return other_groups.group(self._console.brokers, self._console.clients, name)
+        return other_groups.any_group(self._console.brokers, self._console.clients, name)
 
     # -- brokers ----------------------------------------------------------------------------------------------------
 
@@ -299,6 +324,7 @@ class Pages:
 
 
 MAX_CHARTS: Final = 24
+"""A page that is still read as a whole."""
 CHOSEN: Final = (
     "bytesin",
     "bytesout",

@@ -1,17 +1,20 @@
 """Templates: everything that is shown passes through here, escaped."""
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from kafkapy.console.samples import COUNTER_ENDINGS
 
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+AFTER_SEPARATOR: Final = re.compile(r"(?<=[-._/:,@])")
 UNKNOWN: Final = "–"
 MAX_INDENTED: Final = 4
 """Indented JSON may be this many times longer: nested lists would fill a page with spaces."""
@@ -33,6 +36,8 @@ def new_environment() -> Environment:
         "duration": duration,
         "pretty": pretty,
         "unit": unit,
+        "breaks": breaks,
+        "hexdump": hexdump,
     }
     environment.globals["link"] = link
     return environment
@@ -99,6 +104,24 @@ def duration(milliseconds: int) -> str:
         if seconds < 7200
         else f"{seconds / 3600:.0f} h"
     )
+
+
+def breaks(name: str) -> Markup:
+    """Let a long name break after its dots, dashes and the like, not between any two letters."""
+    return Markup("<wbr>").join(escape(part) for part in AFTER_SEPARATOR.split(name))
+
+
+def hexdump(text: str) -> str:
+    """Return hex digits as lines of 16 bytes: their position, their digits, and what is printable of them."""
+    digits = text[: len(text) - len(text) % 2]
+    lines = []
+    for at in range(0, len(digits), 32):
+        part = digits[at : at + 32]
+        data = bytes.fromhex(part)
+        pairs = " ".join(part[each : each + 2] for each in range(0, len(part), 2))
+        shown = "".join(chr(each) if 32 <= each < 127 else "." for each in data)
+        lines.append(f"{at // 2:08x}  {pairs:<47}  {shown}")
+    return "\n".join(lines)
 
 
 def unit(name: str) -> str:

@@ -1,10 +1,11 @@
 """Topics: a page of all, and one with partitions, offsets and sizes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkapy.console import cluster
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound
+from kafkapy.console.tables import BY_NAME, Order, Paged, ordered, shown_of
 from kafkapy.console.topic_list import TopicList
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.list_offsets_request import (
@@ -14,8 +15,11 @@ from kafkapy.protocol.messages.list_offsets_request import (
 )
 from kafkapy.types import TopicPartition
 
-PAGE_SIZE: Final = 50
+KEYS: Final = ("name", "partitions", "replicas", "records", "size", "lag", "state")
+MAX_SORTED: Final = 5000
+"""By another column than the name at most so many topics are sorted: offsets and sizes of all are asked for."""
 MAX_SHOWN_PARTITIONS: Final = 1000
+"""One page's table."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -32,17 +36,18 @@ class TopicRow:
     offline: int
     record_count: int | None
     size_bytes: int | None
+    lag: int | None = None
+    """Of the groups whose lag is measured: None without any."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPage:
-    """One page of the topics that match; `number` counts from 1."""
-
-    rows: tuple[TopicRow, ...]
-    number: int
-    page_count: int
-    match_count: int
-    total_count: int
+_KEYS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
+    "partitions": lambda each: each.partition_count,
+    "replicas": lambda each: each.replica_count,
+    "records": lambda each: each.record_count,
+    "size": lambda each: each.size_bytes,
+    "lag": lambda each: each.lag,
+    "state": lambda each: (each.offline, each.under_replicated),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,40 @@ class PartitionRow:
         return None if self.start is None or self.end is None else self.end - self.start
 
 
-def topic_page(brokers: Brokers, listed: TopicList, *, search: str, with_internal: bool, number: int) -> TopicPage:
-    """Return a page of the topics whose name contains `search`. Requests offsets and sizes of its rows only."""
+def topic_page(
+    brokers: Brokers,
+    listed: TopicList,
+    *,
+    search: str,
+    with_internal: bool,
+    number: int,
+    order: Order = BY_NAME,
+    lags: Mapping[str, int] | None = None,
+) -> Paged:
+    """Return a page of the topics whose name contains `search`.
+
+    Requests offsets and sizes of its rows only, of all that match if they are sorted by another column than the name.
+    `lags`: by topic.
+    """
     matching = listed.matching(search, with_internal=with_internal)
-    page_count = max(1, -(-len(matching) // PAGE_SIZE))
-    number = min(max(1, number), page_count)
-    shown = matching[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
-    described = {each.name: each for each in brokers.metadata(shown) if not each.error_code}
-    rows = _rows(brokers, [described[name] for name in shown if name in described])
-    return TopicPage(rows, number, page_count, len(matching), len(listed.names))
+    note = ""
+    if order.key != "name" and len(matching) > MAX_SORTED:
+        note = f"More than {MAX_SORTED} topics match: they are sorted by name. Search for fewer to sort by {order.key}."
+        order = Order("name", order.is_descending)
+    if order.key == "name":
+        names = matching[::-1] if order.is_descending else matching
+        shown, number, page_count = shown_of(names, number)
+        rows = _rows_of(brokers, shown, lags or {})
+    else:
+        found = _rows_of(brokers, matching, lags or {})
+        some, number, page_count = shown_of(ordered(found, _KEYS[order.key], is_descending=order.is_descending), number)
+        rows = tuple(some)
+    return Paged(rows, number, page_count, len(matching), len(listed.names), order, note)
+
+
+def _rows_of(brokers: Brokers, names: Sequence[str], lags: Mapping[str, int]) -> tuple[TopicRow, ...]:
+    described = {each.name: each for each in brokers.metadata(names) if not each.error_code}
+    return _rows(brokers, [described[name] for name in names if name in described], lags)
 
 
 def partitions(brokers: Brokers, topic: Any) -> tuple[PartitionRow, ...]:
@@ -103,10 +133,13 @@ def check_any_partition(topic: Any, numbers: Sequence[int]) -> None:
         raise NotFound(f"{topic.name} has no partition {numbers[0]}.")
 
 
-def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[TopicPartition, int]:
+def offsets(
+    brokers: Brokers, topics: Sequence[Any], timestamp: int, isolation_level: int = 0
+) -> dict[TopicPartition, int]:
     """Return an offset of each partition of topics of Metadata; without those whose leader does not answer.
 
-    `timestamp`: EARLIEST, LATEST, or ms: the first record at or after it, -1 if there is none.
+    `timestamp`: EARLIEST, LATEST, or ms: the first record at or after it, -1 if there is none. isolation_level: 1 for
+    the last stable offset as the LATEST.
     """
     found: dict[TopicPartition, int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
@@ -118,7 +151,7 @@ def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[Top
             for name, numbers in by_topic.items()
         ]
         try:
-            answer = brokers.call(leader, ListOffsetsRequest(-1, isolation_level=0, topics=requested), 6)
+            answer = brokers.call(leader, ListOffsetsRequest(-1, isolation_level=isolation_level, topics=requested), 6)
         except ClusterError:
             continue
         for topic in answer.topics:
@@ -128,10 +161,10 @@ def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[Top
     return found
 
 
-def _rows(brokers: Brokers, topics: Sequence[Any]) -> tuple[TopicRow, ...]:
+def _rows(brokers: Brokers, topics: Sequence[Any], lags: Mapping[str, int]) -> tuple[TopicRow, ...]:
     starts, ends = offsets(brokers, topics, EARLIEST), offsets(brokers, topics, LATEST)
     sizes = cluster.sizes(brokers, list(topics))
-    return tuple(_row(each, starts, ends, sizes) for each in topics)
+    return tuple(_row(each, starts, ends, sizes, lags.get(each.name)) for each in topics)
 
 
 def _row(
@@ -139,6 +172,7 @@ def _row(
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
     sizes: dict[tuple[str, int], int],
+    lag: int | None,
 ) -> TopicRow:
     keys = [TopicPartition(topic.name, each.partition_index) for each in topic.partitions]
     known = [ends[key] - starts[key] for key in keys if key in ends and key in starts]
@@ -151,6 +185,7 @@ def _row(
         offline=sum(each.leader_id < 0 for each in topic.partitions),
         record_count=sum(known) if known else None,
         size_bytes=_sum(sizes.get((key.topic, key.partition)) for key in keys),
+        lag=lag,
     )
 
 

@@ -57,12 +57,14 @@ class Stream {
 
   add(html) {
     this.body.insertAdjacentHTML(this.isLive ? "afterbegin" : "beforeend", this.isLive ? reversed(html) : html);
+    show(this.place.querySelector(".results"), true);
     while (this.body.rows.length > MAX_ROWS) this.body.deleteRow(this.isLive ? -1 : 0);
   }
 
   tell(progress) {
     problem("");
     this.at = progress.at;
+    this.total = progress.total;
     const dot = this.place.querySelector(".dot");
     if (dot) dot.classList.add("on");
     if (this.isLive) {
@@ -98,6 +100,7 @@ class Stream {
     show(this.progress, false);
     show(this.place.querySelector(".stop"), false);
     show(this.place.querySelector(".pause"), false);
+    show(this.place.querySelector(".nothing"), !this.isLive && this.total === 0);
     this.place.dataset.ended = "1";
   }
 }
@@ -173,6 +176,78 @@ window.addEventListener("resize", () => {
   }
 });
 
+// -- tables that are here as a whole: sorted by a click on a column, filtered by a field; both are kept in the URL
+
+const FACTORS = {"": 1, B: 1, KiB: 1024, MiB: 1048576, GiB: 1073741824, TiB: 1099511627776, ms: 1, s: 1000, min: 60000, h: 3600000, "%": 1};
+
+function sortValue(cell) {
+  const text = cell.textContent.trim();
+  const found = /^(-?[\d\u202f.]+)\s*(B|KiB|MiB|GiB|TiB|ms|s|min|h|%)?(?: ago)?$/.exec(text);
+  if (found) return Number(found[1].replaceAll("\u202f", "")) * FACTORS[found[2] || ""];
+  return text === "–" ? null : text.toLowerCase();
+}
+
+function compare(a, b) {
+  if (a === null || b === null) return 0;
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", {numeric: true});
+}
+
+function sortTable(table, column, isDescending) {
+  const rows = [...table.tBodies[0].rows].filter(row => row.cells.length > column);
+  const values = new Map(rows.map(row => [row, sortValue(row.cells[column])]));
+  const known = rows.filter(row => values.get(row) !== null), unknown = rows.filter(row => values.get(row) === null);
+  known.sort((a, b) => (isDescending ? -1 : 1) * compare(values.get(a), values.get(b)));
+  table.tBodies[0].append(...known, ...unknown);
+  [...table.tHead.rows[0].cells].forEach((cell, index) => {
+    const mark = cell.querySelector(".mark");
+    if (index === column) cell.setAttribute("aria-sort", isDescending ? "descending" : "ascending");
+    else cell.removeAttribute("aria-sort");
+    if (mark) mark.textContent = index === column ? (isDescending ? " ↓" : " ↑") : "";
+  });
+}
+
+function keepInUrl(name, value) {
+  const url = new URL(location.href);
+  if (value) url.searchParams.set(name, value); else url.searchParams.delete(name);
+  history.replaceState(history.state, "", url);
+}
+
+function filterTables(text) {
+  const wanted = text.toLowerCase();
+  document.querySelectorAll("table.sorts tbody tr, table.configs tbody tr").forEach(row => {
+    row.classList.toggle("filtered", wanted !== "" && !row.textContent.toLowerCase().includes(wanted));
+  });
+}
+
+function prepareTables() {
+  const kept = new URLSearchParams(location.search);
+  document.querySelectorAll("table.sorts").forEach((table, number) => {
+    const name = `by${number}`;
+    [...table.tHead.rows[0].cells].forEach((cell, column) => {
+      if (cell.querySelector(".hidden") || cell.querySelector("button")) return;
+      const button = document.createElement("button"), mark = document.createElement("span");
+      button.type = "button";
+      button.className = "sort";
+      mark.className = "mark";
+      mark.ariaHidden = "true";
+      button.append(...cell.childNodes, mark);
+      cell.append(button);
+      button.addEventListener("click", () => {
+        const isDescending = cell.ariaSort ? cell.ariaSort === "ascending" : cell.classList.contains("num");
+        sortTable(table, column, isDescending);
+        keepInUrl(name, `${column}${isDescending ? "d" : "a"}`);
+      });
+    });
+    const order = /^(\d{1,2})([ad])$/.exec(kept.get(name) || "");
+    if (order && Number(order[1]) < table.tHead.rows[0].cells.length) sortTable(table, Number(order[1]), order[2] === "d");
+  });
+  const field = document.querySelector("[data-filter]"), text = kept.get("filter") || "";
+  if (field && document.activeElement !== field) field.value = text;
+  if (field) filterTables(field.value);
+  document.querySelectorAll(".scroll").forEach(place => { if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; });
+}
+
 // -- forms, keyboard, messages
 
 function showsFields(select) {
@@ -204,6 +279,14 @@ document.addEventListener("input", event => {
   if (event.target.matches("[name=key]") && event.target.form.elements.null_key) event.target.form.elements.null_key.checked = false;
 });
 
+document.addEventListener("input", event => {
+  if (!event.target.matches("[data-filter]")) return;
+  document.querySelectorAll("[data-filter]").forEach(field => { field.value = event.target.value; });
+  filterTables(event.target.value);
+  keepInUrl("filter", event.target.value);
+});
+
+document.addEventListener("htmx:afterSettle", prepareTables);
 document.addEventListener("htmx:beforeSwap", event => { if (event.detail.xhr.status < 400) problem(""); });
 document.addEventListener("htmx:responseError", event => {
   const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
@@ -220,6 +303,7 @@ document.addEventListener("DOMContentLoaded", () => {
     problem(done);
     document.getElementById("problem").className = "done";
   }
+  prepareTables();
   drawAll();
   setInterval(drawAll, 5000);
 });

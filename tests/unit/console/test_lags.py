@@ -37,8 +37,8 @@ def test_no_group_that_was_shown_makes_way_for_one_that_was_not() -> None:
     lags = LagSamples()
     for number in range(MAX_GROUPS - 1):
         lags.record(f"g{number}", 1, 1.0)
-    lags.record_unseen("first", 1, 1.0)
-    lags.record_unseen("second", 1, 1.0)
+    lags.record_unseen("first", 1, 1.0, {})
+    lags.record_unseen("second", 1, 1.0, {})
     assert lags.of("first")
     assert not lags.of("second")
     assert lags.of("g0")

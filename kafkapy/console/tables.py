@@ -1,0 +1,62 @@
+"""The order and the pages of a list, as the URL has them: ?sort=size&desc=1&page=2."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from kafkapy.console.brokers import BadRequest
+from kafkapy.console.fields import number
+from kafkapy.dataclass import dataclass
+
+T = TypeVar("T")
+
+PAGE_SIZE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By which column a list is sorted, and whether the largest comes first."""
+
+    key: str
+    is_descending: bool
+
+
+BY_NAME: Final = Order("name", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """One page of a list; `number` counts from 1. `note`: why it is not sorted as was asked, "" if it is."""
+
+    rows: tuple[Any, ...]
+    number: int
+    page_count: int
+    match_count: int
+    total_count: int
+    order: Order
+    note: str = ""
+
+
+def order_of(fields: Mapping[str, str], keys: Sequence[str]) -> Order:
+    """Return the order that the URL names, by the first key without one. Raises BadRequest."""
+    key = fields.get("sort") or keys[0]
+    if key not in keys:
+        raise BadRequest(f"sort: one of {', '.join(keys)}.")
+    return Order(key, fields.get("desc") == "1")
+
+
+def page_number(fields: Mapping[str, str]) -> int:
+    """Raises BadRequest."""
+    return number(fields, "page", 1, 1, 10**6)
+
+
+def ordered(rows: Sequence[T], key: Callable[[T], Any], *, is_descending: bool) -> list[T]:
+    """Sort; rows whose key is None, as it is not known, come last in either order."""
+    known = [each for each in rows if key(each) is not None]
+    return sorted(known, key=key, reverse=is_descending) + [each for each in rows if key(each) is None]
+
+
+def shown_of(rows: Sequence[T], page: int) -> tuple[Sequence[T], int, int]:
+    """Return the rows of a page, its number (the last one if there are fewer), and how many there are."""
+    page_count = max(1, -(-len(rows) // PAGE_SIZE))
+    page = min(max(1, page), page_count)
+    return rows[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], page, page_count

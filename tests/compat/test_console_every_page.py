@@ -1,0 +1,111 @@
+"""Every page of the console in Chromium: axe finds nothing in either theme, and a phone's 390 px are enough.
+
+What the tests look with is tried on planted faults first.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tools.console_pictures import LONG, PAGES, browser, console_of, is_ready, world
+from tools.kafka import CHROMIUM_MISSING, chromium
+
+pytestmark = [pytest.mark.long, pytest.mark.ours]
+
+PHONE_PX = 390
+DESK_PX = 1280
+MOST_BREAKS = 8
+"""Lines of a name in a table: one that is shown letter by letter has far more."""
+CONTRAST = {"runOnly": ["color-contrast"]}
+NARROW = "each.style.cssText = 'min-width: 0; max-width: 2rem; overflow-wrap: anywhere'"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+NAME_LINES = """Math.max(0, ...[...document.querySelectorAll('tbody th a, h1')].map(
+    each => each.getClientRects().length && Math.round(each.getBoundingClientRect().height / 18)))"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Browser]:
+    if chromium() is None:
+        pytest.skip(CHROMIUM_MISSING)
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[str]:
+    with world() as (servers, metrics), console_of(servers, "--metrics", metrics, "--allow-changes") as address:
+        yield address
+
+
+def page_of(running: Browser, console: str, width: int) -> Page:
+    size = {"width": width, "height": 800}
+    context = running.new_context(base_url=console, viewport=size, reduced_motion="reduce")
+    return context.new_page()
+
+
+def violations(page: Page, options: dict[str, object] | None = None) -> list[str]:
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['target']}" for each in found]
+
+
+def test_axe_finds_nothing_in_either_theme_and_a_phone_is_wide_enough(running: Browser, console: str) -> None:
+    page = page_of(running, console, DESK_PX)
+    found = {}
+    for path in PAGES:
+        page.set_viewport_size({"width": DESK_PX, "height": 800})
+        page.emulate_media(color_scheme="light")
+        page.goto(path)
+        is_ready(page)
+        light = violations(page)
+        page.emulate_media(color_scheme="dark")
+        dark = violations(page, CONTRAST)
+        page.set_viewport_size({"width": PHONE_PX, "height": 800})
+        wide, lines = page.evaluate(OVERFLOW), page.evaluate(NAME_LINES)
+        found[path] = (light, dark, wide > 0 and f"{wide} px too wide", lines > MOST_BREAKS and f"{lines} lines")
+    assert {path: each for path, each in found.items() if any(each)} == {}
+    page.context.close()
+
+
+def test_the_checks_find_planted_faults(running: Browser, console: str) -> None:
+    page = page_of(running, console, PHONE_PX)
+    page.goto("/topics")
+    page.evaluate("document.querySelector('h1').style.cssText = 'color: #999; background: #aaa'")
+    page.evaluate("document.querySelector('#q').labels[0].replaceWith(document.querySelector('#q'))")
+    assert sorted(each.partition(":")[0] for each in violations(page)) == ["color-contrast", "label"]
+    page.evaluate("document.querySelector('main').style.width = '600px'")
+    assert page.evaluate(OVERFLOW) > 0
+    page.goto("/topics")
+    page.evaluate(f"document.querySelectorAll('tbody th').forEach(each => {{ {NARROW} }})")
+    assert page.evaluate(NAME_LINES) > MOST_BREAKS
+    page.context.close()
+
+
+def test_a_table_is_sorted_and_filtered_and_the_url_has_it(running: Browser, console: str) -> None:
+    page = page_of(running, console, DESK_PX)
+    page.goto("/transactions")
+    ids = page.locator("tbody th")
+    expect(ids).to_have_count(2)
+    page.get_by_role("button", name="Transactional id").click()
+    first = ids.first.inner_text()
+    page.get_by_role("button", name="Transactional id").click()
+    assert ids.first.inner_text() != first
+    assert "by0=0d" in page.url
+    page.get_by_label("Ids with").fill("payments-2")
+    expect(page.locator("tbody tr:visible")).to_have_count(1)
+    page.reload()
+    expect(page.locator("tbody tr:visible")).to_have_count(1)
+    assert ids.first.inner_text() != first
+    page.context.close()
+
+
+def test_topics_are_sorted_on_the_server(running: Browser, console: str) -> None:
+    page = page_of(running, console, DESK_PX)
+    page.goto("/topics")
+    page.get_by_role("link", name="Size").click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Size")
+    expect(page.locator("tbody th").first).to_have_text("orders")
+    page.get_by_label("Name contains").fill("eu-central")
+    expect(page.locator("tbody th")).to_have_text([LONG])
+    page.context.close()
