@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import BrokerOptions
+    from kafkapy.registry.embedded import EmbeddedRegistry
 
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
 NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
@@ -69,6 +70,7 @@ class Broker:
     | `tls` | clients connect by TLS |
     | `users` | passwords by name; clients log in by SASL/PLAIN or SCRAM |
     | `acls` | as in "allow alice read topic:orders", "deny * all group:test-*"; everything else is denied |
+    | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     """
 
     def __init__(
@@ -91,6 +93,8 @@ class Broker:
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
         self._faults: ActingFaults | None = None
+        self._wants_registry = options.get("registry", False)
+        self._registry: EmbeddedRegistry | None = None
 
     @property
     def faults(self) -> "ActingFaults":
@@ -130,6 +134,13 @@ class Broker:
     def ca_pem(self) -> str | None:
         """The CA certificate that clients trust (PEM); None without `tls`."""
         return None if self._security is None else self._security.ca_pem
+
+    @property
+    def schema_registry_url(self) -> str:
+        """Where the schema registry serves, as http://127.0.0.1:PORT. Raises RuntimeError without `registry=True`."""
+        if self._registry is None:
+            raise RuntimeError(NOT_RUNNING if self._wants_registry else "this broker has none: Broker(registry=True)")
+        return self._registry.url
 
     @property
     def cluster_id(self) -> str:
@@ -193,12 +204,27 @@ class Broker:
             server = await self._start_server()
             if self._security is not None:
                 await self._security.apply(server, SystemRandom())
+            if self._wants_registry:
+                await self._start_registry()
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to raise
                 await self._stop_server()
             self._clean_up()
             raise
         return self
+
+    async def _start_registry(self) -> None:
+        from kafkapy.registry.embedded import USER, started
+
+        has_users = self._security is not None and self._security.protocol.startswith("SASL_")
+        self._registry = await started(self.client_config(USER if has_users else None))
+
+    async def _stop_registry(self) -> None:
+        registry, self._registry = self._registry, None
+        if registry is not None:
+            from kafkapy.registry.embedded import stopped
+
+            await stopped(registry)
 
     async def _start_on_port(self, server: BrokerServer) -> None:
         try:
@@ -244,6 +270,7 @@ class Broker:
         Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
         """
         try:
+            await self._stop_registry()
             server = await self._stop_server()
         finally:
             self._clean_up()

@@ -17,6 +17,7 @@ class BrokerOptions(TypedDict, total=False):
     tls: bool
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
+    registry: bool
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -52,6 +53,10 @@ def security_of(options: BrokerOptions | ClusterOptions) -> "EmbeddedSecurity | 
     tls, users, acls = options.get("tls", False), options.get("users"), options.get("acls")
     if not tls and users is None and acls is None:
         return None
+    if options.get("registry", False):
+        from kafkapy.registry.embedded import with_user
+
+        users, acls = with_user(users, acls)
     from kafkapy.embedded.security import EmbeddedSecurity  # imports cryptography
 
     return EmbeddedSecurity(tls=tls, users=users, acls=acls)
