@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from kafkapy.cli.client import confluent, outcomes
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.console import groups, other_groups, share_groups
+from kafkapy.console import dead_letters, groups, other_groups, share_groups
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import failures
 from kafkapy.console.fields import number
@@ -32,17 +32,22 @@ logger = logging.getLogger("kafkapy.console.changes")
 MAX_CONFIGS: Final = 100
 MAX_VALUE: Final = 1 << 20
 MAX_PARTITIONS: Final = 10_000
+MAX_LINES: Final = 50
+"""Of what is to be confirmed."""
 
 Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none."""
+    """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none.
+
+    `run` may return what was done, in place of `done`.
+    """
 
     title: str
     lines: tuple[str, ...]
-    run: Callable[[], None]
+    run: Callable[[], str | None]
     done: str
     back: str
     type_name: str = ""
@@ -64,6 +69,7 @@ class Changes:
             "delete-records": self._delete_records,
             "reset-offsets": self._reset_offsets,
             "delete-group": self._delete_group,
+            "redrive": self._redrive,
         }
 
     def routes(self) -> list[Route]:
@@ -97,13 +103,13 @@ class Changes:
     def _make(self, change: Change, who: str) -> Response:
         summary = f"{change.title} {' '.join(change.lines)}"
         try:
-            change.run()
+            done = change.run() or change.done
         except ClusterError as error:
             logger.warning("Refused, asked by %s: %s: %s", who, quoted(summary), quoted(str(error)))
             raise
         logger.info("Changed by %s: %s", who, quoted(summary))
         path, _, query = change.back.partition("?")
-        summary = urlencode({"done": change.done})
+        summary = urlencode({"done": done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
 
     # -- topics -----------------------------------------------------------------------------------------------------
@@ -242,6 +248,26 @@ class Changes:
 
         lines = ("Its offsets are gone for good.",)
         return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
+
+    def _redrive(self, fields: Fields) -> Change:
+        name, choice = topic_name(fields), dead_letters.choice_of(fields)
+        if choice.places is None and fields.get("all") != "1":
+            raise BadRequest("No letter is chosen.")
+        choice = choice._replace(places=None) if fields.get("all") == "1" else choice
+        survey = dead_letters.plan(self._console.clients, name, choice)
+
+        def run() -> str:
+            return dead_letters.send_back(self._console.clients, survey)
+
+        lines = (
+            *(
+                f"{topic}-{partition}: {count} given up by {group}."
+                for (group, topic, partition), count in sorted(survey.counts.items())[:MAX_LINES]
+            ),
+            "All groups that read these topics get the records again. The letters stay.",
+        )
+        back = f"/topic/letters?{urlencode({'name': name})}"
+        return Change(f"Send {survey.letter_count} dead letters of {name} back.", lines, run, "Sent back.", back)
 
 
 def _all_done(futures: Mapping[Any, Any]) -> None:
