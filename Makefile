@@ -79,7 +79,7 @@ test-python: $(VENV)/.tests-ready
 $(VENV)/.tests-ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --constraint requirements.lock -e ".[cli,console,formats,oauth,test]"
+	  --constraint requirements.lock -e ".[cli,console,formats,oauth,registry,test]"
 	@touch $@
 
 # What may depend on the interpreter and takes little time: bytes, arithmetic, tasks and their errors, the class makers.

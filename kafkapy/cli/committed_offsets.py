@@ -31,6 +31,7 @@ from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest
 
 GROUP_KEY_TYPE: Final = 0
 RETRY_S: Final = 0.1
+"""retry.backoff.ms of Kafka's clients."""
 RETRIED: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -19,6 +19,7 @@ GROUP_TIMEOUT_S: Final = 2.0
 SILENCE_S: Final = 20.0
 """In all, for groups whose coordinators do not answer: the lag of those that are left is not asked for."""
 GROUPS_AT_ONCE: Final = 500
+"""Of one request to a coordinator: it takes some milliseconds."""
 
 Partition = tuple[str, int]
 

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
+from kafkapy.console.loading import Loading
 from kafkapy.console.overview import Overview
 from kafkapy.console.pages import Pages
 from kafkapy.console.render import Renderer
@@ -51,6 +52,7 @@ def new_app(settings: Settings) -> Starlette:
         if isinstance(error, ClusterError):
             return renderer.page(request, "error.html", error.status, problem=str(error))
         assert isinstance(error, HTTPException)
+        # Starlette's text for it, "Not Found", tells a reader less
         problem = "There is no such page." if error.status_code == 404 else error.detail
         return renderer.page(request, "error.html", error.status_code, problem=problem)
 
@@ -59,6 +61,7 @@ def new_app(settings: Settings) -> Starlette:
             *Overview(console, renderer).routes(),
             *Pages(console, renderer).routes(),
             *Changes(console, renderer).routes(),
+            *Loading(console).routes(),
             Route("/stream", Streams(console, renderer).endpoint, methods=["GET"]),
             Route("/login", login.endpoint, methods=["GET", "POST"]),
             Mount("/static", StaticFiles(directory=STATIC)),

@@ -3,6 +3,7 @@
 A form is sent twice: the first time it is answered with the confirmation, which sends it again with confirmed=1.
 """
 
+import base64
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -30,8 +31,11 @@ from kafkapy.types import INT32_MAX
 logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_CONFIGS: Final = 100
+"""Kafka has some 35 keys of a topic."""
 MAX_VALUE: Final = 1 << 20
+"""Far beyond any config, and half of what a form may have (security.MAX_BODY_BYTES)."""
 MAX_PARTITIONS: Final = 10_000
+"""Guards against a slip of the finger: partitions cannot be taken away again."""
 MAX_LINES: Final = 50
 """Of what is to be confirmed."""
 
@@ -184,8 +188,8 @@ class Changes:
     def _produce(self, fields: Fields) -> Change:
         name = topic_name(fields)
         partition = number(fields, "partition", -1, 0, INT32_MAX)
-        key = None if fields.get("null_key") == "1" else _unix(fields.get("key", ""))
-        value = None if fields.get("null_value") == "1" else _unix(fields.get("value", ""))
+        key = None if fields.get("null_key") == "1" else _given_bytes(fields, "key")
+        value = None if fields.get("null_value") == "1" else _given_bytes(fields, "value")
         headers = [(key, each.encode()) for key, each in _pairs(fields.get("headers", ""))]
 
         def run() -> None:
@@ -194,13 +198,13 @@ class Changes:
         where = f"partition {partition}" if partition >= 0 else "a partition chosen by its key"
         lines = (
             f"To {where}.",
-            "Key: null." if key is None else f"Key: {len(key.encode())} bytes.",
-            "Value: null." if value is None else f"Value: {len(value.encode())} bytes.",
+            "Key: null." if key is None else f"Key: {len(key)} bytes.",
+            "Value: null." if value is None else f"Value: {len(value)} bytes.",
             f"Headers: {len(headers)}.",
         )
         return Change(f"Produce a record to {name}.", lines, run, "Produced.", _of_topic(name, "/messages"))
 
-    def _send(self, topic: str, partition: int, key: str | None, value: str | None, headers: Any) -> None:
+    def _send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any) -> None:
         errors: list[Any] = []
         with failures():
             producer = self._console.clients.producer()
@@ -306,6 +310,17 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         if not name.strip() or not equals:
             raise BadRequest(f"{name[:100]}: a line reads NAME=VALUE.")
     return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+def _given_bytes(fields: Fields, name: str) -> bytes:
+    """Return the bytes of a field of the form to produce. Raises BadRequest."""
+    text = fields.get(name, "")
+    if fields.get("encoding") != "base64":
+        return _unix(text).encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise BadRequest(f"{name}: this is not base64.") from None
 
 
 def _unix(text: str) -> str:

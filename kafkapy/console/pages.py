@@ -15,6 +15,7 @@ from kafkapy.console import (
     group_list,
     groups,
     other_groups,
+    queries,
     share_groups,
     topics,
     transactions,
@@ -31,6 +32,7 @@ from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
+"""Each row costs the group's committed offsets."""
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -149,6 +151,9 @@ class Pages:
             problem=problem,
             formats=[each for each in FORMATS if each not in BY_SCHEMA or self._console.settings.registry is not None],
             query_string=request.url.query,
+            has_more=any(
+                request.query_params.get(name, without) != without for name, without in queries.MORE_FIELDS.items()
+            ),
         )
 
     def record(self, request: Request) -> Response:
@@ -329,6 +334,7 @@ class Pages:
 
 
 MAX_CHARTS: Final = 24
+"""A page that is still read as a whole."""
 CHOSEN: Final = (
     "bytesin",
     "bytesout",

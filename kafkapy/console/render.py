@@ -37,6 +37,7 @@ def new_environment() -> Environment:
         "pretty": pretty,
         "unit": unit,
         "breaks": breaks,
+        "hexdump": hexdump,
     }
     environment.globals["link"] = link
     return environment
@@ -108,6 +109,19 @@ def duration(milliseconds: int) -> str:
 def breaks(name: str) -> Markup:
     """Let a long name break after its dots, dashes and the like, not between any two letters."""
     return Markup("<wbr>").join(escape(part) for part in AFTER_SEPARATOR.split(name))
+
+
+def hexdump(text: str) -> str:
+    """Return hex digits as lines of 16 bytes: their position, their digits, and what is printable of them."""
+    digits = text[: len(text) - len(text) % 2]
+    lines = []
+    for at in range(0, len(digits), 32):
+        part = digits[at : at + 32]
+        data = bytes.fromhex(part)
+        pairs = " ".join(part[each : each + 2] for each in range(0, len(part), 2))
+        shown = "".join(chr(each) if 32 <= each < 127 else "." for each in data)
+        lines.append(f"{at // 2:08x}  {pairs:<47}  {shown}")
+    return "\n".join(lines)
 
 
 def unit(name: str) -> str:

@@ -17,10 +17,13 @@ from kafkapy.console.search import Search, Step
 from kafkapy.console.state import Console
 
 MAX_STREAMS: Final = 8
+"""Each has a consumer of librdkafka, with its threads and up to 4 MiB a step."""
 MAX_SEARCH_S: Final = 600
+"""A forgotten tab reads no topic for ever."""
 ROWS_PER_EVENT: Final = 100
 """A tail's event has at most so many rows, the newest: a browser cannot show more, and nobody could read them."""
 PROGRESS_S: Final = 0.5
+"""As often as a person can read a number that changes."""
 
 
 class Streams:
@@ -105,7 +108,12 @@ def _positions(search: Search) -> str:
 
 
 def _summary(search: Search) -> str:
+    if search.total == 0 and not search.query.is_live:
+        return "Nothing to look through: no records from there on."
     looked = f"{search.scanned:,} record{'' if search.scanned == 1 else 's'} looked through"
+    if search.query.is_latest:
+        more = f" Only the first {search.query.limit} keys are kept." if search.has_more_keys else ""
+        return f"The newest record of each key; {looked}.{more}"
     if search.query.begin != "last" and search.matched >= search.query.limit:
         return f"The first {search.query.limit} found; {looked}."
     if search.query.begin == "last" and search.matched > search.query.limit:

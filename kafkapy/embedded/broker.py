@@ -15,6 +15,9 @@ program does.
 
 If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
 method, and the end of the `with` block, raises RuntimeError.
+
+`broker.faults` has requests fail, wait or lose their answer, by name; the `with` block ends with FaultNeverHit if a
+fault has hit nothing.
 """
 
 import asyncio
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kafkapy.config.broker import BrokerConfig
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import BrokerOptions
 
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
@@ -86,6 +90,29 @@ class Broker:
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
+        self._faults: ActingFaults | None = None
+
+    @property
+    def faults(self) -> "ActingFaults":
+        """Faults by name, as in `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)`."""
+        if self._faults is None:
+            from kafkapy.embedded.faults.actions import ActingFaults
+            from kafkapy.embedded.faults.installing import OneBroker, topics_of
+
+            servers = lambda: [self._running]  # noqa: E731 - the server of the moment
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(servers), OneBroker(servers))
+        return self._faults
+
+    def _install_faults(self) -> None:
+        """Let requests meet the faults from now on; after a restart, too."""
+        from kafkapy.embedded.faults.installing import install
+
+        server, faults = self._running, self._faults
+        assert faults is not None
+        if self._thread is None:
+            install(server, faults)
+        else:
+            self._thread.run_soon(lambda: install(server, faults))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -197,6 +224,10 @@ class Broker:
         await self._start_on_port(server)
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
         self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
+        if self._faults is not None and self._faults.is_used:
+            from kafkapy.embedded.faults.installing import install
+
+            install(server, self._faults)
         return server
 
     async def _stop_server(self) -> BrokerServer | None:
@@ -226,6 +257,8 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+        if kind is None and self._faults is not None:
+            self._faults.check_hit()
 
     def __enter__(self) -> Self:
         self._check_not_running()
@@ -247,6 +280,8 @@ class Broker:
             self._thread.call(self.stop)
         finally:
             self._end_thread()
+        if kind is None and self._faults is not None:
+            self._faults.check_hit()
 
     def _end_thread(self) -> None:
         thread, self._thread = self._thread, None

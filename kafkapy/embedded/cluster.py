@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import tempfile
     from typing import Unpack
 
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import ClusterOptions
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class Cluster:
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
+        self._faults: ActingFaults | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -96,7 +98,10 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        faults = self._faults
         self._close()
+        if kind is None and faults is not None:
+            faults.check_hit()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
@@ -104,7 +109,16 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self._close)
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    @property
+    def faults(self) -> "ActingFaults":
+        """Faults by name, of all brokers; with in_process=True. Raises ClusterError for nodes that are processes."""
+        found = self._cluster
+        if not isinstance(found, InProcessCluster):
+            raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
+        self._faults = found.faults
+        return self._faults
 
     @property
     def bootstrap_servers(self) -> str:

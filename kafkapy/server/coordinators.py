@@ -204,7 +204,7 @@ class Coordinators:
             wheel=self._wheel,
             io_pool=self._io_pool,
             replica_manager=self._replica_manager,
-            dead_letters=new_dead_letters(self._services, self._new_peer) if has_any else None,
+            dead_letters=new_dead_letters(self._services, self._new_peer, self._counts) if has_any else None,
             counts=self._counts,
         )
 

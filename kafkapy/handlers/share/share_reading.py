@@ -212,7 +212,7 @@ class ShareReading:
             self._records_left -= sum(part.record_count for part in acquired)
             _narrow(region, scan, acquired)
             self._fetched[in_use.partition.key.topic_partition] = FetchedShare(acquired=acquired, region=region)
-            region = None
+            region = None  # released with the response
         finally:
             if region is not None:
                 region.release()

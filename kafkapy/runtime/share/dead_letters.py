@@ -33,6 +33,7 @@ from kafkapy.types import uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.config.share import ShareConfig
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.replica_manager import ReplicaManager
 
 TOPIC_NAME: Final = "errors.deadletterqueue.topic.name"
@@ -79,15 +80,7 @@ class LetterParts(NamedTuple):
     clock: Clock
     random: Random
     io_pool: IoPool
-    counts: "LetterCounts | None" = None
-
-
-class LetterCounts(NamedTuple):
-    """What is counted by group: records written; requests; requests that failed."""
-
-    written: Callable[[str, int], None]
-    produced: Callable[[str], None]
-    failed: Callable[[str], None]
+    counts: "ShareCounts | None" = None
 
 
 class GivenUpError(Exception):
@@ -131,14 +124,16 @@ class DeadLetters:
             destination = await self._destination(source, creations)
             letters, outcome = await self._try(key, source, letter, first_offset, destination)
             if outcome.error_code == ErrorCode.NONE:
-                self._count_written(key.group_id, len(letters.records))
+                if parts.counts is not None:
+                    parts.counts.letters_of(key.group_id).written_records += len(letters.records)
                 first_offset = letters.last_offset + 1
                 tries.reset()
                 continue
             code = ErrorCode(outcome.error_code)
             reason = f"{code.name} from broker {destination.leader_id}, {destination.topic}: {outcome.message or '-'}"
             if code not in _TRIED_AGAIN or not tries.may_go_on():
-                self._count_failed(key.group_id)
+                if parts.counts is not None:
+                    parts.counts.letters_of(key.group_id).failed_requests += 1
                 raise GivenUpError(reason)
             logger.info("Dead letters of %s are tried again: %s", key.coordinator_key, reason)
             await tries.back_off()
@@ -164,7 +159,7 @@ class DeadLetters:
                 now_ms=parts.clock.wall_ms(), max_bytes=destination.max_bytes,
             )  # fmt: skip
             if parts.counts is not None:
-                parts.counts.produced(key.group_id)
+                parts.counts.letters_of(key.group_id).requests += 1
             return letters, await parts.outbox.write(destination, letters)
         finally:
             self._lane.leave(copied_bytes)
@@ -238,14 +233,6 @@ class DeadLetters:
 
     def _own_keys(self, group_id: str) -> "dict[str, str]":
         return dict(self._parts.image().configs.of(RESOURCE_GROUP, group_id))
-
-    def _count_written(self, group_id: str, record_count: int) -> None:
-        if self._parts.counts is not None:
-            self._parts.counts.written(group_id, record_count)
-
-    def _count_failed(self, group_id: str) -> None:
-        if self._parts.counts is not None:
-            self._parts.counts.failed(group_id)
 
 
 class _Tries:

@@ -112,6 +112,9 @@ async def test_a_long_run_is_written_in_batches_that_the_topic_takes(loop: SimLo
     await reject(shares, *range(100), count=100)
     await asyncio.sleep(1)
     assert shares.letter_offsets() == list(range(100))
+    counts = shares.counts.letters_of("g")
+    assert (counts.written_records, counts.failed_requests) == (100, 0)
+    assert counts.requests == len(batches_in(shares.hosting)) > 5
     assert all(1_000 < batch.size_bytes <= 2_000 for batch in batches_in(shares.hosting)[:-1])
     await shares.partitions.close()
 
@@ -250,6 +253,8 @@ async def test_what_the_topic_refuses_is_archived_without(loop: SimLoop, caplog:
     await asyncio.sleep(1)
     assert (shares.letters(), is_archived(shares, 1)) == ([], True)
     assert "INVALID_RECORD" in caplog.text
+    counts = shares.counts.letters_of("g")
+    assert (counts.written_records, counts.requests, counts.failed_requests) == (0, 1, 1)
     await shares.partitions.close()
 
 
