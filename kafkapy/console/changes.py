@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from kafkapy.cli.client import confluent, outcomes
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.console import groups, other_groups, share_groups
+from kafkapy.console import dead_letters, groups, other_groups, share_groups
 from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.change import Change, Fields, who_asks
@@ -38,6 +38,8 @@ MAX_VALUE: Final = 1 << 20
 MAX_PARTITIONS: Final = 10_000
 """Guards against a slip of the finger: partitions cannot be taken away again."""
 NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
+MAX_LINES: Final = 50
+"""Of what is to be confirmed."""
 
 
 class Changes:
@@ -57,6 +59,7 @@ class Changes:
             "reset-offsets": self._reset_offsets,
             "delete-group": self._delete_group,
             **AdminChanges(console).kinds(),
+            "redrive": self._redrive,
         }
 
     def routes(self) -> list[Route]:
@@ -94,14 +97,14 @@ class Changes:
     def _make(self, change: Change, who: str) -> Response:
         summary = f"{change.title} {' '.join(change.lines)}"
         try:
-            change.run()
+            done = change.run() or change.done
         except ClusterError as error:
             where = self._where()
             logger.warning("Refused, asked by %s%s: %s: %s", who, where, quoted(summary), quoted(str(error)))
             raise
         logger.info("Changed by %s%s: %s", who, self._where(), quoted(summary))
         path, _, query = (self._renderer.base + change.back).partition("?")
-        summary = urlencode({"done": change.done})
+        summary = urlencode({"done": done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
 
     def _where(self) -> str:
@@ -244,6 +247,26 @@ class Changes:
 
         lines = ("Its offsets are gone for good.",)
         return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
+
+    def _redrive(self, fields: Fields) -> Change:
+        name, choice = topic_name(fields), dead_letters.choice_of(fields)
+        if choice.places is None and fields.get("all") != "1":
+            raise BadRequest("No letter is chosen.")
+        choice = choice._replace(places=None) if fields.get("all") == "1" else choice
+        survey = dead_letters.plan(self._console.clients, name, choice)
+
+        def run() -> str:
+            return dead_letters.send_back(self._console.clients, survey)
+
+        lines = (
+            *(
+                f"{topic}-{partition}: {count} given up by {group}."
+                for (group, topic, partition), count in sorted(survey.counts.items())[:MAX_LINES]
+            ),
+            "All groups that read these topics get the records again. The letters stay.",
+        )
+        back = f"/topic/letters?{urlencode({'name': name})}"
+        return Change(f"Send {survey.letter_count} dead letters of {name} back.", lines, run, "Sent back.", back)
 
 
 def _all_done(futures: Mapping[Any, Any]) -> None:

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from kafkapy.console import (
     access,
     cluster,
+    dead_letters,
     group_list,
     groups,
     other_groups,
@@ -62,6 +63,7 @@ class Pages:
             "/topic/messages": self.messages,
             "/topic/tail": self.tail,
             "/topic/record": self.record,
+            "/topic/letters": self.letters,
             "/groups": self.groups,
             "/group": self.group,
             "/group/lag": self.group_lag,
@@ -187,6 +189,13 @@ class Pages:
             raise NotFound(f"There is no record at offset {query.value} of {topic.name}-{query.partitions[0]}.")
         return self._page(request, "record.html", topic=topic, tab="messages", row=row)
 
+    def letters(self, request: Request) -> Response:
+        """The dead letters of share groups in a topic."""
+        topic, choice = self._topic(request), dead_letters.choice_of(request.query_params)
+        page = dead_letters.letter_page(self._console.clients, topic.name, choice)
+        group, source = choice.group or "", choice.source_topic or ""
+        return self._page(request, "letters.html", topic=topic, tab="letters", page=page, group=group, source=source)
+
     def _topic(self, request: Request) -> Any:
         return self._console.brokers.topic(topic_name(request.query_params))
 
@@ -217,6 +226,7 @@ class Pages:
             in_flight=share_groups.in_flight(self._console.clients, group) if group.is_share else None,
             held_by=share_groups.held_by,
             fetched_by=share_groups.fetched_by,
+            letter_topic=dead_letters.topic_of_group(self._console.brokers, group.name) if group.is_share else "",
         )
 
     def group_lag(self, request: Request) -> Response:

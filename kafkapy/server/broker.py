@@ -86,12 +86,7 @@ class BrokerServer:
         self.config = config
         self.node_id = config.node_id
         self._node = node = Node(
-            config,
-            disk=disk,
-            clock=clock,
-            random=random,
-            new_io_pool=new_io_pool,
-            network=network,
+            config, disk=disk, clock=clock, random=random, new_io_pool=new_io_pool, network=network
         )
         self._clock = clock
         self._random = random
