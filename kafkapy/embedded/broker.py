@@ -29,11 +29,12 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
+from kafkapy.config.embedded import EMBEDDED_NODE_ID
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.embedded.loop_thread import LoopThread
-from kafkapy.embedded.options import BROKER_OPTIONS, check_options, client_config, security_of, text_of
+from kafkapy.embedded.options import BROKER_OPTIONS, check_options, client_config, disk_state_of, security_of, text_of
 from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.process.distributions import warnings_of_installation
@@ -47,10 +48,16 @@ if TYPE_CHECKING:
 
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.embedded.network import ClientNetwork
     from kafkapy.embedded.options import BrokerOptions
+    from kafkapy.embedded.proxies import Proxies
+    from kafkapy.seams import Disk
 
+HOST: Final = "127.0.0.1"
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
 NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
+
+R = TypeVar("R")
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -69,6 +76,8 @@ class Broker:
     | `tls` | clients connect by TLS |
     | `users` | passwords by name; clients log in by SASL/PLAIN or SCRAM |
     | `acls` | as in "allow alice read topic:orders", "deny * all group:test-*"; everything else is denied |
+    | `network_faults` | whether `network` works; clients connect through a proxy then |
+    | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
     """
 
     def __init__(
@@ -91,6 +100,10 @@ class Broker:
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
         self._faults: ActingFaults | None = None
+        self._disk_state = disk_state_of(options)
+        self._has_network_faults = options.get("network_faults", False)
+        self._proxies: Proxies | None = None
+        self._proxy_port = 0
 
     @property
     def faults(self) -> "ActingFaults":
@@ -99,9 +112,17 @@ class Broker:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.installing import OneBroker, topics_of
 
-            servers = lambda: [self._running]  # noqa: E731 - the server of the moment
-            self._faults = ActingFaults(self._install_faults, lambda: topics_of(servers), OneBroker(servers))
+            world = OneBroker(lambda: [self._running], self._disk_state, self._restart_after)
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(world.servers), world)
         return self._faults
+
+    def _restart_after(self, act: Callable[[], R]) -> R:
+        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
+        self.kill()
+        try:
+            return act()
+        finally:
+            self.restart()
 
     def _install_faults(self) -> None:
         """Let requests meet the faults from now on; after a restart, too."""
@@ -117,7 +138,17 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port`, the address that clients connect to."""
-        return self._running.bootstrap_servers
+        servers = self._running.bootstrap_servers
+        return servers if self._proxies is None else f"{HOST}:{self._proxy_port}"
+
+    @property
+    def network(self) -> "ClientNetwork":
+        """The network between clients and broker, to cut, delay or limit; with network_faults=True."""
+        from kafkapy.embedded.network import ClientNetwork
+
+        if self._running is None or self._proxies is None:
+            raise RuntimeError("this needs Broker(network_faults=True), whose clients connect through a proxy")
+        return ClientNetwork(self._proxies, EMBEDDED_NODE_ID)
 
     def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
         """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
@@ -216,8 +247,21 @@ class Broker:
         properties = self._properties
         if self._security is not None:
             properties = self._security.properties(self._port) | properties
+        if self._has_network_faults and self._proxies is None:
+            self._open_proxy()
+        if self._proxies is not None:
+            protocol = "PLAINTEXT" if self._security is None else self._security.protocol
+            properties = {
+                **properties,
+                "listeners": f"{protocol}://{HOST}:{self._port}",
+                "advertised.listeners": f"{protocol}://{HOST}:{self._proxy_port}",
+            }
         config, found = embedded_config(SystemDisk(), self._directory, self._port, properties)
-        disk = SystemDisk(syncs=not self._is_temporary(config))
+        disk: Disk = SystemDisk(syncs=not self._is_temporary(config))
+        if self._disk_state is not None:
+            from kafkapy.embedded.faults.faulty_disk import FaultyDisk
+
+            disk = FaultyDisk(disk, self._disk_state)
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
         server = BrokerServer(config, disk=disk, clock=clock, random=random)
@@ -229,6 +273,16 @@ class Broker:
 
             install(server, self._faults)
         return server
+
+    def _open_proxy(self) -> None:
+        """Have clients connect to a proxy at the port that was asked for. Raises OSError, ClusterError."""
+        from kafkapy.embedded.proxies import Proxies
+        from kafkapy.server.cluster.plan import free_ports
+
+        self._port, free = free_ports(2)
+        self._proxy_port = self._given_port or free
+        self._proxies = Proxies(is_between_nodes=False)
+        self._proxies.forward(EMBEDDED_NODE_ID, self._proxy_port, self._port)
 
     async def _stop_server(self) -> BrokerServer | None:
         """Stop the server that runs and return it; None if there is none."""
@@ -330,6 +384,9 @@ class Broker:
 
     def _clean_up(self) -> None:
         self._directory = None
+        proxies, self._proxies = self._proxies, None
+        if proxies is not None:
+            proxies.close()
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             atexit.unregister(self._finish_io)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from kafkapy.errors import quoted
 
 if TYPE_CHECKING:
+    from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.embedded.security import EmbeddedSecurity
 
 
@@ -17,6 +18,8 @@ class BrokerOptions(TypedDict, total=False):
     tls: bool
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
+    disk_faults: bool
+    network_faults: bool
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -66,3 +69,12 @@ def client_config(
     if user is not None:
         raise ValueError("there are no users: users={'alice': 'secret'} makes some")
     return {"bootstrap.servers": bootstrap_servers}
+
+
+def disk_state_of(options: BrokerOptions) -> "DiskState | None":
+    """Return what `disk_faults` asks for; None if nothing."""
+    if not options.get("disk_faults"):
+        return None
+    from kafkapy.embedded.faults.faulty_disk import DiskState
+
+    return DiskState()

@@ -8,6 +8,7 @@ from kafkapy.embedded.broker import Broker, NewKafkaBroker
 from kafkapy.embedded.cluster import Cluster
 from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
+from kafkapy.embedded.network import ClientNetwork, NodeNetwork
 from kafkapy.embedded.options import BrokerOptions, ClusterOptions
 from kafkapy.server.cluster.plan import ClusterError
 
@@ -15,6 +16,7 @@ __all__ = [
     "ActingFaults",
     "Broker",
     "BrokerOptions",
+    "ClientNetwork",
     "Cluster",
     "ClusterError",
     "ClusterOptions",
@@ -24,4 +26,5 @@ __all__ = [
     "Faults",
     "Hit",
     "NewKafkaBroker",
+    "NodeNetwork",
 ]
