@@ -34,7 +34,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 from kafkapy.config.embedded import EMBEDDED_NODE_ID
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.embedded.loop_thread import LoopThread
-from kafkapy.embedded.options import BROKER_OPTIONS, check_options, client_config, disk_state_of, security_of, text_of
+from kafkapy.embedded.options import (
+    BROKER_OPTIONS,
+    check_options,
+    client_config,
+    disk_state_of,
+    is_virtual,
+    security_of,
+    text_of,
+)
 from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.process.distributions import warnings_of_installation
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.network import ClientNetwork
     from kafkapy.embedded.options import BrokerOptions
     from kafkapy.embedded.proxies import Proxies
+    from kafkapy.embedded.virtual_time import BrokerClock, VirtualLoop, WorkCount
     from kafkapy.seams import Disk
 
 HOST: Final = "127.0.0.1"
@@ -76,6 +85,7 @@ class Broker:
     | `tls` | clients connect by TLS |
     | `users` | passwords by name; clients log in by SASL/PLAIN or SCRAM |
     | `acls` | as in "allow alice read topic:orders", "deny * all group:test-*"; everything else is denied |
+    | `clock` | "virtual": `clock.advance("7d")` moves the broker's time on; "system" |
     | `network_faults` | whether `network` works; clients connect through a proxy then |
     | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
     """
@@ -101,6 +111,9 @@ class Broker:
         self._thread: LoopThread | None = None
         self._faults: ActingFaults | None = None
         self._disk_state = disk_state_of(options)
+        self._is_virtual = is_virtual(options)
+        self._virtual: VirtualLoop | None = None
+        self._work: WorkCount | None = None
         self._has_network_faults = options.get("network_faults", False)
         self._proxies: Proxies | None = None
         self._proxy_port = 0
@@ -134,6 +147,17 @@ class Broker:
             install(server, faults)
         else:
             self._thread.run_soon(lambda: install(server, faults))
+
+    @property
+    def clock(self) -> "BrokerClock":
+        """The broker's time; with clock="virtual", `advance("7d")` moves it on."""
+        from kafkapy.embedded.virtual_time import BrokerClock
+
+        return BrokerClock(self._virtual, self._count_unfinished)
+
+    def _count_unfinished(self) -> int:
+        node = self._running.node
+        return node.unfinished_count + (self._work.unfinished if self._work is not None else 0)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -219,6 +243,8 @@ class Broker:
     async def start(self) -> Self:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
         self._check_not_running()
+        if self._is_virtual and self._virtual is None:
+            raise RuntimeError('clock="virtual" moves the time of a whole event loop: use `with Broker(...)`')
         try:
             self._directory, self._port = self._prepare_directory(), self._given_port
             server = await self._start_server()
@@ -245,6 +271,12 @@ class Broker:
         assert self._directory is not None
         random, clock = SystemRandom(), SystemClock()
         properties = self._properties
+        new_helper = None
+        if self._virtual is not None:
+            from kafkapy.embedded.virtual_time import PROPERTIES, VirtualClock, WorkCount
+
+            clock, self._work = VirtualClock(self._virtual), WorkCount()
+            properties, new_helper = {**PROPERTIES, **properties}, self._work.new_helper
         if self._security is not None:
             properties = self._security.properties(self._port) | properties
         if self._has_network_faults and self._proxies is None:
@@ -264,7 +296,7 @@ class Broker:
             disk = FaultyDisk(disk, self._disk_state)
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
-        server = BrokerServer(config, disk=disk, clock=clock, random=random)
+        server = BrokerServer(config, disk=disk, clock=clock, random=random, new_helper=new_helper)
         await self._start_on_port(server)
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
         self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
@@ -316,7 +348,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         self._check_not_running()
-        self._thread = LoopThread()
+        self._thread = LoopThread(self._new_virtual_loop() if self._is_virtual else None)
         try:
             self._thread.call(self.start)
         except BaseException:
@@ -337,8 +369,14 @@ class Broker:
         if kind is None and self._faults is not None:
             self._faults.check_hit()
 
+    def _new_virtual_loop(self) -> "VirtualLoop":
+        from kafkapy.embedded.virtual_time import VirtualLoop
+
+        self._virtual = VirtualLoop()
+        return self._virtual
+
     def _end_thread(self) -> None:
-        thread, self._thread = self._thread, None
+        thread, self._thread, self._virtual = self._thread, None, None
         assert thread is not None
         thread.close()
 

@@ -1,7 +1,7 @@
 """The keyword arguments of `Broker` and `Cluster`, typed: type checkers know them wherever they are passed on."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from kafkapy.errors import quoted
 
@@ -20,6 +20,7 @@ class BrokerOptions(TypedDict, total=False):
     acls: Sequence[str] | None
     disk_faults: bool
     network_faults: bool
+    clock: Literal["system", "virtual"]
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -78,3 +79,11 @@ def disk_state_of(options: BrokerOptions) -> "DiskState | None":
     from kafkapy.embedded.faults.faulty_disk import DiskState
 
     return DiskState()
+
+
+def is_virtual(options: BrokerOptions) -> bool:
+    """Return whether `clock` asks for a virtual one. Raises ValueError."""
+    clock = options.get("clock", "system")
+    if clock not in ("system", "virtual"):
+        raise ValueError(f"clock is 'system' or 'virtual', not {clock!r}")
+    return clock == "virtual"

@@ -10,13 +10,16 @@ from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
 from kafkapy.embedded.network import ClientNetwork, NodeNetwork
 from kafkapy.embedded.options import BrokerOptions, ClusterOptions
+from kafkapy.embedded.virtual_time import BrokerClock, ClockError
 from kafkapy.server.cluster.plan import ClusterError
 
 __all__ = [
     "ActingFaults",
     "Broker",
+    "BrokerClock",
     "BrokerOptions",
     "ClientNetwork",
+    "ClockError",
     "Cluster",
     "ClusterError",
     "ClusterOptions",
