@@ -21,7 +21,8 @@ def who_asks(request: Request) -> str:
 class Change:
     """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none.
 
-    `run` may return what was done, in place of `done`. `asks_password`: whether the confirmation asks for one. It is in no line and in no form that is sent back.
+    `run` may return what was done, in place of `done`. `asks_password`: whether the confirmation asks for one. It is in
+    no line and in no form that is sent back.
     """
 
     title: str
