@@ -6,7 +6,8 @@ model lives in the job's module and derives from one of these:
     JobConfig      what a client of Kafka needs (feed)
     SparkConfig    and what a Spark session needs (batch jobs: audit, replay, chart)
     StreamConfig   and what a streaming query needs (bronze, quotes)
-    TopicConfig    and how its batches go to topics (silver, gold, live, book)
+    TopicConfig    and how its batches go to topics (live, book)
+    TableConfig    and how they go to tables (silver, gold)
 """
 
 import json
@@ -32,6 +33,7 @@ from spark_jobs.errors import JobError
 UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos)://.+")
+OPTIONS = ("kafka", "producer", "spark", "iceberg_catalog", "delta_options")
 AVAILABLE_NOW = "available_now"
 
 
@@ -168,6 +170,24 @@ class TopicConfig(StreamConfig):
         return self
 
 
+class TableConfig(TopicConfig):
+    """A query whose batches go to tables, too."""
+
+    iceberg: str | None = Field(
+        default=None,
+        description="directory of Iceberg tables (gold: market.bars, silver: market.trades), with an SQLite catalogue",
+    )
+    iceberg_catalog: dict[str, str] = Field(
+        default={}, description="or: another catalogue, by pyiceberg's names (type: rest, uri: http://...)"
+    )
+    delta: str | None = Field(default=None, description="directory or URL of a Delta table")
+    delta_options: dict[str, str] = Field(default={}, description="of its storage, by deltalake's names")
+    maintain_every: int = Field(
+        default=100, ge=1, description="batches after which a table's small files are made one, old versions deleted"
+    )
+    keep_versions: Duration = Field(default="1 day", description="how long a table can be read as it was")
+
+
 AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
 
 
@@ -216,7 +236,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(values: dict[str, Any], key: str, value: object) -> None:
-    """Set a nested key; the options of kafka, producer and spark have dots in their own names."""
+    """Set a nested key; options of others have dots in their own names."""
     first, _, rest = key.partition(".")
     if not rest:
         values[first] = value
@@ -224,7 +244,7 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
     inner = values.setdefault(first, {})
     if not isinstance(inner, dict):
         raise JobError(f"--set {key}: {first} has no keys")
-    if first in ("kafka", "producer", "spark"):
+    if first in OPTIONS:
         inner[rest] = value if isinstance(value, str) else json.dumps(value)
     else:
         _put(inner, rest, value)

@@ -18,7 +18,7 @@ Here they are requested again after replica.fetch.backoff.ms, because that may n
 
 Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica whose disk
 is full, and that has left the ISR, gives one that no broker has, because Apache Kafka's leaders would wait
-replica.lag.time.max.ms for a replica that was in sync so recently (Partition.maybeIncrementLeaderHW).
+replica.lag.time.max.ms for a replica that was in sync so recently (maybeIncrementLeaderHW of Kafka's Partition).
 """
 
 import asyncio
