@@ -87,7 +87,9 @@ def judged(run: Run, sent: list[Place]) -> list[Breach]:
     return breaches(run.events, sent, lock_s=LOCK_S, limit=LIMIT)
 
 
-def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_accepted(server: Server, tmp_path: Path) -> None:
+def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_accepted(
+    server: Server, tmp_path: Path
+) -> None:
     bootstrap = server.bootstrap
     topics.create(bootstrap, GROUP, partitions=PARTITIONS)
     keys = {"share.partition.max.record.locks": "100", "share.isolation.level": "read_committed"}
