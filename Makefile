@@ -198,6 +198,7 @@ golden: setup tools   ## record again what Apache Kafka 4.4.0 answers: tests/gol
 	$(BIN)/python -m tools.record_quotas
 	$(BIN)/python -m tools.record_share_groups
 	$(BIN)/python -m tools.record_share_partitions
+	$(BIN)/python -m tools.record_dead_letters
 	$(BIN)/python -m tools.record_authorization_table
 	$(BIN)/python -m tools.record_share_states
 	$(BIN)/python -m tools.record_transactions
