@@ -56,7 +56,7 @@ PAGES: Final = (
 )
 """Every page, with what a cluster may show on it."""
 CHARTS_MS: Final = 700
-SEARCHED: Final = re.compile("found|Following|looked")
+SEARCHED: Final = re.compile("found|Following|looked|Nothing")
 PICTURES: Final = {
     "overview": "/",
     "topics": "/topics",

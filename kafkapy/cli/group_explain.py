@@ -13,6 +13,8 @@ from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequ
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 
 GROUP_KEY_TYPE = 0
+OTHER_KIND = "is not a classic group"
+"""In Apache Kafka's answer to DescribeGroups if the group is there, but of another kind."""
 COLUMNS = ("MEMBER", "CLIENT", "HOST", "CHANGE", "GAINED", "LOST")
 
 
@@ -36,7 +38,8 @@ def rebalances_of(servers: str, group_id: str) -> list[dict[str, Any]]:
         raise ExplainError(f"what answers at {servers} is not understood: {error}") from error
     encoded = (group.unknown_tagged_fields or {}).get(EXPLAIN_TAG)
     if encoded is None:
-        _check(group.error_code, group.error_message)
+        if OTHER_KIND not in (group.error_message or ""):
+            _check(group.error_code, group.error_message)
         raise ExplainError("the group's coordinator keeps no explanations: it is no kafkapy broker, or an older one")
     rebalances: list[dict[str, Any]] = json.loads(encoded)
     if not rebalances and group.error_code:

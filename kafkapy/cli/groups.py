@@ -41,6 +41,7 @@ OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CL
 SHARE = "Share"
 SHARE_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG")
 TOPICS_SHOWN = 3
+"""A line of a terminal; --json has all."""
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 
 

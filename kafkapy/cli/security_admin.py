@@ -30,6 +30,7 @@ acl_app = typer.Typer(help="Who may do what.", no_args_is_help=True)
 MECHANISM: Final = "SCRAM-SHA-512"
 ITERATIONS: Final = 4096
 PASSWORD_BYTES: Final = 18
+"""144 random bits: 24 characters of base64 without padding."""
 
 User = Annotated[str, typer.Argument(metavar="USER", show_default=False, help="The user's name.")]
 Principal = Annotated[str, typer.Option("--user", "-u", metavar="USER", help="Whom: a user's name, * for everybody.")]
@@ -196,7 +197,7 @@ def _counted(count: int) -> str:
 
 
 def _described(server: str, settings: list[str] | None) -> list[Any]:
-    """Return the resources with ACLs. Asked over our own connection: librdkafka drops the error SECURITY_DISABLED."""
+    """Return the resources with ACLs. Over our own connection: librdkafka drops the error SECURITY_DISABLED."""
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
     from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest

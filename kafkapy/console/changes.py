@@ -3,6 +3,7 @@
 A form is sent twice: the first time it is answered with the confirmation, which sends it again with confirmed=1.
 """
 
+import base64
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -15,37 +16,30 @@ from starlette.routing import Route
 
 from kafkapy.cli.client import confluent, outcomes
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.console import groups, other_groups, share_groups
+from kafkapy.console import dead_letters, groups, other_groups, share_groups
+from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
+from kafkapy.console.change import Change, Fields, who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
 
 logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_CONFIGS: Final = 100
+"""Kafka has some 35 keys of a topic."""
 MAX_VALUE: Final = 1 << 20
+"""Far beyond any config, and half of what a form may have (security.MAX_BODY_BYTES)."""
 MAX_PARTITIONS: Final = 10_000
-
-Fields = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none."""
-
-    title: str
-    lines: tuple[str, ...]
-    run: Callable[[], None]
-    done: str
-    back: str
-    type_name: str = ""
+"""Guards against a slip of the finger: partitions cannot be taken away again."""
+NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
+MAX_LINES: Final = 50
+"""Of what is to be confirmed."""
 
 
 class Changes:
@@ -64,6 +58,8 @@ class Changes:
             "delete-records": self._delete_records,
             "reset-offsets": self._reset_offsets,
             "delete-group": self._delete_group,
+            **AdminChanges(console).kinds(),
+            "redrive": self._redrive,
         }
 
     def routes(self) -> list[Route]:
@@ -73,13 +69,14 @@ class Changes:
         make = self._kinds.get(request.path_params["kind"])
         if make is None:
             raise NotFound("There is no such change.")
-        if not self._console.settings.allow_changes:
-            return self._renderer.page(
-                request, "error.html", 403, problem="Changes are not allowed: start the console with --allow-changes."
-            )
+        if not request.state.may_change:
+            problem = "Changes are not allowed: start the console with --allow-changes."
+            if self._console.settings.allow_changes:
+                problem = "You may look, and change nothing: that needs the role of an editor."
+            return self._renderer.page(request, "error.html", 403, problem=problem)
         form = await request.form(max_files=0, max_fields=1000)
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        who = request.client.host if request.client is not None else "?"
+        who = who_asks(request)
         return await to_thread.run_sync(self._confirm_or_make, request, make, fields, who)
 
     def _confirm_or_make(
@@ -88,23 +85,31 @@ class Changes:
         change = make(fields)
         problem = None
         if fields.get("confirmed") == "1":
-            if not change.type_name or fields.get("typed") == change.type_name:
+            if change.asks_password and not fields.get("password"):
+                problem = "Give a password."
+            elif not change.type_name or fields.get("typed") == change.type_name:
                 return self._make(change, who)
-            problem = f"Type {change.type_name} to confirm."
-        hidden = {name: value for name, value in fields.items() if name not in (CSRF_FIELD, "confirmed", "typed")}
+            else:
+                problem = f"Type {change.type_name} to confirm."
+        hidden = {name: value for name, value in fields.items() if name not in NOT_SENT_BACK}
         return self._renderer.page(request, "confirm.html", change=change, fields=hidden, problem=problem)
 
     def _make(self, change: Change, who: str) -> Response:
         summary = f"{change.title} {' '.join(change.lines)}"
         try:
-            change.run()
+            done = change.run() or change.done
         except ClusterError as error:
-            logger.warning("Refused, asked by %s: %s: %s", who, quoted(summary), quoted(str(error)))
+            where = self._where()
+            logger.warning("Refused, asked by %s%s: %s: %s", who, where, quoted(summary), quoted(str(error)))
             raise
-        logger.info("Changed by %s: %s", who, quoted(summary))
-        path, _, query = change.back.partition("?")
-        summary = urlencode({"done": change.done})
+        logger.info("Changed by %s%s: %s", who, self._where(), quoted(summary))
+        path, _, query = (self._renderer.base + change.back).partition("?")
+        summary = urlencode({"done": done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
+
+    def _where(self) -> str:
+        """Return which cluster is changed, "" if the console has only one."""
+        return f" in {self._console.settings.name}" if self._console.settings.clusters or self._renderer.base else ""
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
@@ -178,8 +183,8 @@ class Changes:
     def _produce(self, fields: Fields) -> Change:
         name = topic_name(fields)
         partition = number(fields, "partition", -1, 0, INT32_MAX)
-        key = None if fields.get("null_key") == "1" else _unix(fields.get("key", ""))
-        value = None if fields.get("null_value") == "1" else _unix(fields.get("value", ""))
+        key = None if fields.get("null_key") == "1" else _given_bytes(fields, "key")
+        value = None if fields.get("null_value") == "1" else _given_bytes(fields, "value")
         headers = [(key, each.encode()) for key, each in _pairs(fields.get("headers", ""))]
 
         def run() -> None:
@@ -188,13 +193,13 @@ class Changes:
         where = f"partition {partition}" if partition >= 0 else "a partition chosen by its key"
         lines = (
             f"To {where}.",
-            "Key: null." if key is None else f"Key: {len(key.encode())} bytes.",
-            "Value: null." if value is None else f"Value: {len(value.encode())} bytes.",
+            "Key: null." if key is None else f"Key: {len(key)} bytes.",
+            "Value: null." if value is None else f"Value: {len(value)} bytes.",
             f"Headers: {len(headers)}.",
         )
         return Change(f"Produce a record to {name}.", lines, run, "Produced.", _of_topic(name, "/messages"))
 
-    def _send(self, topic: str, partition: int, key: str | None, value: str | None, headers: Any) -> None:
+    def _send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any) -> None:
         errors: list[Any] = []
         with failures():
             producer = self._console.clients.producer()
@@ -243,6 +248,26 @@ class Changes:
         lines = ("Its offsets are gone for good.",)
         return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
 
+    def _redrive(self, fields: Fields) -> Change:
+        name, choice = topic_name(fields), dead_letters.choice_of(fields)
+        if choice.places is None and fields.get("all") != "1":
+            raise BadRequest("No letter is chosen.")
+        choice = choice._replace(places=None) if fields.get("all") == "1" else choice
+        survey = dead_letters.plan(self._console.clients, name, choice)
+
+        def run() -> str:
+            return dead_letters.send_back(self._console.clients, survey)
+
+        lines = (
+            *(
+                f"{topic}-{partition}: {count} given up by {group}."
+                for (group, topic, partition), count in sorted(survey.counts.items())[:MAX_LINES]
+            ),
+            "All groups that read these topics get the records again. The letters stay.",
+        )
+        back = f"/topic/letters?{urlencode({'name': name})}"
+        return Change(f"Send {survey.letter_count} dead letters of {name} back.", lines, run, "Sent back.", back)
+
 
 def _all_done(futures: Mapping[Any, Any]) -> None:
     """Wait for admin requests. Raises ClusterError."""
@@ -280,6 +305,17 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         if not name.strip() or not equals:
             raise BadRequest(f"{name[:100]}: a line reads NAME=VALUE.")
     return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+def _given_bytes(fields: Fields, name: str) -> bytes:
+    """Return the bytes of a field of the form to produce. Raises BadRequest."""
+    text = fields.get(name, "")
+    if fields.get("encoding") != "base64":
+        return _unix(text).encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise BadRequest(f"{name}: this is not base64.") from None
 
 
 def _unix(text: str) -> str:

@@ -1,7 +1,7 @@
 """confluent-kafka's clients for the console: one AdminClient for all pages, a consumer per search."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ CONSUMER_PROPERTIES: Final[dict[str, Any]] = {
 
 
 class Clients:
-    """Makes clients with the properties of the command line. `brokers` are asked what librdkafka should not be."""
+    """Makes clients with the properties of the command line. `brokers`: for what librdkafka cannot fetch."""
 
     def __init__(self, settings: Settings, brokers: Brokers) -> None:
         self._settings = settings
@@ -63,8 +63,10 @@ class Clients:
         """
         return confluent().Consumer(self._properties() | CONSUMER_PROPERTIES | {"isolation.level": isolation})
 
-    def producer(self) -> Any:
-        return confluent().Producer(self._properties() | {"message.timeout.ms": 10_000, "acks": "all"})
+    def producer(self, properties: Mapping[str, Any] | None = None) -> Any:
+        """Return a producer, with these properties before our defaults."""
+        defaults = {"message.timeout.ms": 10_000, "acks": "all"}
+        return confluent().Producer(self._properties() | defaults | dict(properties or {}))
 
     def _properties(self) -> dict[str, Any]:
         return {

@@ -8,7 +8,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console import access, cluster, group_list, groups, other_groups, share_groups, topics, transactions
+from kafkapy.console import (
+    access,
+    cluster,
+    dead_letters,
+    group_list,
+    groups,
+    other_groups,
+    queries,
+    share_groups,
+    topics,
+    transactions,
+)
+from kafkapy.console.admin_changes import QUOTAS
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.fields import number
 from kafkapy.console.groups import Group
@@ -21,6 +33,15 @@ from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
+"""Each row costs the group's committed offsets."""
+CHOICES: Final = {
+    "permissions": tuple(access.PERMISSIONS.values()),
+    "operations": tuple(access.OPERATIONS.values()),
+    "resource_types": tuple(access.RESOURCE_TYPES.values()),
+    "patterns": tuple(access.PATTERN_TYPES.values()),
+    "mechanisms": tuple(access.MECHANISMS.values()),
+    "quotas": QUOTAS,
+}
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -42,6 +63,7 @@ class Pages:
             "/topic/messages": self.messages,
             "/topic/tail": self.tail,
             "/topic/record": self.record,
+            "/topic/letters": self.letters,
             "/groups": self.groups,
             "/group": self.group,
             "/group/lag": self.group_lag,
@@ -138,6 +160,9 @@ class Pages:
             problem=problem,
             formats=[each for each in FORMATS if each not in BY_SCHEMA or self._console.settings.registry is not None],
             query_string=request.url.query,
+            has_more=any(
+                request.query_params.get(name, without) != without for name, without in queries.MORE_FIELDS.items()
+            ),
         )
 
     def record(self, request: Request) -> Response:
@@ -155,7 +180,7 @@ class Pages:
             isolation="read_uncommitted",
             most_characters=MAX_RECORD_CHARACTERS,
         )
-        search = Search(query, self._console.clients, self._console.brokers, self._console.settings.registry)
+        search = Search(query, self._console.clients, self._console.brokers, self._console.settings)
         try:
             row = _first(search)
         finally:
@@ -163,6 +188,13 @@ class Pages:
         if row is None or row.offset != query.value:
             raise NotFound(f"There is no record at offset {query.value} of {topic.name}-{query.partitions[0]}.")
         return self._page(request, "record.html", topic=topic, tab="messages", row=row)
+
+    def letters(self, request: Request) -> Response:
+        """The dead letters of share groups in a topic."""
+        topic, choice = self._topic(request), dead_letters.choice_of(request.query_params)
+        page = dead_letters.letter_page(self._console.clients, topic.name, choice)
+        group, source = choice.group or "", choice.source_topic or ""
+        return self._page(request, "letters.html", topic=topic, tab="letters", page=page, group=group, source=source)
 
     def _topic(self, request: Request) -> Any:
         return self._console.brokers.topic(topic_name(request.query_params))
@@ -194,6 +226,7 @@ class Pages:
             in_flight=share_groups.in_flight(self._console.clients, group) if group.is_share else None,
             held_by=share_groups.held_by,
             fetched_by=share_groups.fetched_by,
+            letter_topic=dead_letters.topic_of_group(self._console.brokers, group.name) if group.is_share else "",
         )
 
     def group_lag(self, request: Request) -> Response:
@@ -266,6 +299,7 @@ class Pages:
             acls=access.section(access.acls, brokers),
             quotas=access.section(access.quotas, brokers),
             users=access.section(access.scram_users, brokers),
+            choices=CHOICES,
         )
 
     # -- clients' own metrics --------------------------------------------------------------------------------------
@@ -310,6 +344,7 @@ class Pages:
 
 
 MAX_CHARTS: Final = 24
+"""A page that is still read as a whole."""
 CHOSEN: Final = (
     "bytesin",
     "bytesout",

@@ -15,7 +15,16 @@ MAX_NAME: Final = 249
 MAX_STRING_BYTES: Final = 2**15 - 1
 """Of a group's name or a transactional id: the protocol's strings that are not compact have a length of 16 bits."""
 MAX_PARTITIONS: Final = 1000
+"""A form names them one by one; none means all of a topic."""
 MAX_OFFSET: Final = INT64_MAX
+MORE_FIELDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("json_path", "key", "header", "regex", "until", "partitions", "latest"), ""),
+    "limit": "100",
+    "key_format": "auto",
+    "value_format": "auto",
+    "isolation": "read_committed",
+}
+"""Fields that the page hides until one of them is used, and what they are without."""
 BEGINS: Final = ("last", "beginning", "offset", "time", "positions")
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
@@ -33,6 +42,9 @@ def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
         text=_text(fields, "text"),
         regex=_text(fields, "regex"),
         header=_text(fields, "header"),
+        json_path=_text(fields, "json_path"),
+        until_ms=_time(fields["until"].strip()) if fields.get("until", "").strip() else None,
+        is_latest=not is_live and fields.get("latest") == "1",
         limit=number(fields, "limit", 100, 1, MAX_ROWS),
         key_format=fields.get("key_format") or "auto",
         value_format=fields.get("value_format") or "auto",
@@ -80,7 +92,7 @@ def _time(text: str) -> int:
         if text.startswith("-P"):
             return ResetTarget.parse(text).value
         time = datetime.fromisoformat(text)
-        return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
+        return round((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise BadRequest(f"time: {text[:MAX_TEXT]} is no time: 2026-01-31T12:00, or -PT1H for an hour ago.") from None
 

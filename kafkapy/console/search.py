@@ -7,31 +7,48 @@ partition's end when it began. What is kept is bounded: rows, bytes of a row, an
 import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.client import Clients, failures
+from kafkapy.console.marks import Marks
+from kafkapy.console.masks import HIDDEN, MaskedDecoders, Masks, shown_bytes
+from kafkapy.console.settings import Settings
 from kafkapy.console.topics import EARLIEST, LATEST, check_any_partition, offsets
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.formats import Decoded, Decoders
-from kafkapy.decoders.registry import SchemaRegistry
+from kafkapy.decoders.json_path import JsonPath
+from kafkapy.decoders.row import ConsumedRecord
+from kafkapy.decoders.row import row_of as json_row
+
+AnyDecoders: TypeAlias = Decoders | MaskedDecoders
 
 MAX_ROWS: Final = 500
+"""Of one page."""
 MAX_LAST: Final = 100_000
+"""Of `last N`: more is a search from a time or an offset."""
 MAX_TEXT: Final = 256
+"""Of what is searched for."""
 MAX_DECODED_BYTES: Final = 1 << 20
+"""Larger values are shown as bytes: decoding them in Python would hold up the search."""
 MAX_SHOWN_CHARACTERS: Final = 8192
 """Of a key, value or header in a list."""
 MAX_RECORD_CHARACTERS: Final = 1 << 18
 """Where one record is shown alone."""
 MAX_HEADERS: Final = 50
+"""Of one record."""
+MAX_LINE_CHARACTERS: Final = 1 << 16
+"""Of a record as a JSON line, which pages download, copy and produce again; longer ones have none."""
 MAX_NAME_CHARACTERS: Final = 256
 """Of a header's name."""
 STEP_BYTES: Final = 4 << 20
+"""Of one step: what it may take of memory."""
 STEP_MESSAGES: Final = 1000
+"""Of one step: how much may be matched before progress is shown."""
 STEP_S: Final = 0.25
+"""How long a stop, or a closed tab, may go unnoticed."""
 REGEX_MEMORY: Final = 8 << 20
 MAX_REGEX_INSTRUCTIONS: Final = 2000
 """Where RE2's automaton does not fit its memory, the time for a byte rises with these."""
@@ -41,7 +58,8 @@ MAX_REGEX_INSTRUCTIONS: Final = 2000
 class Query:
     """`begin`: last, beginning, offset, time or positions; `value`: N, the offset, or ms since the epoch.
 
-    `key`, `text`, `regex` and `header` must all match; an empty one matches everything. `header`: NAME or NAME=VALUE.
+    `key`, `text`, `regex`, `header`, `json_path` and `until_ms` must all match; an empty one matches everything.
+    `header`: NAME or NAME=VALUE. `until_ms`: the latest timestamp. `is_latest`: only the newest record of each key.
     """
 
     topic: str
@@ -53,6 +71,9 @@ class Query:
     text: str = ""
     regex: str = ""
     header: str = ""
+    json_path: str = ""
+    until_ms: int | None = None
+    is_latest: bool = False
     limit: int = MAX_ROWS
     key_format: str = "auto"
     value_format: str = "auto"
@@ -81,6 +102,10 @@ class Row:
     key: Shown
     value: Shown
     headers: tuple[tuple[str, str | None], ...]
+    line: str = ""
+    """The record as `consume --json` prints it, "" if that is too long."""
+    mark: str = ""
+    """marks.ABORTED or marks.OPEN, "" for a record that consumers of committed records read, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +121,25 @@ class Step:
 class Search:
     """One search or tail: start(), step() until it is done, close(). Methods block: they run in a thread."""
 
-    def __init__(self, query: Query, clients: Clients, brokers: Brokers, registry: SchemaRegistry | None) -> None:
-        """Raises BadRequest for a query that cannot be."""
+    def __init__(self, query: Query, clients: Clients, brokers: Brokers, settings: Settings) -> None:
+        """`settings`: registry and masks. Raises BadRequest for a query that cannot be."""
         self.query = query
         self._clients = clients
         self._brokers = brokers
         try:
-            self._decoders = Decoders(query.key_format, query.value_format, registry)
+            decoders = Decoders(query.key_format, query.value_format, settings.registry)
         except DecodeError as error:
             raise BadRequest(str(error)) from error
+        masks = Masks(settings.masks).of(query.topic)
+        self._decoders: AnyDecoders = MaskedDecoders(decoders, masks) if masks else decoders
         self._matches = matcher(query, self._decoders)
         self._consumer: Any = None
         self._ends: dict[int, int] = {}
         self._open: set[int] = set()
         self._last: list[tuple[int, int, int, Row]] = []
+        self._latest: dict[bytes | None, Any] = {}
+        self._marks = Marks(brokers, clients, query.topic) if query.isolation == "read_uncommitted" else None
+        self.has_more_keys = False
         self._mean_bytes = 1000.0
         self._shown = 0
         self.positions: dict[int, int] = {}
@@ -137,6 +167,8 @@ class Search:
         self.total = sum(end - self.positions[each] for each, end in self._ends.items())
         self._open = {each for each, end in self._ends.items() if self.query.is_live or self.positions[each] < end}
         kafka = confluent()
+        if self._marks is not None:
+            self._marks.start(topic)
         with failures():
             self._consumer = self._clients.consumer(self.query.isolation)
             self._consumer.assign(
@@ -168,6 +200,9 @@ class Search:
                 problem = self._end_or_problem(message) or problem
             elif self._read(message):
                 found.append(message)
+        if self.query.is_latest:
+            self._keep_latest(found)
+            return Step([], 0, False, problem) if self._open else self._finish()
         if self.query.begin == "last" and not self.query.is_live:
             self._keep_last(found)
             return Step([], 0, False, problem) if self._open else self._finish()
@@ -175,10 +210,12 @@ class Search:
         shown = found[-room:] if self.query.is_live else found[:room]
         self._shown += len(shown)
         is_full = not self.query.is_live and self._shown >= self.query.limit
-        rows = [row_of(each, self._decoders, self.query.most_characters) for each in shown]
+        rows = self._marked([row_of(each, self._decoders, self.query.most_characters) for each in shown])
         return Step(rows, len(found) - len(rows), is_full or not self._open, problem)
 
     def close(self) -> None:
+        if self._marks is not None:
+            self._marks.close()
         if self._consumer is not None:
             self._consumer.close()
 
@@ -210,30 +247,67 @@ class Search:
     def _keep_last(self, messages: list[Any]) -> None:
         """Keep the newest; only what is kept is decoded."""
         for message in messages:
-            place = message.timestamp()[1], message.partition(), message.offset()
+            place = _place(message)
             if len(self._last) < self.query.limit:
                 heapq.heappush(self._last, (*place, row_of(message, self._decoders, self.query.most_characters)))
             elif place > self._last[0][:3]:
                 heapq.heapreplace(self._last, (*place, row_of(message, self._decoders, self.query.most_characters)))
 
+    def _keep_latest(self, messages: list[Any]) -> None:
+        """Keep the newest record of each key, of `limit` keys at most."""
+        for message in messages:
+            key = message.key()
+            if key in self._latest or len(self._latest) < self.query.limit:
+                before = self._latest.get(key)
+                if before is None or _place(message) >= _place(before):
+                    self._latest[key] = message
+            else:
+                self.has_more_keys = True
+
     def _finish(self) -> Step:
         rows = [entry[-1] for entry in sorted(self._last, key=lambda entry: entry[:3], reverse=True)]
-        self._last = []
-        return Step(rows, 0, True)
+        latest = sorted(self._latest.items(), key=lambda entry: entry[0] or b"")
+        rows += [row_of(each, self._decoders, self.query.most_characters) for _, each in latest]
+        self._last, self._latest = [], {}
+        return Step(self._marked(rows), 0, True)
+
+    def _marked(self, rows: list[Row]) -> list[Row]:
+        return rows if self._marks is None else self._marks.marked(rows)
 
 
-def row_of(message: Any, decoders: Decoders, most: int) -> Row:
+def _place(message: Any) -> tuple[int, int, int]:
+    return message.timestamp()[1], message.partition(), message.offset()
+
+
+def row_of(message: Any, decoders: AnyDecoders, most: int) -> Row:
     topic, key, value = message.topic(), message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
+    shown_key, of_key = _shown(key, lambda: decoders.key(topic, key), most)
+    is_masked = isinstance(decoders, MaskedDecoders)
+    sent = value
+    shown_value, of_value = _shown(value, lambda: decoders.value(topic, key, sent), most, is_masked=is_masked)
+    line = ""
+    if of_key is not None and of_value is not None and len(key or b"") + len(value or b"") < MAX_LINE_CHARACTERS:
+        place = topic, message.partition(), message.offset(), timestamp_ms
+        if is_masked and value is not None:
+            value = shown_bytes(of_value.value)
+        line = _line(ConsumedRecord(*place, key, value, _headers(message)), of_key, of_value)
     return Row(
         topic=topic,
         partition=message.partition(),
         offset=message.offset(),
         timestamp_ms=timestamp_ms if kind else None,
-        key=_shown(key, lambda: decoders.key(topic, key), most),
-        value=_shown(value, lambda: decoders.value(topic, key, value), most),
+        key=shown_key,
+        value=shown_value,
         headers=tuple(_shown_headers(_headers(message)[:MAX_HEADERS], most)),
+        line=line,
     )
+
+
+def _line(record: ConsumedRecord, key: Decoded, value: Decoded) -> str:
+    """Return a record as JSON that restores it; what JSON cannot hold, half of a surrogate pair, is escaped."""
+    line = json.dumps(json_row(record, key, value), ensure_ascii=True)
+    return line if len(line) <= MAX_LINE_CHARACTERS else ""
 
 
 def _shown_headers(headers: list[tuple[str, bytes | None]], most: int) -> Iterator[tuple[str, str | None]]:
@@ -244,7 +318,7 @@ def _shown_headers(headers: list[tuple[str, bytes | None]], most: int) -> Iterat
         yield name[:MAX_NAME_CHARACTERS], shown
 
 
-def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
+def matcher(query: Query, decoders: AnyDecoders) -> Callable[[Any], bool]:
     """Return a predicate: does a message match? Raises BadRequest for a broken regular expression.
 
     Text and regular expressions are searched in the bytes of key and value, and in the decoded value where the format
@@ -253,12 +327,17 @@ def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
     key, text = query.key.encode(), query.text.encode()
     header, equals, header_value = query.header.partition("=")
     pattern = _pattern(query.regex)
-    is_plain = query.value_format in ("auto", "text", "json")
+    path = _path(query.json_path)
+    is_plain = not isinstance(decoders, MaskedDecoders) and query.value_format in ("auto", "text", "json")
 
     def matches(message: Any) -> bool:
         if key and message.key() != key and not _is_shown_as(decoders, message, query.key):
             return False
+        if query.until_ms is not None and message.timestamp()[1] > query.until_ms:
+            return False
         if header and not _has_header(message, header, header_value.encode() if equals else None):
+            return False
+        if path is not None and not _meets(path, message, decoders):
             return False
         if not text and pattern is None:
             return True
@@ -268,15 +347,38 @@ def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
     return matches
 
 
-def _looked_through(message: Any, is_plain: bool, decoders: Decoders) -> bytes:
+def _path(text: str) -> JsonPath | None:
+    """Raises BadRequest."""
+    try:
+        return JsonPath(text, lambda pattern: _pattern(pattern, is_text=True)) if text else None
+    except DecodeError as error:
+        raise BadRequest(f"JSON path: {error}") from error
+
+
+def _meets(path: JsonPath, message: Any, decoders: AnyDecoders) -> bool:
+    value = message.value()
+    if value is None or len(value) > MAX_DECODED_BYTES:
+        return False
+    decoded = decoders.value(message.topic(), message.key(), value)
+    if not isinstance(decoded.value, str):
+        return path.is_met(decoded.value)
+    try:
+        return decoded.format == "text" and path.is_met(json.loads(decoded.value))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _looked_through(message: Any, is_plain: bool, decoders: AnyDecoders) -> bytes:
     value = message.value() or b""
+    if len(value) > MAX_DECODED_BYTES and isinstance(decoders, MaskedDecoders):
+        return b""
     if is_plain or not value or len(value) > MAX_DECODED_BYTES:
         return bytes(value)
     decoded = decoders.value(message.topic(), message.key(), value).value
     return decoded.encode("utf-8", "replace") if isinstance(decoded, str) else json.dumps(decoded).encode()
 
 
-def _is_shown_as(decoders: Decoders, message: Any, text: str) -> bool:
+def _is_shown_as(decoders: AnyDecoders, message: Any, text: str) -> bool:
     if message.key() is None or len(message.key()) > MAX_DECODED_BYTES:
         return False
     shown = decoders.key(message.topic(), message.key()).value
@@ -294,7 +396,8 @@ def _headers(message: Any) -> list[tuple[str, bytes | None]]:
         return [("(names that are not UTF-8)", None)]
 
 
-def _pattern(text: str) -> Any:
+def _pattern(text: str, *, is_text: bool = False) -> Any:
+    """Return a pattern of RE2 for bytes, or for text. Raises BadRequest."""
     if not text:
         return None
     try:
@@ -305,7 +408,7 @@ def _pattern(text: str) -> Any:
     options.max_mem = REGEX_MEMORY
     options.log_errors = False
     try:
-        pattern = re2.compile(text.encode(), options)
+        pattern = re2.compile(text if is_text else text.encode(), options)
     except re2.error as error:
         reason = error.args[0]
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
@@ -315,14 +418,18 @@ def _pattern(text: str) -> Any:
     return pattern
 
 
-def _shown(data: bytes | None, decode: Callable[[], Decoded], most: int) -> Shown:
+def _shown(
+    data: bytes | None, decode: Callable[[], Decoded], most: int, *, is_masked: bool = False
+) -> tuple[Shown, Decoded | None]:
+    """Return what is shown of a key or value, and what it is decoded to: None if it is too large for that."""
     if data is None:
-        return Shown(None, "null", None, False, 0)
+        return Shown(None, "null", None, False, 0), Decoded(None, "null")
     if len(data) > MAX_DECODED_BYTES:
-        return Shown(_text(data[:most]), "text", None, True, len(data))
-    value, used, error = decode()
+        return Shown(HIDDEN if is_masked else _text(data[:most]), "text", None, True, len(data)), None
+    decoded = decode()
+    value, used, error = decoded
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return Shown(_cut(text, most), used, error, len(text) > most, len(data))
+    return Shown(_cut(text, most), used, error, len(text) > most, len(data)), decoded
 
 
 def _text(data: bytes) -> str:

@@ -17,8 +17,9 @@ from kafkapy.types import TopicPartition
 
 KEYS: Final = ("name", "partitions", "replicas", "records", "size", "lag", "state")
 MAX_SORTED: Final = 5000
-"""By another column than the name at most so many topics are sorted: offsets and sizes of all are asked for."""
+"""By another column than the name at most so many topics are sorted: offsets and sizes of all are fetched."""
 MAX_SHOWN_PARTITIONS: Final = 1000
+"""One page's table."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -132,10 +133,13 @@ def check_any_partition(topic: Any, numbers: Sequence[int]) -> None:
         raise NotFound(f"{topic.name} has no partition {numbers[0]}.")
 
 
-def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[TopicPartition, int]:
+def offsets(
+    brokers: Brokers, topics: Sequence[Any], timestamp: int, isolation_level: int = 0
+) -> dict[TopicPartition, int]:
     """Return an offset of each partition of topics of Metadata; without those whose leader does not answer.
 
-    `timestamp`: EARLIEST, LATEST, or ms: the first record at or after it, -1 if there is none.
+    `timestamp`: EARLIEST, LATEST, or ms: the first record at or after it, -1 if there is none. isolation_level: 1 for
+    the last stable offset as the LATEST.
     """
     found: dict[TopicPartition, int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
@@ -147,7 +151,7 @@ def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[Top
             for name, numbers in by_topic.items()
         ]
         try:
-            answer = brokers.call(leader, ListOffsetsRequest(-1, isolation_level=0, topics=requested), 6)
+            answer = brokers.call(leader, ListOffsetsRequest(-1, isolation_level=isolation_level, topics=requested), 6)
         except ClusterError:
             continue
         for topic in answer.topics:

@@ -15,6 +15,7 @@ from kafkapy.decoders.errors import DecodeError
 from kafkapy.errors import quoted
 
 MAX_CHARACTERS: Final = 1_000
+"""A person types it; each step costs time for every record."""
 EVERY: Final = "*"
 STEP: Final = re.compile(
     r"(?P<deep>\.\.)?(?:"
@@ -34,9 +35,12 @@ class _Step:
 
 
 class JsonPath:
-    """A path with its comparison, if it has one. Raises DecodeError for a text that is none."""
+    """A path with its comparison, if it has one. Raises DecodeError for a text that is none.
 
-    def __init__(self, text: str) -> None:
+    compile_pattern: what compiles the regular expression after =~; others than re's raise DecodeError themselves.
+    """
+
+    def __init__(self, text: str, compile_pattern: Callable[[str], Any] = re.compile) -> None:
         if len(text) > MAX_CHARACTERS:
             raise DecodeError(f"a JSON path of more than {MAX_CHARACTERS} characters")
         rest = text.strip()
@@ -50,7 +54,7 @@ class JsonPath:
                 raise DecodeError(
                     f"{quoted(text)} is no JSON path: {quoted(rest[position:].strip())} is not understood"
                 )
-            self._accepts = _comparison(found[1], found[2].strip())
+            self._accepts = _comparison(found[1], found[2].strip(), compile_pattern)
 
     def select(self, value: Any) -> Iterator[Any]:
         """Yield what the path selects of a JSON value."""
@@ -58,6 +62,10 @@ class JsonPath:
         for step in self._steps:
             selected = _selected(selected, step)
         return selected
+
+    def replaced(self, value: Any, by: Any) -> Any:
+        """Return a JSON value in which everything that the path selects is replaced. Raises RecursionError."""
+        return _replaced(value, tuple(self._steps), by)
 
     def is_met(self, value: Any) -> bool:
         return any(self._accepts is None or self._accepts(each) for each in self.select(value))
@@ -95,6 +103,24 @@ def _children(value: Any, key: str | int) -> Iterator[Any]:
             yield value[key]
 
 
+def _replaced(value: Any, steps: tuple[_Step, ...], by: Any) -> Any:
+    if not steps:
+        return by
+    step, rest = steps[0], steps[1:]
+
+    def child(each: Any, *, is_selected: bool) -> Any:
+        if step.is_deep:
+            each = _replaced(each, steps, by)
+        return _replaced(each, rest, by) if is_selected else each
+
+    if isinstance(value, dict):
+        return {key: child(each, is_selected=step.key in (EVERY, key)) for key, each in value.items()}
+    if isinstance(value, list):
+        wanted = step.key + len(value) if isinstance(step.key, int) and step.key < 0 else step.key
+        return [child(each, is_selected=wanted in (EVERY, index)) for index, each in enumerate(value)]
+    return value
+
+
 def _descendants(value: Any) -> Iterator[Any]:
     """Yield a value and all that are in it."""
     stack = [value]
@@ -107,12 +133,12 @@ def _descendants(value: Any) -> Iterator[Any]:
             stack += reversed(each)
 
 
-def _comparison(operator: str, text: str) -> Callable[[Any], bool]:
+def _comparison(operator: str, text: str, compile_pattern: Callable[[str], Any]) -> Callable[[Any], bool]:
     """Raises DecodeError."""
     if not text:
         raise DecodeError(f"a JSON path with nothing after {operator}")
     if operator == "=~":
-        return _matching(text.strip("/"))
+        return _matching(text.strip("/"), compile_pattern)
     try:
         wanted = json.loads(text)
     except ValueError:
@@ -131,9 +157,9 @@ ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _matching(text: str) -> Callable[[Any], bool]:
+def _matching(text: str, compile_pattern: Callable[[str], Any]) -> Callable[[Any], bool]:
     try:
-        pattern = re.compile(text)
+        pattern = compile_pattern(text)
     except re.error as error:
         raise DecodeError(f"{quoted(text)} is no regular expression: {error}") from error
     return lambda value: isinstance(value, str) and pattern.search(value) is not None

@@ -6,7 +6,7 @@ that `protoc --include_imports --descriptor_set_out` writes). Over HTTP, Protobu
 ?format=serialized, as Confluent's: the text of a .proto file is not parsed here.
 
 Neither the numbers, which come from records, nor the schemas can be trusted: requests, bytes and time are bounded. A
-redirect is an error, so that only the registry named on the command line is asked.
+redirect is an error, so that requests go to the registry named on the command line alone.
 """
 
 import base64
@@ -28,10 +28,13 @@ from kafkapy.types import INT32_MAX
 
 MAGIC_AND_ID_BYTES: Final = 5
 TIMEOUT_S: Final = 5.0
+"""A search waits for it, once for each schema."""
 MAX_SCHEMA_BYTES: Final = 4 << 20
 """Of what is read for a schema, with those that it refers to."""
 MAX_CACHED_BYTES: Final = 64 << 20
+"""Of schemas as text; parsed they take some times as much."""
 READ_BYTES: Final = 1 << 16
+"""Of one read of a response, so that MAX_SCHEMA_BYTES ends it in time."""
 MAX_SCHEMAS: Final = 1000
 """The cache is cleared when full: the numbers come from records, which anybody may have written."""
 RETRY_S: Final = 30.0
@@ -40,6 +43,7 @@ SILENCE_S: Final = 5.0
 MAX_TOTAL_S: Final = 20.0
 """For a schema, with those that it refers to."""
 MAX_REFERENCES: Final = 100
+"""Each is a request to the registry, and one schema may name any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class SubjectVersion:
 
 @dataclass(slots=True)
 class _Budget:
-    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were asked for."""
+    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were requested."""
 
     end_s: float
     bytes_left: int = MAX_SCHEMA_BYTES

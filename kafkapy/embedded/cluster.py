@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafkapy.embedded.in_process import InProcessCluster
+from kafkapy.embedded.network import NodeNetwork
 from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, text_of
 from kafkapy.embedded.proxies import Proxies
 from kafkapy.embedded.temporary import temporary_directory
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     import tempfile
     from typing import Unpack
 
-    from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import ClusterOptions
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class Cluster:
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
-        self._faults: Faults | None = None
+        self._faults: ActingFaults | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -112,7 +113,7 @@ class Cluster:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
     @property
-    def faults(self) -> "Faults":
+    def faults(self) -> "ActingFaults":
         """Faults by name, of all brokers; with in_process=True. Raises ClusterError for nodes that are processes."""
         found = self._cluster
         if not isinstance(found, InProcessCluster):
@@ -282,6 +283,13 @@ class Cluster:
     def heal(self) -> None:
         """End all network partitions."""
         self._cluster.heal()
+
+    @property
+    def network(self) -> NodeNetwork:
+        """The network between nodes, to cut, delay or limit. Raises ClusterError with in_process or data_dir."""
+        if self._proxies is None:
+            raise ClusterError("only nodes that are processes, in a temporary directory, have a network to slow down")
+        return NodeNetwork(self._proxies, self._cluster.plan.node)
 
     def add(self) -> int:
         """Add a broker and return its id once it is unfenced. It gets only new partitions."""

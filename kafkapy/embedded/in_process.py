@@ -4,7 +4,7 @@ A single node cannot be killed or paused; such calls raise an error.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -17,7 +17,7 @@ from kafkapy.server.cluster.queries import asking
 from kafkapy.server.run import NodeServer, new_node
 
 if TYPE_CHECKING:
-    from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.server.broker import BrokerServer
 
 REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, or leave in_process out"
@@ -32,7 +32,7 @@ class InProcessCluster:
         self._links = Links(self._node_at)
         self._servers: dict[int, NodeServer] = {}
         self._thread = LoopThread()
-        self._faults: Faults | None = None
+        self._faults: ActingFaults | None = None
         for node in cluster.plan.nodes:
             self._add_ports(node)
 
@@ -134,21 +134,33 @@ class InProcessCluster:
         self._thread.run_soon(self._links.heal)
 
     @property
-    def faults(self) -> "Faults":
+    def faults(self) -> "ActingFaults":
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
         if self._faults is None:
+            from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.installing import topics_of
-            from kafkapy.embedded.faults.rules import Faults
 
-            self._faults = Faults(self._install_faults, lambda: topics_of(self._brokers))
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(self.servers), self)
         return self._faults
 
-    def _brokers(self) -> "list[BrokerServer]":
+    def servers(self) -> "list[BrokerServer]":
+        """Return the brokers that run."""
         ids = {node.node_id for node in self.plan.brokers}
         return [cast("BrokerServer", server) for node_id, server in self._servers.items() if node_id in ids]
 
+    disk = None
+
+    def restart_after(self, act: Callable[[], int]) -> int:
+        raise ClusterError("a cluster has no disk faults")
+
+    def move_leader(self, topic: str, partition: int, to: int | None) -> int:
+        """Implements faults.actions.World: the replicas in another order, then an election of the preferred leader."""
+        from kafkapy.embedded.faults.installing import move_leader
+
+        return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
+
     def _install_faults(self) -> None:
-        for server in self._brokers():
+        for server in self.servers():
             self._thread.run_soon(partial(self._install_into, server))
 
     def _install_into(self, server: "BrokerServer") -> None:

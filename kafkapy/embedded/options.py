@@ -1,11 +1,12 @@
 """The keyword arguments of `Broker` and `Cluster`, typed: type checkers know them wherever they are passed on."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from kafkapy.errors import quoted
 
 if TYPE_CHECKING:
+    from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.embedded.security import EmbeddedSecurity
 
 
@@ -18,6 +19,9 @@ class BrokerOptions(TypedDict, total=False):
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
     registry: bool
+    disk_faults: bool
+    network_faults: bool
+    clock: Literal["system", "virtual"]
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -71,3 +75,20 @@ def client_config(
     if user is not None:
         raise ValueError("there are no users: users={'alice': 'secret'} makes some")
     return {"bootstrap.servers": bootstrap_servers}
+
+
+def disk_state_of(options: BrokerOptions) -> "DiskState | None":
+    """Return what `disk_faults` asks for; None if nothing."""
+    if not options.get("disk_faults"):
+        return None
+    from kafkapy.embedded.faults.faulty_disk import DiskState
+
+    return DiskState()
+
+
+def is_virtual(options: BrokerOptions) -> bool:
+    """Return whether `clock` asks for a virtual one. Raises ValueError."""
+    clock = options.get("clock", "system")
+    if clock not in ("system", "virtual"):
+        raise ValueError(f"clock is 'system' or 'virtual', not {clock!r}")
+    return clock == "virtual"

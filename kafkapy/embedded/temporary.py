@@ -1,14 +1,17 @@
 """Temporary directories that go with the process, also if it is killed with SIGKILL.
 
-All of a process are in one directory. A shell, which reads a pipe whose other end only this process has, waits for the
-end of the process. Then it kills the nodes of clusters that still run there (by their pid files) and removes the
-directory. The shell is no child of this process and in no process group of it, takes less than 1 MB, and starts with
-the first directory.
+All of a process are in one directory, which it removes at its exit. A shell, which reads a pipe whose other end only
+this process has, waits for the end of the process, whatever that is. Then it kills the nodes of clusters that still run
+there (by their pid files) and removes the directory. The shell is no child of this process and in no process group of
+it, takes less than 1 MB, and starts with the first directory.
 """
 
+import atexit
 import contextlib
 import os
+import shutil
 import tempfile
+import time
 from typing import Final
 
 PREFIX: Final = "kafkapy-"
@@ -31,6 +34,8 @@ trap '' INT TERM HUP
 PIPE: Final = 3
 """The descriptor of the pipe in the shell: the input of a command in the background is /dev/null otherwise."""
 SHELL: Final = "/bin/sh"
+MOST_TRIES: Final = 100
+"""Of a removal, while a worker of a broker that was never stopped still writes."""
 
 _root: str | None = None
 _pipe_end = -1
@@ -50,7 +55,18 @@ def _process_directory() -> str:
         _root, _pipe_end = tempfile.mkdtemp(prefix=PREFIX), -1
         if os.path.exists(SHELL):
             _pipe_end = _start_watch(_root)
+        atexit.register(_remove, _root, os.getpid())
     return _root
+
+
+def _remove(directory: str, pid: int) -> None:
+    """Remove the directory while this process still runs: whoever waits for its end finds nothing of it."""
+    for _ in range(MOST_TRIES):
+        if os.getpid() != pid or not os.path.isdir(directory):  # a forked child removes nothing of its parent
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        if os.path.isdir(directory):
+            time.sleep(0.01)
 
 
 def _start_watch(directory: str) -> int:

@@ -16,7 +16,7 @@ from kafkapy.group.settings import GroupSettings
 from kafkapy.group.share.decision import ShareDecision
 from kafkapy.group.share.group import ShareGroup
 from kafkapy.group.share.heartbeat import check_heartbeat, decide_heartbeat, decide_leave
-from kafkapy.group.share.history import EXPIRED, ShareHistory
+from kafkapy.group.share.history import EXPIRED, share_history
 from kafkapy.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from kafkapy.group.share.offsets import decide_alter, decide_delete, decide_deleted, decide_group_deletion
 from kafkapy.group.share.records import states_record
@@ -53,7 +53,7 @@ class ShareGroups:
         self._hashes = hashes
         self._metadata = metadata
         self._wall_ms = wall_ms
-        self._history = ShareHistory(wall_ms)
+        self._history = share_history(wall_ms)
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int, *, gives_way: bool = False
@@ -181,9 +181,10 @@ class ShareGroups:
     def on_time(self, group: ShareGroup, now_ms: int) -> GroupDecision:
         """Decide the removal of the members whose session has expired."""
         self._history.begin_decision(EXPIRED)
-        timeout_ms = group.times().session_timeout_ms
+        image = self._metadata()
+        timeout_ms = group.times(image.configs).session_timeout_ms
         late = group.sessions.late_members(group.log.members, now_ms, timeout_ms)
-        return GroupDecision(records=removal_records(group, late, self._metadata()))
+        return GroupDecision(records=removal_records(group, late, image))
 
     def on_loaded(self) -> None:
         """Start after the log was replayed and before the first request."""

@@ -31,6 +31,8 @@ class ShareCounts:
         self.expired_fetches = 0
         """Fetches that waited until their time was over."""
         self.groups: dict[str, ShareFetchCounts] = {}
+        self.letters: dict[str, DeadLetterCounts] = {}
+        """By group, of those that have given up a record."""
         self.state_writes = 0
         """Writes of the states of share partitions, and first reads by a new leader, which are writes."""
         self.state_write_ms = Sampled()
@@ -66,6 +68,15 @@ class ShareCounts:
             found = self.groups[group_id] = ShareFetchCounts()
         return found
 
+    def letters_of(self, group_id: str) -> "DeadLetterCounts":
+        """Return the counts of a group's dead letters."""
+        found = self.letters.get(group_id)
+        if found is None:
+            if len(self.letters) >= MAX_GROUPS:
+                del self.letters[next(iter(self.letters))]
+            found = self.letters[group_id] = DeadLetterCounts()
+        return found
+
     def new_partition(self) -> "SharePartitionCounts":
         """Return what a share partition that is in use is counted in, as long as it is."""
         return SharePartitionCounts(self._now_ns)
@@ -87,6 +98,17 @@ class ShareFetchCounts:
 
     def record_acquire(self, took_ms: int) -> None:
         self.acquire_ms[bucket_of(took_ms)] += 1
+
+
+class DeadLetterCounts:
+    """The dead letters of a share group: records that were written, requests to write some, those that failed."""
+
+    __slots__ = ("failed_requests", "requests", "written_records")
+
+    def __init__(self) -> None:
+        self.written_records = 0
+        self.requests = 0
+        self.failed_requests = 0
 
 
 class SharePartitionCounts:

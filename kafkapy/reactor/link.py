@@ -210,6 +210,7 @@ class Link:
                 if not self._make_room():
                     break
             elif bytes_left <= 0:
+                # the loop is woken for the rest of a large frame, not for each of its segments
                 if machine.rest_bytes or self.awaited_bytes != ANY_BYTES:
                     self._await_rest(machine.rest_bytes)
                 break

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, Disk, IoPool, Random
 
 GRACE_MS: Final = 2000
-"""At a stop: how long parked requests (long polls, acks=-1) may still be answered before their connections close, and
-how long committed metadata changes may still be applied."""
+"""At a stop: how long parked requests may still be answered, and committed metadata changes applied."""
 MAX_SESSION_ID: Final = 2**31
 DIFFERENCE_STEPS_PER_TURN: Final = 20
 """A step covers some hundred partitions of the initial image and takes about 0.1 ms."""
@@ -87,12 +86,7 @@ class BrokerServer:
         self.config = config
         self.node_id = config.node_id
         self._node = node = Node(
-            config,
-            disk=disk,
-            clock=clock,
-            random=random,
-            new_io_pool=new_io_pool,
-            network=network,
+            config, disk=disk, clock=clock, random=random, new_io_pool=new_io_pool, network=network
         )
         self._clock = clock
         self._random = random
@@ -105,6 +99,10 @@ class BrokerServer:
     @property
     def node(self) -> Node:
         return self._node
+
+    @property
+    def services(self) -> Services | None:
+        return self._services
 
     @property
     def cluster_id(self) -> str:
@@ -237,6 +235,7 @@ class BrokerServer:
         """Load the logs, then lead and follow partitions as in the metadata."""
         self._logs = BrokerLogs(self._node, self._new_helper)
         await self._logs.load()
+        # the pool was made before the metadata was known, which may set another size
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._node.check_not_failed()
         self._flusher = LogFlusher(self._io_pool, self._clock)
@@ -255,12 +254,9 @@ class BrokerServer:
         self._node.add_directory_listener(lambda path: self._mover.end_unwanted())
         self._replication = self._new_replication()
         self._stops.add(StopOrder.REPLICATION, self._replication.stop)
+        node = self._node
         self._publisher = MetadataPublisher(
-            self._controller,
-            self._publish,
-            clock=self._clock,
-            on_fatal=self._node.fail,
-            on_steps=self._node.notify_applied,
+            self._controller, self._publish, clock=self._clock, on_fatal=node.fail, on_steps=node.notify_applied
         )
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)

@@ -12,6 +12,7 @@ from kafkapy.runtime.share.dead_letters import DeadLetters, LetterParts
 
 if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.runtime.peer import Peer
 
 
@@ -23,8 +24,10 @@ def has_dead_letters(config: ShareConfig) -> bool:
     return config.group_share_dlq_manager_class_name not in NO_DEAD_LETTERS
 
 
-def new_dead_letters(services: "Services", new_peer: "Callable[[str, int], Peer]") -> DeadLetters:
-    """Return what copies dead letters. `new_peer` makes a connection to another node."""
+def new_dead_letters(
+    services: "Services", new_peer: "Callable[[str, int], Peer]", counts: "ShareCounts | None" = None
+) -> DeadLetters:
+    """Return what copies dead letters. `new_peer` makes a connection to another node; `counts`: counts them."""
     config = services.dynamic_config
     partitions = services.replica_manager.partitions
     listener_name = config.static.inter_broker_listener_name
@@ -55,5 +58,6 @@ def new_dead_letters(services: "Services", new_peer: "Callable[[str, int], Peer]
             clock=services.clock,
             random=services.random,
             io_pool=services.io_pool,
+            counts=counts,
         )
     )

@@ -21,7 +21,7 @@ from tools.kafka import JAVA_LIBS, JMX_EXPORTER_LIBS
 pytestmark = [pytest.mark.long, pytest.mark.ours]  # it starts both brokers itself
 
 RULES = Path(__file__).with_name("jmx_rules_share.yaml")
-GROUP, TOPIC = "queue", "orders"
+GROUP, TOPIC, DEAD = "queue", "orders", "dlq.orders"
 ACCEPT, RELEASE, REJECT, RENEW = range(1, 5)
 COMMON = {
     "auto.create.topics.enable": "false",
@@ -32,9 +32,12 @@ COMMON = {
 }
 OURS = ("kafka_server_share", "kafka_server_group_coordinator", "kafka_server_delayedshare")
 OF_TOPICS = "kafka_server_brokertopicmetrics_"
+LETTERS = "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_count_total"
 TIMED_OUT = "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
 EQUAL = {
     TIMED_OUT,
+    LETTERS,
+    "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total",
     "kafka_server_sharegroupmetrics_recordacknowledgements_total",
     "kafka_server_sharegroupmetrics_partitionloadtimems_count_total",
     "kafka_server_sharepartitionmetrics_inflightmessagecount",
@@ -75,7 +78,9 @@ def play(bootstrap: str, port: int) -> tuple[dict[str, str], Samples]:
     """One member acquires, acknowledges in each way, and lets locks time out; another one's connection closes."""
     with WireClient(bootstrap) as client:
         topic_id = create_topic(client, TOPIC)
-        set_group_configs(client, GROUP, share_auto_offset_reset="earliest")
+        create_topic(client, DEAD, errors_deadletterqueue_group_enable="true")
+        own = {"share_auto_offset_reset": "earliest", "errors_deadletterqueue_topic_name": DEAD}
+        set_group_configs(client, GROUP, **own)
         find_coordinator(client, GROUP)
         for _ in range(3):
             assert produce(client, TOPIC, batch_of(10)).error_code == 0
@@ -96,12 +101,13 @@ def play(bootstrap: str, port: int) -> tuple[dict[str, str], Samples]:
 
 
 def settled(port: int) -> str:
-    """Return what is told once the lock has timed out and the other session has ended, "" before."""
+    """Return what is told once the lock has timed out, the other session ended, a dead letter is written; "" before."""
     text = text_of(port)
     samples = samples_of(text)
     timed_out = [value for (name, _), value in samples.items() if name == TIMED_OUT]
+    letters = [value for (name, _), value in samples.items() if name == LETTERS]
     evicted = samples.get(("kafka_server_sharesessioncache_sharesessionevictions_total", frozenset()), 0)
-    return text if sum(timed_out) > 0 and evicted > 0 else ""
+    return text if sum(timed_out) > 0 and evicted > 0 and sum(letters) > 0 else ""
 
 
 def of_shares(found: Samples) -> dict[str, set[Labels]]:

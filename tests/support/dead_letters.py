@@ -6,6 +6,7 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC
+from kafkapy.metrics.shares import ShareCounts
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
@@ -49,10 +50,12 @@ def no_peer(host: str, port: int) -> Any:
     raise AssertionError(f"a broker alone asks {host}:{port}")
 
 
-def dead_letters_of(node: Any, services: Any, new_peer: Callable[[str, int], Any] = no_peer) -> DeadLetters:
+def dead_letters_of(
+    node: Any, services: Any, new_peer: Callable[[str, int], Any] = no_peer, counts: ShareCounts | None = None
+) -> DeadLetters:
     """Return what copies the dead letters of a hosted broker, as the server puts it together."""
     services.dynamic_config = SimpleNamespace(static=node.config, current=node.config)
-    return new_dead_letters(services, new_peer)
+    return new_dead_letters(services, new_peer, counts)
 
 
 class LetterShares(Shares):
@@ -63,6 +66,7 @@ class LetterShares(Shares):
     ) -> None:
         """own: keys of the group, with underscores for dots."""
         super().__init__(loop, properties=properties, **{NAME.replace(".", "_"): DEAD, **own})
+        self.counts = ShareCounts(lambda: 0)
         self.maker = TopicMaker(lambda name, configs: self.hosting.create_topic(name, 2, configs=configs))
         self.services.active_controller = self.maker
         if has_topic:
@@ -72,7 +76,7 @@ class LetterShares(Shares):
 
     def new_partitions(self) -> SharePartitions:
         """Return share partitions as after a start of the broker, with the same persisted states."""
-        letters = dead_letters_of(self.hosting, self.services)
+        letters = dead_letters_of(self.hosting, self.services, counts=self.counts)
         return share_partitions_of(self.hosting, lambda: self.persister, self.own, dead_letters=letters)
 
     def configure(self, **own: str) -> None:

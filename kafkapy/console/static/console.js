@@ -57,12 +57,14 @@ class Stream {
 
   add(html) {
     this.body.insertAdjacentHTML(this.isLive ? "afterbegin" : "beforeend", this.isLive ? reversed(html) : html);
+    show(this.place.querySelector(".results"), true);
     while (this.body.rows.length > MAX_ROWS) this.body.deleteRow(this.isLive ? -1 : 0);
   }
 
   tell(progress) {
     problem("");
     this.at = progress.at;
+    this.total = progress.total;
     const dot = this.place.querySelector(".dot");
     if (dot) dot.classList.add("on");
     if (this.isLive) {
@@ -98,6 +100,7 @@ class Stream {
     show(this.progress, false);
     show(this.place.querySelector(".stop"), false);
     show(this.place.querySelector(".pause"), false);
+    show(this.place.querySelector(".nothing"), !this.isLive && this.total === 0);
     this.place.dataset.ended = "1";
   }
 }
@@ -260,7 +263,7 @@ document.addEventListener("keydown", event => {
     const search = document.querySelector("[data-search]");
     if (search) { event.preventDefault(); search.focus(); search.select(); }
   } else if (isGoing && GOES[event.key]) {
-    location.href = GOES[event.key];
+    location.href = document.body.dataset.base + GOES[event.key];
   }
   isGoing = !isGoing && event.key === "g";
 });

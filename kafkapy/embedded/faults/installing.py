@@ -1,15 +1,18 @@
-"""Puts the faults of a broker before its router, once there is one."""
+"""Puts the faults of a broker before its router, once there is one; what one broker and a cluster have for events."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kafkapy.embedded.faults.injection import FaultInjector
-from kafkapy.embedded.faults.rules import Faults
+from kafkapy.embedded.faults.rules import FaultError, Faults
+from kafkapy.server.cluster.moving import move, replicas_of
 
 if TYPE_CHECKING:
+    from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.handlers.context import Services
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.server.broker import BrokerServer
+    from kafkapy.server.cluster.queries import Ask
 
 
 def install(server: "BrokerServer", faults: Faults, node_ids: Collection[int] = ()) -> None:
@@ -29,3 +32,34 @@ def topics_of(servers: "Callable[[], Collection[BrokerServer]]") -> list[str]:
     for server in servers():
         found.update(server.node.controller.image.topics.by_name)
     return sorted(found)
+
+
+class OneBroker:
+    """The World of a broker that is alone."""
+
+    def __init__(
+        self,
+        servers: "Callable[[], list[BrokerServer]]",
+        disk: "DiskState | None",
+        restart_after: "Callable[[Callable[[], int]], int]",
+    ) -> None:
+        """restart_after: kills the broker, calls the function, starts the broker again."""
+        self.servers = servers
+        self.disk = disk
+        self.restart_after = restart_after
+
+    def move_leader(self, topic: str, partition: int, to: int | None) -> int:
+        raise FaultError(f"{topic}-{partition} has no other replica to lead it: Cluster(3, in_process=True) has some")
+
+
+def move_leader(ask: "Ask", topic: str, partition: int, to: int | None) -> int:
+    """Make another replica the preferred leader of a partition, and elect it; return it. Raises FaultError."""
+    replicas = replicas_of(ask, topic, [partition])[partition]
+    if to is None:
+        to = replicas[1 % len(replicas)]
+    if to not in replicas or len(replicas) == 1:
+        raise FaultError(f"{topic}-{partition} has its replicas on {replicas}: one of the others may lead it, not {to}")
+    order = [to, *(replica for replica in replicas if replica != to)]
+    for _ in move(ask, topic, {partition: order}):
+        pass
+    return to

@@ -10,6 +10,7 @@ A share group commits no offsets: requests about committed offsets are refused, 
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
+from kafkapy.config.share import ShareConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
@@ -22,7 +23,7 @@ from kafkapy.group.share.settings import ShareTimes, share_times
 from kafkapy.group.share.state import ShareGroupLog
 from kafkapy.group.share.states import NO_STATES
 from kafkapy.group.share.target import PreparedTarget
-from kafkapy.metadata.image import MetadataImage, TopicsImage
+from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.share_group_member_metadata_key import ShareGroupMemberMetadataKey
@@ -49,6 +50,8 @@ class ShareGroup:
         self.sessions = Sessions()
         self.prepared_target: PreparedTarget | None = None
         """The target that was computed in steps last; dropped with the next record."""
+        self._times: tuple[ShareConfig, ConfigsImage, ShareTimes] | None = None
+        """With the broker's and the groups' configs that they were read from."""
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._settled_topics: TopicsImage | None = None
@@ -81,8 +84,17 @@ class ShareGroup:
         """Never: a share group stays, with the states of its share partitions, until it is deleted."""
         return False
 
-    def times(self) -> ShareTimes:
-        return share_times(self.settings, self.group_id)
+    def times(self, configs: ConfigsImage) -> ShareTimes:
+        """Return what a heartbeat needs of the configuration; kept until any configuration changes."""
+        config = self.settings.share_config()
+        if self._times is None or self._times[0] is not config or self._times[1] is not configs:
+            self._times = config, configs, share_times(self.settings, self.group_id)
+        return self._times[2]
+
+    def continue_history(self, history: RebalanceHistory) -> None:
+        """Take over a history, one that starts from the log."""
+        assert not self.history.rebalances, f"group {self.group_id} has recorded rebalances of its own"
+        self.history = history
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ShareGroup* record; `value` is None for a tombstone."""

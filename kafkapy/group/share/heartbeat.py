@@ -78,7 +78,7 @@ def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context
 
 def decide_heartbeat(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareDecision:
     """Decide a heartbeat of a member that joins or stays. The request has passed check_heartbeat. Raises ApiError."""
-    times = group.times()
+    times = group.times(context.image.configs)
     member = group.log.members.get(request.member_id)
     if member is None or not _changes_nothing(group, member, request, context):
         return _Heartbeat(group, request, context, times).decide()

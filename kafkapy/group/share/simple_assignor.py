@@ -213,7 +213,7 @@ class _Sharing(Generic[KeyT]):
                 missing -= 1
                 has_given = True
                 if len(self._owned[member]) >= self._quotas[member]:
-                    del hungry[turn]
+                    del hungry[turn]  # the next one moves to this turn
                 else:
                     turn += 1
             if not hungry:

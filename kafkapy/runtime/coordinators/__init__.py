@@ -12,7 +12,7 @@ transaction_verification.py remote_verification.py    a leader asks whether its 
 share_groups.py    the parts of share groups, made when they are first needed:
 share_coordinator.py share_host.py    states of share partitions: cold snapshots, pruning of the log
 share_persister.py    asks the share coordinator on whichever broker it is
-late_transactions.py    finds transactions that stay open too long
+late_transactions.py    finds transactions that stay open too long; forced_rebalance.py: one that a test asks for
 
 Built by `server/coordinators.py`; driven by `handlers/groups/`, `handlers/transactions/`, changes of leadership, and
 timers.

@@ -184,6 +184,15 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 del self._hosts[partition_id]
                 self.logger.info("Unloaded the coordinator shard of %s", host.partition.topic_partition)
 
+    def reload(self, key: str) -> None:
+        """Unload the shard of a key and load it from its log, as if the leader had moved away and back.
+
+        Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+        """
+        host = self.host_of(key)
+        host.close()
+        self._begin(self.partition_of(key), self._new_host(host.partition))
+
     def _begin(self, partition_id: int, host: HostT) -> None:
         self._hosts[partition_id] = host
         if host.log.is_empty:

@@ -125,6 +125,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             self._counts.rebalances += 1
         return decision
 
+    async def rebalance(self, group_id: str) -> None:
+        """Have a group with members assign its partitions anew. Raises ApiError."""
+        from kafkapy.runtime.coordinators.forced_rebalance import force_rebalance  # for tests of users
+
+        await force_rebalance(self.call, group_id)
+
     def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
         """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
 
@@ -170,7 +176,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         return self._latest_offsets
 
     def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
-        """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
+        """Send requests to leaders of share groups' partitions over connections that `new_channels` makes."""
         self._new_channels = new_channels
 
     def count_in(self, counts: "ShareCounts") -> None:

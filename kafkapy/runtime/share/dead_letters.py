@@ -7,6 +7,9 @@ waited for     no leader, a leader that does not answer or is none any more; a t
 given up       no topic, and no auto-creation; a topic without errors.deadletterqueue.group.enable, or whose name lacks
                the prefix; a Produce or a CreateTopics that was refused
 
+As in Apache Kafka, a crash between the append of a dead letter and that of its state doubles it, and so does a leader
+that has appended it without an answer.
+
 Source: Apache Kafka's ShareGroupDLQStateManager.
 
 Deviation: Apache Kafka gives up at each refusal of a leader but NOT_LEADER_OR_FOLLOWER. Here those are waited for, too,
@@ -33,6 +36,7 @@ from kafkapy.types import uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.config.share import ShareConfig
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.replica_manager import ReplicaManager
 
 TOPIC_NAME: Final = "errors.deadletterqueue.topic.name"
@@ -44,6 +48,9 @@ MOST_TRIES: Final = 5
 FIRST_BACKOFF_MS: Final = 1_000
 MAX_BACKOFF_MS: Final = 30_000
 JITTER_PERCENT: Final = 20
+QUIET_MS: Final = 60_000
+"""For so long a reason is not logged again: a group that rejects everything would fill the log."""
+MOST_FAILURES: Final = 1_000
 COPIED_BYTES: Final = 32 << 20
 """Memory of all records that are being copied; a letter reserves what it may read."""
 
@@ -79,15 +86,7 @@ class LetterParts(NamedTuple):
     clock: Clock
     random: Random
     io_pool: IoPool
-    counts: "LetterCounts | None" = None
-
-
-class LetterCounts(NamedTuple):
-    """What is counted by group: records written; requests; requests that failed."""
-
-    written: Callable[[str, int], None]
-    produced: Callable[[str], None]
-    failed: Callable[[str], None]
+    counts: "ShareCounts | None" = None
 
 
 class GivenUpError(Exception):
@@ -101,21 +100,37 @@ class DeadLetters:
         self._parts = parts
         self._lane = Lane(most_bytes=COPIED_BYTES)
         self._creating: dict[str, asyncio.Future[Outcome]] = {}
+        self._failures: dict[str, tuple[str, int, int]] = {}
+        """By group: the last reason that was logged, when, and how many records it has kept from the topic since."""
 
     async def copy(self, key: SharePartitionKey, letter: DeadLetter) -> None:
         """Copy records to the group's dead-letter topic; what cannot be copied is logged. Raises nothing."""
         try:
             await self._copy(key, letter)
         except GivenUpError as error:
-            logger.error(
-                "Offsets %d to %d of %s are archived without a dead letter: %s",
-                letter.first_offset, letter.last_offset, key.coordinator_key, error,
-            )  # fmt: skip
+            self._log_failure(key, letter, str(error))
         except Exception:
             logger.exception(
                 "Offsets %d to %d of %s are archived without a dead letter",
                 letter.first_offset, letter.last_offset, key.coordinator_key,
             )  # fmt: skip
+
+    def _log_failure(self, key: SharePartitionKey, letter: DeadLetter, reason: str) -> None:
+        """Log what has no dead letter: at once, but the same reason of a group again only after a minute."""
+        now_ms = self._parts.clock.monotonic_ms()
+        record_count = letter.last_offset - letter.first_offset + 1
+        last_reason, logged_at_ms, unlogged_count = self._failures.pop(key.group_id, ("", 0, 0))
+        if reason == last_reason and now_ms < logged_at_ms + QUIET_MS:
+            self._failures[key.group_id] = reason, logged_at_ms, unlogged_count + record_count
+            return
+        while len(self._failures) >= MOST_FAILURES:
+            del self._failures[next(iter(self._failures))]
+        self._failures[key.group_id] = reason, now_ms, 0
+        more = f"; so are {unlogged_count} records before" if unlogged_count else ""
+        logger.error(
+            "Offsets %d to %d of %s are archived without a dead letter: %s%s",
+            letter.first_offset, letter.last_offset, key.coordinator_key, reason, more,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Stop sending; creations of topics end by themselves."""
@@ -131,14 +146,16 @@ class DeadLetters:
             destination = await self._destination(source, creations)
             letters, outcome = await self._try(key, source, letter, first_offset, destination)
             if outcome.error_code == ErrorCode.NONE:
-                self._count_written(key.group_id, len(letters.records))
+                if parts.counts is not None:
+                    parts.counts.letters_of(key.group_id).written_records += len(letters.records)
                 first_offset = letters.last_offset + 1
                 tries.reset()
                 continue
             code = ErrorCode(outcome.error_code)
             reason = f"{code.name} from broker {destination.leader_id}, {destination.topic}: {outcome.message or '-'}"
             if code not in _TRIED_AGAIN or not tries.may_go_on():
-                self._count_failed(key.group_id)
+                if parts.counts is not None:
+                    parts.counts.letters_of(key.group_id).failed_requests += 1
                 raise GivenUpError(reason)
             logger.info("Dead letters of %s are tried again: %s", key.coordinator_key, reason)
             await tries.back_off()
@@ -164,7 +181,7 @@ class DeadLetters:
                 now_ms=parts.clock.wall_ms(), max_bytes=destination.max_bytes,
             )  # fmt: skip
             if parts.counts is not None:
-                parts.counts.produced(key.group_id)
+                parts.counts.letters_of(key.group_id).requests += 1
             return letters, await parts.outbox.write(destination, letters)
         finally:
             self._lane.leave(copied_bytes)
@@ -238,14 +255,6 @@ class DeadLetters:
 
     def _own_keys(self, group_id: str) -> "dict[str, str]":
         return dict(self._parts.image().configs.of(RESOURCE_GROUP, group_id))
-
-    def _count_written(self, group_id: str, record_count: int) -> None:
-        if self._parts.counts is not None:
-            self._parts.counts.written(group_id, record_count)
-
-    def _count_failed(self, group_id: str) -> None:
-        if self._parts.counts is not None:
-            self._parts.counts.failed(group_id)
 
 
 class _Tries:

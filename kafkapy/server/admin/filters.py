@@ -12,6 +12,7 @@ from kafkapy.server.admin.names import Tags
 
 ALL: Final = ".*"
 MAX_REMEMBERED: Final = 100_000
+"""Of names, and whether they match: anybody who may create topics or groups adds to them."""
 MAX_REMEMBERED_NAME: Final = 249
 """Characters, the maximum of a topic name. Groups, and the labels of clients' own metrics, may be longer."""
 LABELS: Final = {"topic": "topics", "consumergroup": "groups", "group": "groups"}

@@ -40,6 +40,15 @@ def share_gauges(counts: "ShareCounts", shares: "SharePartitions | None") -> Ite
         yield Distribution(SHARE_GROUPS, "RequestTopicPartitionsFetchRatio", tags, [of_group.fetch_ratio.copy()])
         yield Distribution(SHARE_GROUPS, "TopicPartitionsAcquireTimeMs", tags, [of_group.acquire_ms.copy()])
         yield None
+    for group_id, letters in list(counts.letters.items()):
+        tags = (("group", group_id),)
+        for name, count in (
+            ("DeadLetterQueueRecordCount", letters.written_records),
+            ("DeadLetterQueueTotalProduceRequestsPerSec", letters.requests),
+            ("DeadLetterQueueFailedProduceRequestsPerSec", letters.failed_requests),
+        ):
+            if count:  # Apache Kafka makes each when it first counts something
+                yield Gauge(SHARE_GROUPS, name, count, tags, is_counter=True)
     sessions = None if shares is None else shares.sessions
     yield Gauge(SESSIONS, "ShareSessionsCount", 0 if sessions is None else len(sessions))
     yield Gauge(SESSIONS, "SharePartitionsCount", 0 if sessions is None else sessions.partition_count)

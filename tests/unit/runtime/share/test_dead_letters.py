@@ -112,6 +112,9 @@ async def test_a_long_run_is_written_in_batches_that_the_topic_takes(loop: SimLo
     await reject(shares, *range(100), count=100)
     await asyncio.sleep(1)
     assert shares.letter_offsets() == list(range(100))
+    counts = shares.counts.letters_of("g")
+    assert (counts.written_records, counts.failed_requests) == (100, 0)
+    assert counts.requests == len(batches_in(shares.hosting)) > 5
     assert all(1_000 < batch.size_bytes <= 2_000 for batch in batches_in(shares.hosting)[:-1])
     await shares.partitions.close()
 
@@ -173,6 +176,23 @@ async def test_a_topic_that_is_forbidden_gets_nothing(
     assert shares.letters() == []
     assert is_archived(shares, 1)
     assert shares.maker.requests == []
+    await shares.partitions.close()
+
+
+async def test_a_reason_is_logged_once_a_minute_with_how_much_it_cost(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares = LetterShares(loop)
+    shares.configure(**{"errors.deadletterqueue.topic.name": "dlq.missing"})
+    await reject(shares, 0, 2, 4, count=6)
+    await asyncio.sleep(1)
+    assert len(caplog.records) == 1
+    await asyncio.sleep(60)
+    shares.produce(b"again")
+    await acknowledge(shares, [6])
+    await asyncio.sleep(1)
+    assert len(caplog.records) == 2
+    assert caplog.messages[1].endswith("; so are 2 records before")
     await shares.partitions.close()
 
 
@@ -250,6 +270,8 @@ async def test_what_the_topic_refuses_is_archived_without(loop: SimLoop, caplog:
     await asyncio.sleep(1)
     assert (shares.letters(), is_archived(shares, 1)) == ([], True)
     assert "INVALID_RECORD" in caplog.text
+    counts = shares.counts.letters_of("g")
+    assert (counts.written_records, counts.requests, counts.failed_requests) == (0, 1, 1)
     await shares.partitions.close()
 
 

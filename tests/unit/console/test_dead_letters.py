@@ -1,0 +1,153 @@
+"""Dead letters in the console: listed with where they came from, and sent back, all or chosen, once it is confirmed."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka as kafka
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from starlette.testclient import TestClient
+
+from kafkapy import Broker
+from kafkapy.console import dead_letters
+from kafkapy.console.app import new_app
+from kafkapy.console.settings import Settings
+from kafkapy.share.letter_headers import (
+    DELIVERY_COUNT_HEADER,
+    GROUP_HEADER,
+    MESSAGE_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    TOPIC_HEADER,
+)
+
+OWN = "http://127.0.0.1:8080"
+JOBS, DEAD = "jobs", "dlq.jobs"
+WHY = "<b>Offset rejected by client.</b>"
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """Four jobs, of which 0, 1 and 3 were given up, by two groups; and a record that is no letter."""
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        for future in admin.create_topics([NewTopic(JOBS, 1, 1), NewTopic(DEAD, 1, 1)]).values():
+            future.result(30)
+        producer = kafka.Producer({"bootstrap.servers": servers})
+        for number in range(4):
+            producer.produce(JOBS, f"job {number}", f"key {number}", headers=[("own", b"1")])
+        assert producer.flush(30) == 0
+        for offset, group in ((0, "workers"), (1, "workers"), (3, "others")):
+            headers = {
+                TOPIC_HEADER: JOBS,
+                PARTITION_HEADER: "0",
+                OFFSET_HEADER: str(offset),
+                GROUP_HEADER: group,
+                DELIVERY_COUNT_HEADER: "5",
+                MESSAGE_HEADER: WHY,
+            }
+            producer.produce(DEAD, headers=headers)
+        producer.produce(DEAD, "no letter")
+        assert producer.flush(30) == 0
+        yield servers
+
+
+@pytest.fixture
+def page(server: str) -> Iterator[TestClient]:
+    with TestClient(new_app(Settings(servers=server, allow_changes=True)), base_url=OWN) as client:
+        client.get("/charts")
+        yield client
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+def post(client: TestClient, **fields: object) -> Any:
+    sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)  # type: ignore[attr-defined]
+    csrf = sessions.csrf_token(client.cookies[sessions.cookie])
+    return client.post("/change/redrive", data={"csrf": csrf, "name": DEAD, **fields}, headers={"origin": OWN})
+
+
+def jobs(server: str) -> list[str]:
+    """Return the jobs from the fifth on: those that were sent back."""
+    consumer = kafka.Consumer({"bootstrap.servers": server, "group.id": "x", "enable.partition.eof": True})
+    consumer.assign([kafka.TopicPartition(JOBS, 0, 4)])
+    found = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        assert message.headers() == [("own", b"1")]
+        found.append(f"{message.key().decode()}: {message.value().decode()}")
+    consumer.close()
+    return found
+
+
+def test_letters_are_listed_with_where_they_came_from(page: TestClient) -> None:
+    html = page.get("/topic/letters", params={"name": DEAD}).text
+    shown = text_of(html)
+    assert WHY not in html
+    assert "1 records of this topic are no dead letters" in shown
+    assert re.search(r"others jobs 0 1 workers jobs 0 2 ", shown)
+    assert re.search(r"0-2 \S+ \S+ others jobs-0, offset 3 5 &lt;b&gt;Offset rejected by client", shown)
+    only = text_of(page.get("/topic/letters", params={"name": DEAD, "group": "others"}).text)
+    assert "jobs-0, offset 3" in only
+    assert "offset 1" not in only
+    letter = text_of(page.get("/topic/record", params={"name": DEAD, "partition": 0, "offset": 2}).text)
+    assert "A dead letter… Send back…" in letter
+    assert "Send back…" not in page.get("/topic/record", params={"name": DEAD, "partition": 0, "offset": 3}).text
+
+
+def test_chosen_letters_go_back_once_it_is_confirmed(page: TestClient, server: str) -> None:
+    asked = post(page, **{"letter-0-2": "1"})
+    assert "Send 1 dead letters of dlq.jobs back." in asked.text
+    assert "jobs-0: 1 given up by others." in asked.text
+    assert jobs(server) == [], "not before it is confirmed"
+    done = post(page, **{"letter-0-2": "1", "confirmed": 1})
+    assert done.url.params["done"] == "Sent 1 record back."
+    assert jobs(server) == ["key 3: job 3"]
+
+
+def test_all_letters_of_a_group_go_back(page: TestClient, server: str) -> None:
+    assert post(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 2 records back."
+    assert jobs(server) == ["key 0: job 0", "key 1: job 1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "No letter is chosen."),
+        ({"letter-x-1": "1"}, "a letter is letter-PARTITION-OFFSET"),
+        ({"letter-0-99": "1"}, "No dead letter is to be sent back."),
+        ({"all": 1, "group": "nobody"}, "No dead letter is to be sent back."),
+        ({"all": 1, "group": "g" * 40_000}, "so long a name"),
+    ],
+)
+def test_what_cannot_be_sent_back_is_refused(page: TestClient, fields: dict[str, object], reason: str) -> None:
+    answer = post(page, **fields)
+    assert answer.status_code == 400
+    assert reason in answer.text
+
+
+def test_a_topic_with_too_many_records_is_not_read(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_RECORDS", 3)
+    answer = page.get("/topic/letters", params={"name": DEAD})
+    assert answer.status_code == 400
+    assert "kafkapy groups redrive dlq.jobs" in answer.text
+
+
+def test_a_group_names_its_dead_letter_topic(page: TestClient, server: str) -> None:
+    entry = ConfigEntry(dead_letters.TOPIC_KEY, DEAD, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, "workers", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": server})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+    settings = {"bootstrap.servers": server, "group.id": "workers", "log_level": 0}
+    with kafka.ShareConsumer(settings) as consumer:
+        consumer.subscribe([JOBS])
+        for _ in range(120):
+            consumer.poll(0.5)
+            shown = page.get("/group", params={"name": "workers"})
+            if shown.status_code == 200:
+                break
+    assert re.search(r'href="/topic/letters\?name=dlq\.jobs&amp;group=workers"', shown.text)
