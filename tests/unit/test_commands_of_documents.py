@@ -31,6 +31,7 @@ RUN_BY: Final = {
     "docs/howto/promises.md": ON_HOSTS,
     "docs/howto/pytest.md": HERE,
     "docs/howto/faults.md": HERE,
+    "docs/howto/record.md": HERE,
     "docs/howto/registry.md": HERE,
     "docs/howto/time.md": HERE,
     "docs/howto/replace.md": ON_HOSTS,
