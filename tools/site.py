@@ -33,6 +33,7 @@ SECTIONS: Final = {
         "docs/howto/promises.md",
         "docs/howto/pytest.md",
         "docs/howto/faults.md",
+        "docs/howto/time.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",
         "docs/howto/work_queue.md",

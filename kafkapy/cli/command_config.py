@@ -6,6 +6,7 @@ librdkafka's names; those with a connection of our own get its TLS context and i
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.properties import parse_properties
@@ -222,9 +223,23 @@ NOTHING: Final = CommandConfig({})
 _current = [NOTHING]
 
 
+_of_context: Final[ContextVar[CommandConfig | None]] = ContextVar("command_config", default=None)
+"""Of one of several clusters in one process: of the console."""
+
+
 def current() -> CommandConfig:
-    """Return the configuration of the command that runs."""
-    return _current[0]
+    """Return the configuration of the command that runs, or of the cluster that this context is about."""
+    return _of_context.get() or _current[0]
+
+
+@contextmanager
+def used(config: CommandConfig) -> Iterator[None]:
+    """Use a configuration in this context, and in threads that copy it, until the block ends."""
+    token = _of_context.set(config)
+    try:
+        yield
+    finally:
+        _of_context.reset(token)
 
 
 @contextmanager

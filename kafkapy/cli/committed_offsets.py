@@ -1,4 +1,4 @@
-"""The committed offsets of a group, asked of its coordinator over connections of our own.
+"""The committed offsets of a group, fetched from its coordinator over connections of our own.
 
 Not librdkafka's list_consumer_group_offsets: answered COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, as by a node that
 is restarted, it dereferences NULL, and the process ends by SIGSEGV (librdkafka 2.16.0, its issue 5040). Its other

@@ -40,11 +40,36 @@ def new_parser() -> argparse.ArgumentParser:
         help="a name by which browsers reach it, besides addresses and localhost; may be repeated",
     )
     parser.add_argument("--token-file", metavar="FILE", help="a file whose first line everybody has to know")
+    oidc = parser.add_argument_group("OpenID Connect", "a login besides, or instead of, the token (extra oauth)")
+    oidc.add_argument("--oidc-issuer", metavar="URL", help="the provider")
+    oidc.add_argument("--oidc-client-id", metavar="ID", help="this console, as the provider knows it")
+    oidc.add_argument("--oidc-client-secret-file", metavar="FILE", help="its secret, if it has one: the first line")
+    oidc.add_argument("--oidc-claim", default="groups", metavar="NAME", help="the claim with roles (default groups)")
+    oidc.add_argument("--oidc-viewer", action="append", default=[], metavar="VALUE", help=_VIEWER)
+    oidc.add_argument("--oidc-editor", action="append", default=[], metavar="VALUE", help=_EDITOR)
+    oidc.add_argument(
+        "--url", metavar="URL", help="by which browsers reach the console, where a proxy stands before it"
+    )
     parser.add_argument(
         "--allow-changes",
         action="store_true",
         help="let pages create, produce, alter, reset and delete; each is confirmed and logged",
     )
+    parser.add_argument(
+        "--cluster",
+        action="append",
+        default=[],
+        metavar="PROFILE",
+        help="serve pages of this cluster, too: by its profile (kafkapy profile add); may be repeated",
+    )
+    parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="[TOPIC:]PATH",
+        help="hide what this JSON path selects in values, of topics that match: 'payments-*:$..iban'; may be repeated",
+    )
+    parser.add_argument("--audit-log", metavar="FILE", help="append a line for each change here, besides stderr")
     parser.add_argument(
         "--metrics",
         action="append",
@@ -64,6 +89,8 @@ def new_parser() -> argparse.ArgumentParser:
     return parser
 
 
+_VIEWER: Final = "who has this in the claim may look (default: whoever logs in); may be repeated"
+_EDITOR: Final = "who has this in the claim may change what --allow-changes allows; may be repeated"
 _CLIENT_CONFIG: Final = "a property of the client (librdkafka's names); may be repeated"
 
 

@@ -66,7 +66,7 @@ class Span:
 def begin(consumer: Any, options: ConsumeOptions) -> tuple[Span, int | None]:
     """Subscribe, or assign partitions without a group. Exits if the topic or a partition is not there.
 
-    Returns with it how many offsets will be read, where that is asked for: a search that ends.
+    Returns with it how many offsets will be read, if that is needed: a search that ends.
     """
     kafka = confluent()
     topic = options.topic

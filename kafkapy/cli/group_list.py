@@ -1,6 +1,6 @@
 """Groups of a list with members, topics and lag: what `groups list` asks besides their names.
 
-Offsets are asked of each group's coordinator, ends of all partitions at once. What is not known is None.
+Offsets come from each group's coordinator, ends of all partitions at once. What is not known is None.
 """
 
 import time
@@ -17,7 +17,7 @@ from kafkapy.dataclass import dataclass
 GROUP_TIMEOUT_S: Final = 2.0
 """How long a coordinator is looked for: one that moves is not waited for as by `describe`."""
 SILENCE_S: Final = 20.0
-"""In all, for groups whose coordinators do not answer: the lag of those that are left is not asked for."""
+"""In all, for groups whose coordinators do not answer: the lag of those that are left is not fetched."""
 GROUPS_AT_ONCE: Final = 500
 """Of one request to a coordinator: it takes some milliseconds."""
 

@@ -18,7 +18,7 @@ NOT_JSON: Final = object()
 
 
 class Received:
-    """A message of librdkafka; decoded when it is first asked for."""
+    """A message of librdkafka; decoded when it is first used."""
 
     __slots__ = ("_decoders", "_key", "_value", "message")
 

@@ -197,7 +197,7 @@ def _counted(count: int) -> str:
 
 
 def _described(server: str, settings: list[str] | None) -> list[Any]:
-    """Return the resources with ACLs. Asked over our own connection: librdkafka drops the error SECURITY_DISABLED."""
+    """Return the resources with ACLs. Over our own connection: librdkafka drops the error SECURITY_DISABLED."""
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
     from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest

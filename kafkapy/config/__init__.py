@@ -11,6 +11,7 @@ log.py topic.py    a topic's log configuration: overrides, inherited broker keys
 endpoints.py checks.py    listeners, and rules between keys
 patterns.py        regular expressions of users, in linear time
 dynamic.py describe.py rules.py    values that change at run time; DescribeConfigs; what the controller accepts
+releases.py        the names of metadata.version's levels
 embedded.py        the defaults of `kafkapy start` without a file and of `kafkapy.Broker`
 
 `cli/start.py` loads it at the start; `runtime/broker/metadata_publisher.py` applies dynamic changes.

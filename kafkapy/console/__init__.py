@@ -3,6 +3,7 @@
 settings.py state.py    what the command line says; what all pages share
 connections.py            whose request has not arrived yet, bounded
 security.py addresses.py    who may ask: Host, Origin, token, session, CSRF tokens; the headers of every response
+oidc.py                 logins by OpenID Connect, with roles
 client.py brokers.py    confluent-kafka's clients; requests that librdkafka lacks, over connections of our own
 tables.py fields.py     the order and pages of lists in URLs; fields within their bounds
 topic_list.py           the names of all topics, kept as long as they are the same
@@ -10,9 +11,11 @@ cluster.py topics.py transactions.py access.py client_metrics.py    what the pag
 groups.py group_list.py other_groups.py    groups of all types
 share_groups.py dead_letters.py            what queues have in flight; what they gave up, and how it is sent back
 queries.py search.py    records of a topic, found and tailed without a group; a form's fields within their bounds
+masks.py                values that are not shown
 marks.py                which records are of aborted or open transactions
 streams.py              searches and tails as server-sent events
-changes.py loading.py   what --allow-changes allows, confirmed and logged; files of JSON lines
+change.py changes.py admin_changes.py loading.py    what --allow-changes allows, confirmed and logged
+rules.py                ACLs in words
 samples.py lags.py history.py background.py    an hour of /metrics, the groups' lag and the cluster, in memory
 overview.py attention.py    the first page, and what needs attention
 pages.py render.py app.py main.py    routes, templates, the application, the process

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from starlette.applications import Starlette
@@ -13,10 +14,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
+from kafkapy.cli.command_config import CommandConfig, current, used
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
 from kafkapy.console.loading import Loading
+from kafkapy.console.oidc import OidcLogin
 from kafkapy.console.overview import Overview
 from kafkapy.console.pages import Pages
 from kafkapy.console.render import Renderer
@@ -30,46 +34,92 @@ STATIC: Final = Path(__file__).parent / "static"
 
 
 def new_app(settings: Settings) -> Starlette:
-    """Return the application; the cluster is not contacted before the application serves."""
-    console = Console(settings)
+    """Return the application; no cluster is contacted before the application serves."""
     sessions = Sessions(settings)
-    renderer = Renderer(
-        servers=settings.servers,
-        allow_changes=settings.allow_changes,
-        has_token=settings.token is not None,
-        has_metrics=bool(settings.metrics_urls),
-        version=__version__,
-    )
-    login = _Login(settings, sessions, renderer)
+    parts = [_Part(settings, "", current(), settings)]
+    for each in settings.clusters:
+        own = replace(settings, servers=each.servers, name=each.name, metrics_urls=(), properties=None)
+        parts.append(_Part(own, f"/c/{each.name}", each.config, settings))
+    first, *others = parts
+    login = _Login(settings, sessions, first.renderer)
+    oidc = [] if settings.oidc is None else OidcLogin(settings.oidc, sessions, first.renderer).routes()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        console.start()
+        for part in parts:
+            part.start()
         yield
-        console.close()
-
-    def failed(request: Request, error: Exception) -> Response:
-        if isinstance(error, ClusterError):
-            return renderer.page(request, "error.html", error.status, problem=str(error))
-        assert isinstance(error, HTTPException)
-        # Starlette's text for it, "Not Found", tells a reader less
-        problem = "There is no such page." if error.status_code == 404 else error.detail
-        return renderer.page(request, "error.html", error.status_code, problem=problem)
+        for part in parts:
+            part.console.close()
 
     return Starlette(
         routes=[
+            *first.routes(),
+            Route("/login", login.endpoint, methods=["GET", "POST"]),
+            Route("/logout", login.log_out, methods=["POST"]),
+            *oidc,
+            Route("/c/", _to_the_first, methods=["GET"]),
+            *(Mount(part.base, part) for part in others),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guard, settings=settings, sessions=sessions)],
+        exception_handlers=first.handlers(),
+        lifespan=lifespan,
+    )
+
+
+async def _to_the_first(request: Request) -> Response:
+    return RedirectResponse("/", 303)
+
+
+class _Part:
+    """The pages of one cluster, below `base`, with the TLS settings and the login of `config`: an ASGI application."""
+
+    def __init__(self, settings: Settings, base: str, config: CommandConfig, whole: Settings) -> None:
+        self.base = base
+        self._config = config
+        with used(config):
+            self.console = Console(settings)
+        names = [(whole.name or whole.servers, "/c/"), *((each.name, f"/c/{each.name}/") for each in whole.clusters)]
+        self.renderer = Renderer(
+            base=base,
+            servers=settings.servers,
+            cluster_name=settings.name or settings.servers,
+            clusters=names if len(names) > 1 else [],
+            has_token=whole.token is not None,
+            has_oidc=whole.oidc is not None,
+            version=__version__,
+        )
+        self._app = Starlette(routes=self.routes(), exception_handlers=self.handlers()) if base else None
+
+    def start(self) -> None:
+        with used(self._config):
+            self.console.start()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None, "the first part is the application itself"
+        with used(self._config):  # threads that handlers run in copy the context
+            await self._app(scope, receive, send)
+
+    def routes(self) -> list[Route]:
+        console, renderer = self.console, self.renderer
+        return [
             *Overview(console, renderer).routes(),
             *Pages(console, renderer).routes(),
             *Changes(console, renderer).routes(),
             *Loading(console).routes(),
             Route("/stream", Streams(console, renderer).endpoint, methods=["GET"]),
-            Route("/login", login.endpoint, methods=["GET", "POST"]),
-            Mount("/static", StaticFiles(directory=STATIC)),
-        ],
-        middleware=[Middleware(Guard, settings=settings, sessions=sessions)],
-        exception_handlers={ClusterError: failed, HTTPException: failed},
-        lifespan=lifespan,
-    )
+        ]
+
+    def handlers(self) -> dict[Any, Any]:
+        return {ClusterError: self._failed, HTTPException: self._failed}
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        if isinstance(error, ClusterError):
+            return self.renderer.page(request, "error.html", error.status, problem=str(error))
+        assert isinstance(error, HTTPException)
+        problem = "There is no such page." if error.status_code == 404 else error.detail
+        return self.renderer.page(request, "error.html", error.status_code, problem=problem)
 
 
 class _Login:
@@ -81,15 +131,20 @@ class _Login:
 
     async def endpoint(self, request: Request) -> Response:
         """Start a session for a client that knows the token. Wrong tokens are answered after a delay, one at a time."""
-        if self._settings.token is None:
+        if self._settings.token is None and self._settings.oidc is None:
             return RedirectResponse("/", 303)
         if request.method == "GET":
             return self._renderer.page(request, "login.html", problem=None)
         given = (await request.form()).get("token", "")
-        if isinstance(given, str) and is_token(self._settings, given):
+        if self._settings.token is not None and isinstance(given, str) and is_token(self._settings, given):
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._sessions.cookie, self._sessions.new(), httponly=True, samesite="strict")
             return answer
         async with self._one_at_a_time:
             await anyio.sleep(WRONG_TOKEN_S)
         return self._renderer.page(request, "login.html", 403, problem="This is not the token.")
+
+    async def log_out(self, request: Request) -> Response:
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(self._sessions.cookie)
+        return answer

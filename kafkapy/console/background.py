@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 
 
 class Background:
@@ -20,7 +21,8 @@ class Background:
 
     def start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            context = copy_context()  # the settings of its cluster: command_config.used
+            self._thread = threading.Thread(target=context.run, args=(self._run,), name=self._name, daemon=True)
             self._thread.start()
 
     @property

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest, Metadata
 T = TypeVar("T")
 
 MAX_IDLE: Final = 8
-"""Connections kept per broker; more are opened when asked at once, and closed."""
+"""Connections kept per broker; more are opened for requests at once, and closed."""
 
 
 class ClusterError(Exception):
@@ -38,7 +38,7 @@ class NotFound(ClusterError):
 
 
 class BadRequest(ClusterError):
-    """A field of the browser's request is wrong; the cluster is not asked."""
+    """A field of the browser's request is wrong; nothing is sent to the cluster."""
 
     status: ClassVar = 400
 

@@ -17,14 +17,15 @@ from starlette.routing import Route
 from kafkapy.cli.client import confluent, outcomes
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import dead_letters, groups, other_groups, share_groups
+from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
+from kafkapy.console.change import Change, Fields, who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
 
@@ -36,25 +37,9 @@ MAX_VALUE: Final = 1 << 20
 """Far beyond any config, and half of what a form may have (security.MAX_BODY_BYTES)."""
 MAX_PARTITIONS: Final = 10_000
 """Guards against a slip of the finger: partitions cannot be taken away again."""
+NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
 MAX_LINES: Final = 50
 """Of what is to be confirmed."""
-
-Fields = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none.
-
-    `run` may return what was done, in place of `done`.
-    """
-
-    title: str
-    lines: tuple[str, ...]
-    run: Callable[[], str | None]
-    done: str
-    back: str
-    type_name: str = ""
 
 
 class Changes:
@@ -73,6 +58,7 @@ class Changes:
             "delete-records": self._delete_records,
             "reset-offsets": self._reset_offsets,
             "delete-group": self._delete_group,
+            **AdminChanges(console).kinds(),
             "redrive": self._redrive,
         }
 
@@ -83,13 +69,14 @@ class Changes:
         make = self._kinds.get(request.path_params["kind"])
         if make is None:
             raise NotFound("There is no such change.")
-        if not self._console.settings.allow_changes:
-            return self._renderer.page(
-                request, "error.html", 403, problem="Changes are not allowed: start the console with --allow-changes."
-            )
+        if not request.state.may_change:
+            problem = "Changes are not allowed: start the console with --allow-changes."
+            if self._console.settings.allow_changes:
+                problem = "You may look, and change nothing: that needs the role of an editor."
+            return self._renderer.page(request, "error.html", 403, problem=problem)
         form = await request.form(max_files=0, max_fields=1000)
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        who = request.client.host if request.client is not None else "?"
+        who = who_asks(request)
         return await to_thread.run_sync(self._confirm_or_make, request, make, fields, who)
 
     def _confirm_or_make(
@@ -98,10 +85,13 @@ class Changes:
         change = make(fields)
         problem = None
         if fields.get("confirmed") == "1":
-            if not change.type_name or fields.get("typed") == change.type_name:
+            if change.asks_password and not fields.get("password"):
+                problem = "Give a password."
+            elif not change.type_name or fields.get("typed") == change.type_name:
                 return self._make(change, who)
-            problem = f"Type {change.type_name} to confirm."
-        hidden = {name: value for name, value in fields.items() if name not in (CSRF_FIELD, "confirmed", "typed")}
+            else:
+                problem = f"Type {change.type_name} to confirm."
+        hidden = {name: value for name, value in fields.items() if name not in NOT_SENT_BACK}
         return self._renderer.page(request, "confirm.html", change=change, fields=hidden, problem=problem)
 
     def _make(self, change: Change, who: str) -> Response:
@@ -109,12 +99,17 @@ class Changes:
         try:
             done = change.run() or change.done
         except ClusterError as error:
-            logger.warning("Refused, asked by %s: %s: %s", who, quoted(summary), quoted(str(error)))
+            where = self._where()
+            logger.warning("Refused, asked by %s%s: %s: %s", who, where, quoted(summary), quoted(str(error)))
             raise
-        logger.info("Changed by %s: %s", who, quoted(summary))
-        path, _, query = change.back.partition("?")
+        logger.info("Changed by %s%s: %s", who, self._where(), quoted(summary))
+        path, _, query = (self._renderer.base + change.back).partition("?")
         summary = urlencode({"done": done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
+
+    def _where(self) -> str:
+        """Return which cluster is changed, "" if the console has only one."""
+        return f" in {self._console.settings.name}" if self._console.settings.clusters or self._renderer.base else ""
 
     # -- topics -----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ CONSUMER_PROPERTIES: Final[dict[str, Any]] = {
 
 
 class Clients:
-    """Makes clients with the properties of the command line. `brokers` are asked what librdkafka should not be."""
+    """Makes clients with the properties of the command line. `brokers`: for what librdkafka cannot fetch."""
 
     def __init__(self, settings: Settings, brokers: Brokers) -> None:
         self._settings = settings

@@ -15,7 +15,7 @@ from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
 
 MAX_OFFSETS: Final = 1000
-"""One page's table; each row costs an end offset that a leader is asked for."""
+"""One page's table; each row costs an end offset from a leader."""
 MAX_REBALANCES: Final = 20
 """The newest explain what is going on; `kafkapy groups explain` shows all."""
 SHARE: Final = "Share"

@@ -23,7 +23,7 @@ MAX_GROUPS: Final = 100
 MAX_POINTS: Final = HOUR_S // INTERVAL_S * 2
 """Including the points that pages add."""
 LEFT_OUT_S: Final = 300
-"""A group that could not be read is not asked for again before: it may be gone, or forbidden."""
+"""A group that could not be read is not read again before: it may be gone, or forbidden."""
 STOP_S: Final = 1
 """The thread may be waiting for a broker's response; it is a daemon, which ends with the process."""
 

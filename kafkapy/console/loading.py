@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console.brokers import BadRequest, ClusterError
+from kafkapy.console.change import who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.queries import topic_name
 from kafkapy.console.state import Console
@@ -37,10 +38,9 @@ class Loading:
 
     async def endpoint(self, request: Request) -> Response:
         """Return {"sent": how many, "error": why no more, or null}; `first` of the URL numbers the first line."""
-        if not self._console.settings.allow_changes:
+        if not request.state.may_change:
             return JSONResponse({"sent": 0, "error": "Changes are not allowed."}, 403)
-        who = request.client.host if request.client is not None else "?"
-        return await to_thread.run_sync(self._load, request, await request.body(), who)
+        return await to_thread.run_sync(self._load, request, await request.body(), who_asks(request))
 
     def _load(self, request: Request, body: bytes, who: str) -> Response:
         sent = 0

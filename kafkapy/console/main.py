@@ -10,16 +10,18 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kafkapy.cli.command_config import CommandConfigError, current, option_taken
+from kafkapy.cli.command_config import NOTHING, CommandConfig, CommandConfigError, current, option_taken
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
-from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of, profile_taken
+from kafkapy.cli.defaults import BUILT_IN, NO_DEFAULTS, Defaults, defaults_of, profile_taken
 from kafkapy.cli.failure import fail
-from kafkapy.cli.profiles import ProfileError
+from kafkapy.cli.profiles import ProfileError, load, path_of_profiles
+from kafkapy.console import masks
 from kafkapy.console.addresses import is_loopback
-from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Settings
+from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Cluster, Oidc, Settings
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
             parser = new_parser()
             parser.set_defaults(bootstrap_server=defaults.servers.value)
             given = parser.parse_args(left)
-            settings = settings_of(given)
+            settings = settings_of(given, defaults.servers.source.removeprefix("profile ").replace(BUILT_IN, ""))
             return _serve(settings, _bound(settings, _option(given)), ends_with_stdin=given.end_with_stdin)
     except (OptionError, CommandConfigError, ProfileError, DecodeError) as error:
         return fail(str(error))
@@ -55,16 +57,19 @@ def _defaults(arguments: Sequence[str], profile_name: str | None) -> Defaults:
     return defaults_of(os.environ, arguments, profile_name)
 
 
-def settings_of(given: argparse.Namespace) -> Settings:
-    """Raises OptionError, CommandConfigError, DecodeError."""
+def settings_of(given: argparse.Namespace, name: str = "") -> Settings:
+    """`name`: of the profile that names the first cluster. Raises OptionError, CommandConfigError, DecodeError."""
     host, port = given.listen
     token = _token(given.token_file)
-    if token is None and not is_loopback(host):
-        raise OptionError(f"{host} is no loopback address: a token is needed, by --token-file or {TOKEN_VARIABLE}")
+    oidc = _oidc(given)
+    if token is None and oidc is None and not is_loopback(host):
+        needed = f"a token is needed, by --token-file or {TOKEN_VARIABLE}, or --oidc-issuer"
+        raise OptionError(f"{host} is no loopback address: {needed}")
     for url in given.metrics:
         if urlsplit(url).scheme not in ("http", "https"):
             raise OptionError(f"--metrics {url}: not an http URL")
     current().librdkafka()  # fails here instead of later
+    masks.checked(given.mask)
     names = {host.lower(), *(name.lower() for name in given.allowed_host)}
     return Settings(
         servers=given.bootstrap_server,
@@ -76,17 +81,65 @@ def settings_of(given: argparse.Namespace) -> Settings:
         properties=dict(_setting(text) for text in given.client_config),
         registry=None if given.schema_registry is None else SchemaRegistry(given.schema_registry),
         metrics_urls=tuple(given.metrics),
+        audit_log=given.audit_log,
+        masks=tuple(given.mask),
+        name=name,
+        clusters=_clusters(given.cluster),
+        oidc=oidc,
     )
+
+
+def _clusters(names: Sequence[str]) -> tuple[Cluster, ...]:
+    """Return the clusters of profiles. Raises ProfileError, CommandConfigError, OptionError."""
+    profiles = load(path_of_profiles(os.environ))
+    if len(set(names)) < len(names):
+        raise OptionError("--cluster: a profile is named twice")
+    found = []
+    for name in names:
+        profile = profiles.named(name)
+        config = CommandConfig.of_file(profile.command_config) if profile.command_config else NOTHING
+        config.librdkafka()  # fails here instead of later
+        found.append(Cluster(name, profile.bootstrap_servers, config))
+    return tuple(found)
+
+
+def _oidc(given: argparse.Namespace) -> Oidc | None:
+    """Raises OptionError."""
+    if given.oidc_issuer is None:
+        if given.oidc_client_id or given.oidc_viewer or given.oidc_editor:
+            raise OptionError("--oidc-issuer URL names the provider of the other --oidc options")
+        return None
+    if not given.oidc_client_id:
+        raise OptionError("--oidc-issuer needs --oidc-client-id")
+    if find_spec("jwt") is None:
+        raise OptionError("--oidc-issuer needs PyJWT: pip install 'PyJWT>=2.12'")
+    parts = urlsplit(given.oidc_issuer)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        raise OptionError(f"--oidc-issuer {given.oidc_issuer}: https, or http on this machine")
+    return Oidc(
+        issuer=given.oidc_issuer,
+        client_id=given.oidc_client_id,
+        client_secret="" if given.oidc_client_secret_file is None else _first_line(given.oidc_client_secret_file),
+        claim=given.oidc_claim,
+        viewers=frozenset(given.oidc_viewer),
+        editors=frozenset(given.oidc_editor),
+        url=given.url or "",
+    )
+
+
+def _first_line(path: str) -> str:
+    """Raises OptionError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _token(path: str | None) -> str | None:
     token = os.environ.pop(TOKEN_VARIABLE, None)  # not for processes that this one may start
     if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                token = file.readline().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        token = _first_line(path)
     if token is not None and len(token) < MIN_TOKEN_CHARACTERS:
         raise OptionError(f"the token has fewer than {MIN_TOKEN_CHARACTERS} characters")
     return token
@@ -128,7 +181,11 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
     except ImportError as error:
         listener.close()
         return fail(f"the console needs {error.name}: pip install {' '.join(NEEDED)}")
-    _log_changes()
+    try:
+        _log_changes(settings.audit_log)
+    except OSError as error:
+        listener.close()
+        return fail(f"--audit-log {settings.audit_log}: {error.strerror}")
     config = uvicorn.Config(
         new_app(settings),
         loop="asyncio",
@@ -155,12 +212,15 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
 NEEDED: Final = ("jinja2", "python-multipart", "starlette", "uvicorn", "confluent-kafka")
 
 
-def _log_changes() -> None:
-    """Write to stderr who changed what."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+def _log_changes(audit_log: str | None) -> None:
+    """Write to stderr, and to a file if there is one, who changed what. Raises OSError."""
     changes = logging.getLogger("kafkapy.console")
-    changes.addHandler(handler)
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if audit_log is not None:
+        handlers.append(logging.FileHandler(audit_log, encoding="utf-8"))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        changes.addHandler(handler)
     changes.setLevel(logging.INFO)
 
 

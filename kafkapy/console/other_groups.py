@@ -52,7 +52,7 @@ def group_list(brokers: Brokers, clients: Clients) -> tuple[list[GroupRow], list
 
 def group(brokers: Brokers, clients: Clients, name: str) -> Group:
     """Return a share group or streams group. Raises ClusterError; NotFound if there is none of that name."""
-    coordinator = _coordinator(brokers, name)
+    coordinator = coordinator_of(brokers, name)
     served = _served(brokers, coordinator)
     if ShareGroupDescribeRequest.API_KEY in served:
         (described,) = brokers.call(coordinator, ShareGroupDescribeRequest([name]), 1).groups
@@ -80,7 +80,7 @@ def share_groups_of_topic(brokers: Brokers, topic: str, names: Iterable[str]) ->
     found = []
     for name in names:
         try:
-            described = _share_offsets(brokers, _coordinator(brokers, name), name, topic)
+            described = _share_offsets(brokers, coordinator_of(brokers, name), name, topic)
         except ClusterError:
             continue  # without the right to it
         if described:
@@ -155,7 +155,8 @@ def _numbers(brokers: Brokers, topic: str) -> list[int]:
     return [each.partition_index for each in brokers.topic(topic).partitions]
 
 
-def _coordinator(brokers: Brokers, name: str) -> int:
+def coordinator_of(brokers: Brokers, name: str) -> int:
+    """Return the coordinator of a group. Raises ClusterError."""
     request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[name])
     (found,) = brokers.call(None, request, 4).coordinators
     check(found.error_code, found.error_message)

@@ -20,6 +20,7 @@ from kafkapy.console import (
     topics,
     transactions,
 )
+from kafkapy.console.admin_changes import QUOTAS
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.fields import number
 from kafkapy.console.groups import Group
@@ -33,6 +34,14 @@ from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
 """Each row costs the group's committed offsets."""
+CHOICES: Final = {
+    "permissions": tuple(access.PERMISSIONS.values()),
+    "operations": tuple(access.OPERATIONS.values()),
+    "resource_types": tuple(access.RESOURCE_TYPES.values()),
+    "patterns": tuple(access.PATTERN_TYPES.values()),
+    "mechanisms": tuple(access.MECHANISMS.values()),
+    "quotas": QUOTAS,
+}
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -171,7 +180,7 @@ class Pages:
             isolation="read_uncommitted",
             most_characters=MAX_RECORD_CHARACTERS,
         )
-        search = Search(query, self._console.clients, self._console.brokers, self._console.settings.registry)
+        search = Search(query, self._console.clients, self._console.brokers, self._console.settings)
         try:
             row = _first(search)
         finally:
@@ -290,6 +299,7 @@ class Pages:
             acls=access.section(access.acls, brokers),
             quotas=access.section(access.quotas, brokers),
             users=access.section(access.scram_users, brokers),
+            choices=CHOICES,
         )
 
     # -- clients' own metrics --------------------------------------------------------------------------------------

@@ -11,9 +11,14 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from kafkapy.console.rules import in_words
 from kafkapy.console.samples import COUNTER_ENDINGS
 
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+OWN_LINK: Final = re.compile(
+    r'(\s(?:href|action|hx-get|data-stream|data-points|data-load)=")/(?!(?:static|oidc|c)/|log(?:in|out)")'
+)
+"""Begins of links in templates to pages of a cluster."""
 AFTER_SEPARATOR: Final = re.compile(r"(?<=[-._/:,@])")
 UNKNOWN: Final = "–"
 MAX_INDENTED: Final = 4
@@ -38,27 +43,35 @@ def new_environment() -> Environment:
         "unit": unit,
         "breaks": breaks,
         "hexdump": hexdump,
+        "in_words": in_words,
     }
     environment.globals["link"] = link
     return environment
 
 
 class Renderer:
-    """Renders pages; `common`: variables of every template."""
+    """Renders the pages of a cluster, below `base`; `common`: variables of every template."""
 
-    def __init__(self, **common: Any) -> None:
+    def __init__(self, base: str = "", **common: Any) -> None:
+        self.base = base
         self._environment = new_environment()
-        self._environment.globals |= common
+        self._environment.globals |= common | {"base": base}
 
     def page(self, request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
         """`csrf`: the token that forms of this session send."""
+        state = request.state
+        path = request.url.path.removeprefix(self.base) or "/"
         text = self._environment.get_template(template).render(
-            context, csrf=request.state.csrf, path=request.url.path, is_page=True
+            context, csrf=state.csrf, path=path, allow_changes=state.may_change, user=state.user
         )
-        return HTMLResponse(text, status)
+        return HTMLResponse(self._below(text), status)
 
     def part(self, template: str, **context: Any) -> str:
-        return self._environment.get_template(template).render(context)
+        return self._below(self._environment.get_template(template).render(context))
+
+    def _below(self, text: str) -> str:
+        """Let the links of our own templates lead to the same cluster; what a page shows has no bare quotes."""
+        return OWN_LINK.sub(rf"\1{self.base}/", text) if self.base else text
 
 
 def link(path: str, **parameters: Any) -> str:

@@ -7,20 +7,23 @@ partition's end when it began. What is kept is bounded: rows, bytes of a row, an
 import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.marks import Marks
+from kafkapy.console.masks import HIDDEN, MaskedDecoders, Masks, shown_bytes
+from kafkapy.console.settings import Settings
 from kafkapy.console.topics import EARLIEST, LATEST, check_any_partition, offsets
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.formats import Decoded, Decoders
 from kafkapy.decoders.json_path import JsonPath
-from kafkapy.decoders.registry import SchemaRegistry
 from kafkapy.decoders.row import ConsumedRecord
 from kafkapy.decoders.row import row_of as json_row
+
+AnyDecoders: TypeAlias = Decoders | MaskedDecoders
 
 MAX_ROWS: Final = 500
 """Of one page."""
@@ -118,15 +121,17 @@ class Step:
 class Search:
     """One search or tail: start(), step() until it is done, close(). Methods block: they run in a thread."""
 
-    def __init__(self, query: Query, clients: Clients, brokers: Brokers, registry: SchemaRegistry | None) -> None:
-        """Raises BadRequest for a query that cannot be."""
+    def __init__(self, query: Query, clients: Clients, brokers: Brokers, settings: Settings) -> None:
+        """`settings`: registry and masks. Raises BadRequest for a query that cannot be."""
         self.query = query
         self._clients = clients
         self._brokers = brokers
         try:
-            self._decoders = Decoders(query.key_format, query.value_format, registry)
+            decoders = Decoders(query.key_format, query.value_format, settings.registry)
         except DecodeError as error:
             raise BadRequest(str(error)) from error
+        masks = Masks(settings.masks).of(query.topic)
+        self._decoders: AnyDecoders = MaskedDecoders(decoders, masks) if masks else decoders
         self._matches = matcher(query, self._decoders)
         self._consumer: Any = None
         self._ends: dict[int, int] = {}
@@ -274,14 +279,18 @@ def _place(message: Any) -> tuple[int, int, int]:
     return message.timestamp()[1], message.partition(), message.offset()
 
 
-def row_of(message: Any, decoders: Decoders, most: int) -> Row:
+def row_of(message: Any, decoders: AnyDecoders, most: int) -> Row:
     topic, key, value = message.topic(), message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
     shown_key, of_key = _shown(key, lambda: decoders.key(topic, key), most)
-    shown_value, of_value = _shown(value, lambda: decoders.value(topic, key, value), most)
+    is_masked = isinstance(decoders, MaskedDecoders)
+    sent = value
+    shown_value, of_value = _shown(value, lambda: decoders.value(topic, key, sent), most, is_masked=is_masked)
     line = ""
     if of_key is not None and of_value is not None and len(key or b"") + len(value or b"") < MAX_LINE_CHARACTERS:
         place = topic, message.partition(), message.offset(), timestamp_ms
+        if is_masked and value is not None:
+            value = shown_bytes(of_value.value)
         line = _line(ConsumedRecord(*place, key, value, _headers(message)), of_key, of_value)
     return Row(
         topic=topic,
@@ -309,7 +318,7 @@ def _shown_headers(headers: list[tuple[str, bytes | None]], most: int) -> Iterat
         yield name[:MAX_NAME_CHARACTERS], shown
 
 
-def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
+def matcher(query: Query, decoders: AnyDecoders) -> Callable[[Any], bool]:
     """Return a predicate: does a message match? Raises BadRequest for a broken regular expression.
 
     Text and regular expressions are searched in the bytes of key and value, and in the decoded value where the format
@@ -319,7 +328,7 @@ def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
     header, equals, header_value = query.header.partition("=")
     pattern = _pattern(query.regex)
     path = _path(query.json_path)
-    is_plain = query.value_format in ("auto", "text", "json")
+    is_plain = not isinstance(decoders, MaskedDecoders) and query.value_format in ("auto", "text", "json")
 
     def matches(message: Any) -> bool:
         if key and message.key() != key and not _is_shown_as(decoders, message, query.key):
@@ -346,7 +355,7 @@ def _path(text: str) -> JsonPath | None:
         raise BadRequest(f"JSON path: {error}") from error
 
 
-def _meets(path: JsonPath, message: Any, decoders: Decoders) -> bool:
+def _meets(path: JsonPath, message: Any, decoders: AnyDecoders) -> bool:
     value = message.value()
     if value is None or len(value) > MAX_DECODED_BYTES:
         return False
@@ -359,15 +368,17 @@ def _meets(path: JsonPath, message: Any, decoders: Decoders) -> bool:
         return False
 
 
-def _looked_through(message: Any, is_plain: bool, decoders: Decoders) -> bytes:
+def _looked_through(message: Any, is_plain: bool, decoders: AnyDecoders) -> bytes:
     value = message.value() or b""
+    if len(value) > MAX_DECODED_BYTES and isinstance(decoders, MaskedDecoders):
+        return b""
     if is_plain or not value or len(value) > MAX_DECODED_BYTES:
         return bytes(value)
     decoded = decoders.value(message.topic(), message.key(), value).value
     return decoded.encode("utf-8", "replace") if isinstance(decoded, str) else json.dumps(decoded).encode()
 
 
-def _is_shown_as(decoders: Decoders, message: Any, text: str) -> bool:
+def _is_shown_as(decoders: AnyDecoders, message: Any, text: str) -> bool:
     if message.key() is None or len(message.key()) > MAX_DECODED_BYTES:
         return False
     shown = decoders.key(message.topic(), message.key()).value
@@ -407,12 +418,14 @@ def _pattern(text: str, *, is_text: bool = False) -> Any:
     return pattern
 
 
-def _shown(data: bytes | None, decode: Callable[[], Decoded], most: int) -> tuple[Shown, Decoded | None]:
+def _shown(
+    data: bytes | None, decode: Callable[[], Decoded], most: int, *, is_masked: bool = False
+) -> tuple[Shown, Decoded | None]:
     """Return what is shown of a key or value, and what it is decoded to: None if it is too large for that."""
     if data is None:
         return Shown(None, "null", None, False, 0), Decoded(None, "null")
     if len(data) > MAX_DECODED_BYTES:
-        return Shown(_text(data[:most]), "text", None, True, len(data)), None
+        return Shown(HIDDEN if is_masked else _text(data[:most]), "text", None, True, len(data)), None
     decoded = decode()
     value, used, error = decoded
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

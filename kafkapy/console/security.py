@@ -4,14 +4,15 @@
   server can make them resolve to this machine (DNS rebinding).
 - A request from a page of another origin is refused (Sec-Fetch-Site), and so is each change whose Origin is not the
   console's own, or without the CSRF token of its session.
-- With a token, nothing but the login page and its style is served without a session, or `Authorization: Bearer`. Wrong
-  tokens are answered after WRONG_TOKEN_S.
+- With a token or OIDC, nothing but the login and its style is served without a session, or `Authorization: Bearer` with
+  the token. Wrong tokens are answered after WRONG_TOKEN_S. A session has a role: viewers change nothing.
 - Every answer has a content security policy that allows no inline script or style, and is stored by nobody.
 """
 
 import hashlib
 import hmac
 import secrets
+import time
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -23,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kafkapy.console.addresses import host_name, is_address
 from kafkapy.console.settings import Settings
+from kafkapy.dataclass import dataclass
 
 MAX_BODY_BYTES: Final = 2 << 20
 """A produced record of 1 MiB, percent-encoded in part."""
@@ -32,7 +34,10 @@ MAX_DELAYED: Final = 50
 """Bearer tokens whose answers are delayed at a time."""
 SAFE_METHODS: Final = ("GET", "HEAD")
 CSRF_FIELD: Final = "csrf"
-OPEN_PATHS: Final = ("/login", "/static/console.css")
+OPEN_PATHS: Final = ("/login", "/static/console.css", "/oidc/start", "/oidc/callback")
+EDITOR: Final = "editor"
+VIEWER: Final = "viewer"
+SESSION_S: Final = 12 * 3600
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -47,20 +52,41 @@ HEADERS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`text`: as in the cookie; `user`: empty for who only knows the token."""
+
+    text: str
+    role: str
+    user: str
+
+
 class Sessions:
-    """Session ids that only this process can create: an id and its HMAC."""
+    """Session ids that only this process can create: an id, a role, a user, the end, and the HMAC of these."""
 
     def __init__(self, settings: Settings) -> None:
         self._key = secrets.token_bytes(32)
         self.cookie = f"kafkapy-console-{settings.port}"
 
-    def new(self) -> str:
-        session_id = secrets.token_hex(16)
-        return f"{session_id}.{self._mac('session', session_id)}"
+    def new(self, role: str = EDITOR, user: str = "") -> str:
+        return self.signed("session", role, user, SESSION_S)
+
+    def signed(self, purpose: str, role: str, user: str, valid_s: float) -> str:
+        """Return texts that `parsed` returns again, for valid_s at most."""
+        until_s = int(time.time() + valid_s)
+        text = ":".join((secrets.token_hex(16), role, user.encode().hex(), str(until_s)))
+        return f"{text}.{self._mac(purpose, text)}"
+
+    def parsed(self, text: str, purpose: str = "session") -> Session | None:
+        """Return a session that was made here and has not ended."""
+        fields, _, mac = text.partition(".")
+        if not mac.isascii() or not hmac.compare_digest(mac, self._mac(purpose, fields)):
+            return None
+        _, role, user, until_s = fields.split(":")
+        return Session(text, role, bytes.fromhex(user).decode()) if time.time() < int(until_s) else None
 
     def is_ours(self, session: str) -> bool:
-        session_id, _, mac = session.partition(".")
-        return mac.isascii() and hmac.compare_digest(mac, self._mac("session", session_id))
+        return self.parsed(session) is not None
 
     def csrf_token(self, session: str) -> str:
         return self._mac("csrf", session)
@@ -92,16 +118,21 @@ class Guard:
         if refusal is not None:
             await PlainTextResponse(refusal + "\n", 403)(scope, receive, _with_headers(send, None))
             return
-        needs_login = self._settings.token is not None and is_new and not self._has_bearer(headers)
+        needs_login = self._has_login and is_new and not self._has_bearer(headers)
         if needs_login and scope["path"] not in OPEN_PATHS:
             if "authorization" in headers:
                 await self._delay()
             answer = _to_login(scope, headers)
             await answer(scope, receive, _with_headers(send, None))
             return
-        scope.setdefault("state", {})["csrf"] = self._sessions.csrf_token(session)
+        known = self._sessions.parsed(session)
+        assert known is not None, "made here, or found to be"
+        state = scope.setdefault("state", {})
+        state["csrf"] = self._sessions.csrf_token(session)
+        state["user"] = known.user
+        state["may_change"] = self._settings.allow_changes and known.role == EDITOR
         cookie = None
-        if is_new and self._settings.token is None:  # with a token, only the login page creates sessions
+        if is_new and not self._has_login:  # with a login, only its page creates sessions
             cookie = f"{self._sessions.cookie}={session}; Path=/; HttpOnly; SameSite=Strict"
         try:
             body = await _body(headers, receive) if scope["method"] not in SAFE_METHODS else None
@@ -116,6 +147,10 @@ class Guard:
                 return
             receive = _replaying(body, receive)
         await self._app(scope, receive, _with_headers(send, cookie))
+
+    @property
+    def _has_login(self) -> bool:
+        return self._settings.token is not None or self._settings.oidc is not None
 
     async def _delay(self) -> None:
         """Delay the answer to a wrong token, unless so many wait that they would take the connections of others."""
@@ -145,7 +180,7 @@ class Guard:
         site = headers.get("sec-fetch-site", "none")
         if scope["method"] in SAFE_METHODS:
             is_own = site in ("none", "same-origin")
-            return None if is_own or _is_followed_link(scope, headers) else "A page of another origin asked."
+            return None if is_own or _is_followed_link(scope, headers) else "A page of another origin sent this."
         origin = headers.get("origin")
         is_own = _netloc(origin) == host if origin is not None else site == "same-origin"
         return None if is_own and site in ("none", "same-origin") else "The Origin is not the console's."
@@ -156,7 +191,7 @@ class Guard:
 
     def _has_bearer(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and is_token(self._settings, given)
+        return self._settings.token is not None and scheme.lower() == "bearer" and is_token(self._settings, given)
 
     def _has_csrf_token(self, session: str, headers: Headers, body: bytes) -> bool:
         given = headers.get("x-csrf-token", "")
@@ -172,7 +207,9 @@ class Guard:
 def _is_followed_link(scope: Scope, headers: Headers) -> bool:
     """Whether a page is to be shown in a window, not in a frame; what streams or returns data is no page."""
     is_window = headers.get("sec-fetch-dest", "document") == "document"
-    return is_window and headers.get("sec-fetch-mode", "navigate") == "navigate" and scope["path"] != "/stream"
+    return (
+        is_window and headers.get("sec-fetch-mode", "navigate") == "navigate" and not scope["path"].endswith("/stream")
+    )
 
 
 def _netloc(origin: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from kafkapy.cli.command_config import CommandConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.registry import SchemaRegistry
 
@@ -11,8 +12,34 @@ MIN_TOKEN_CHARACTERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Oidc:
+    """A provider, and who may what by a claim of its ID tokens: `viewers` empty for whoever it logs in here."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = ""
+    claim: str = "groups"
+    viewers: frozenset[str] = frozenset()
+    editors: frozenset[str] = frozenset()
+    url: str = ""
+    """By which browsers reach the console; empty for what they call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A further cluster. `name`: of its profile, and in its URLs; `config`: its client.properties."""
+
+    name: str
+    servers: str
+    config: CommandConfig
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """`properties`: librdkafka's, from the command line. `token`: required of clients; None only on loopback."""
+    """`name`: of the cluster, shown if there are several; `clusters`: the others. `token`: required of clients.
+
+    `properties`: librdkafka's, from the command line. Without token and OIDC the console is served on loopback only.
+    """
 
     servers: str
     host: str = "127.0.0.1"
@@ -23,3 +50,8 @@ class Settings:
     properties: Mapping[str, str] | None = None
     registry: SchemaRegistry | None = None
     metrics_urls: tuple[str, ...] = ()
+    audit_log: str | None = None
+    masks: tuple[str, ...] = ()
+    name: str = ""
+    clusters: tuple[Cluster, ...] = ()
+    oidc: Oidc | None = None

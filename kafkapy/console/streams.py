@@ -39,18 +39,18 @@ class Streams:
         try:
             query = query_of(request.query_params, is_live=request.query_params.get("live") == "1")
             console = self._console
-            search = Search(query, console.clients, console.brokers, console.settings.registry)
+            search = Search(query, console.clients, console.brokers, console.settings)
         except ClusterError as error:
             return _events(_one("ended", str(error)))
-        return _events(self._run(search))
+        return _events(self._run(search, may_change=request.state.may_change))
 
-    async def _run(self, search: Search) -> AsyncIterator[str]:
+    async def _run(self, search: Search, *, may_change: bool) -> AsyncIterator[str]:
         if self._open >= MAX_STREAMS:
             yield _event("ended", f"There are {MAX_STREAMS} searches and tails already: stop one of them.")
             return
         self._open += 1
         try:
-            async for event in self._steps(search):
+            async for event in self._steps(search, may_change=may_change):
                 yield event
         except ClusterError as error:
             yield _event("ended", str(error))
@@ -59,13 +59,13 @@ class Streams:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(search.close)
 
-    async def _steps(self, search: Search) -> AsyncIterator[str]:
+    async def _steps(self, search: Search, *, may_change: bool) -> AsyncIterator[str]:
         await to_thread.run_sync(search.start)
         deadline_s = time.monotonic() + MAX_SEARCH_S
         reported_s = 0.0
         while True:
             step = await to_thread.run_sync(search.step)
-            for event in await to_thread.run_sync(self._events_of, search, step):
+            for event in await to_thread.run_sync(self._events_of, search, step, may_change):
                 yield event
             now_s = time.monotonic()
             if step.is_done or step.rows or now_s - reported_s >= PROGRESS_S:
@@ -78,14 +78,14 @@ class Streams:
                 yield _event("ended", f"Stopped after {MAX_SEARCH_S // 60} minutes. {_summary(search)}")
                 return
 
-    def _events_of(self, search: Search, step: Step) -> list[str]:
+    def _events_of(self, search: Search, step: Step, may_change: bool) -> list[str]:
         events = []
         shown = step.rows[-ROWS_PER_EVENT:] if search.query.is_live else step.rows
         skipped = step.skipped + len(step.rows) - len(shown)
         if skipped and search.query.is_live:
             events.append(_event("skipped", str(skipped)))
         if shown:
-            rows = self._renderer.part("rows.html", rows=shown)
+            rows = self._renderer.part("rows.html", rows=shown, allow_changes=may_change)
             events.append(_event("rows", rows, event_id=_positions(search)))
         if step.problem is not None:
             events.append(_event("problem", step.problem))

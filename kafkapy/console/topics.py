@@ -17,7 +17,7 @@ from kafkapy.types import TopicPartition
 
 KEYS: Final = ("name", "partitions", "replicas", "records", "size", "lag", "state")
 MAX_SORTED: Final = 5000
-"""By another column than the name at most so many topics are sorted: offsets and sizes of all are asked for."""
+"""By another column than the name at most so many topics are sorted: offsets and sizes of all are fetched."""
 MAX_SHOWN_PARTITIONS: Final = 1000
 """One page's table."""
 EARLIEST: Final = -2

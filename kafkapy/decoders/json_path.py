@@ -63,6 +63,10 @@ class JsonPath:
             selected = _selected(selected, step)
         return selected
 
+    def replaced(self, value: Any, by: Any) -> Any:
+        """Return a JSON value in which everything that the path selects is replaced. Raises RecursionError."""
+        return _replaced(value, tuple(self._steps), by)
+
     def is_met(self, value: Any) -> bool:
         return any(self._accepts is None or self._accepts(each) for each in self.select(value))
 
@@ -97,6 +101,24 @@ def _children(value: Any, key: str | int) -> Iterator[Any]:
             yield from value.values()
         elif key in value:
             yield value[key]
+
+
+def _replaced(value: Any, steps: tuple[_Step, ...], by: Any) -> Any:
+    if not steps:
+        return by
+    step, rest = steps[0], steps[1:]
+
+    def child(each: Any, *, is_selected: bool) -> Any:
+        if step.is_deep:
+            each = _replaced(each, steps, by)
+        return _replaced(each, rest, by) if is_selected else each
+
+    if isinstance(value, dict):
+        return {key: child(each, is_selected=step.key in (EVERY, key)) for key, each in value.items()}
+    if isinstance(value, list):
+        wanted = step.key + len(value) if isinstance(step.key, int) and step.key < 0 else step.key
+        return [child(each, is_selected=wanted in (EVERY, index)) for index, each in enumerate(value)]
+    return value
 
 
 def _descendants(value: Any) -> Iterator[Any]:

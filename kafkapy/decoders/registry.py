@@ -6,7 +6,7 @@ that `protoc --include_imports --descriptor_set_out` writes). Over HTTP, Protobu
 ?format=serialized, as Confluent's: the text of a .proto file is not parsed here.
 
 Neither the numbers, which come from records, nor the schemas can be trusted: requests, bytes and time are bounded. A
-redirect is an error, so that only the registry named on the command line is asked.
+redirect is an error, so that requests go to the registry named on the command line alone.
 """
 
 import base64
@@ -61,9 +61,24 @@ class Schema:
         return len(self.text) + sum(map(len, (*self.references, *self.descriptors)))
 
 
+@dataclass(frozen=True, slots=True)
+class SubjectVersion:
+    """A version of a subject: `schema_id` is the number that records have, `kind` AVRO, JSON or PROTOBUF.
+
+    `references`: subjects and versions that the text refers to.
+    """
+
+    subject: str
+    version: int
+    schema_id: int
+    kind: str
+    text: str
+    references: tuple[tuple[str, int], ...] = ()
+
+
 @dataclass(slots=True)
 class _Budget:
-    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were asked for."""
+    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were requested."""
 
     end_s: float
     bytes_left: int = MAX_SCHEMA_BYTES
@@ -137,6 +152,35 @@ class SchemaRegistry:
             raise DecodeError(f"the schema registry's answer to {path} has no id")
         return found
 
+    def subjects(self) -> list[str]:
+        """Return the subjects that have schemas, those of other contexts too. Raises DecodeError."""
+        found = self._json("/subjects", self._budget())
+        return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+    def versions(self, subject: str) -> list[int]:
+        """Return the numbers of a subject's versions, ascending. Raises DecodeError."""
+        found = self._json(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", self._budget())
+        return [each for each in found if type(each) is int] if isinstance(found, list) else []
+
+    def version(self, subject: str, number: int) -> SubjectVersion:
+        """Return a version of a subject, for people to read. Raises DecodeError."""
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}"
+        found = self._get(path, self._budget())
+        schema_id = found.get("id")
+        if type(schema_id) is not int:
+            raise DecodeError(f"the schema registry's answer to {path[:200]} has no id")
+        listed = tuple((each, version) for each, version, _ in _references(found))
+        return SubjectVersion(subject, number, schema_id, str(found.get("schemaType", "AVRO")), found["schema"], listed)
+
+    def level(self, subject: str) -> str:
+        """Return the level of compatibility that holds for a subject. Raises DecodeError."""
+        path = f"/config/{urllib.parse.quote(subject, safe='')}?defaultToGlobal=true"
+        found = self._json(path, self._budget())
+        return str(found.get("compatibilityLevel", "")) if isinstance(found, dict) else ""
+
+    def _budget(self) -> _Budget:
+        return _Budget(self._clock_s() + MAX_TOTAL_S)
+
     def _of_file(self, schema_id: int) -> Schema:
         for suffix, kind in (("avsc", "AVRO"), ("json", "JSON"), ("desc", "PROTOBUF")):
             path = self._directory / f"{schema_id}.{suffix}"
@@ -177,6 +221,15 @@ class SchemaRegistry:
         return found
 
     def _get(self, path: str, budget: _Budget) -> dict[str, Any]:
+        answer = self._json(path, budget)
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+            raise DecodeError(f"the schema registry's answer to {path[:200]} has no schema")
+        return answer
+
+    def _json(self, path: str, budget: _Budget) -> Any:
+        """Return the JSON of an answer; None if it is none. Raises DecodeError."""
+        if self._url is None:
+            raise DecodeError(f"{self._directory} has schemas by number, not by subject")
         self._check_time(budget)
         shown = path[:200]
         request = urllib.request.Request(
@@ -191,12 +244,9 @@ class SchemaRegistry:
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise _Unreachable(f"the schema registry does not answer: {_reason_of(error)}") from error
         try:
-            answer = json.loads(body)
+            return json.loads(body)
         except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise DecodeError(f"the schema registry's answer to {shown} has no schema")
-        return answer
+            return None
 
     def _read(self, response: Any, budget: _Budget) -> bytes:
         body = bytearray()

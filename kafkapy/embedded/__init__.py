@@ -5,6 +5,8 @@ security.py topics.py    its TLS, users and ACLs in one argument; topics without
 cluster.py       Cluster: several nodes, each a process, with proxies.py between them to cut or slow down their network
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
+network.py       a network to cut, delay and limit, through proxies.py
+virtual_time.py  time that a test moves on
 in_process.py    a cluster whose nodes share one loop, with links.py between them: starts quickly, uses one core
 pytest_plugin.py    fixtures of these for tests of users
 

@@ -29,11 +29,20 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
+from kafkapy.config.embedded import EMBEDDED_NODE_ID
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.embedded.loop_thread import LoopThread
-from kafkapy.embedded.options import BROKER_OPTIONS, check_options, client_config, security_of, text_of
+from kafkapy.embedded.options import (
+    BROKER_OPTIONS,
+    check_options,
+    client_config,
+    disk_state_of,
+    is_virtual,
+    security_of,
+    text_of,
+)
 from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.process.distributions import warnings_of_installation
@@ -47,10 +56,18 @@ if TYPE_CHECKING:
 
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.embedded.network import ClientNetwork
     from kafkapy.embedded.options import BrokerOptions
+    from kafkapy.embedded.proxies import Proxies
+    from kafkapy.embedded.virtual_time import BrokerClock, VirtualLoop, WorkCount
+    from kafkapy.registry.embedded import EmbeddedRegistry
+    from kafkapy.seams import Disk
 
+HOST: Final = "127.0.0.1"
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
 NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
+
+R = TypeVar("R")
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -69,6 +86,10 @@ class Broker:
     | `tls` | clients connect by TLS |
     | `users` | passwords by name; clients log in by SASL/PLAIN or SCRAM |
     | `acls` | as in "allow alice read topic:orders", "deny * all group:test-*"; everything else is denied |
+    | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
+    | `clock` | "virtual": `clock.advance("7d")` moves the broker's time on; "system" |
+    | `network_faults` | whether `network` works; clients connect through a proxy then |
+    | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
     """
 
     def __init__(
@@ -91,6 +112,15 @@ class Broker:
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
         self._faults: ActingFaults | None = None
+        self._wants_registry = options.get("registry", False)
+        self._registry: EmbeddedRegistry | None = None
+        self._disk_state = disk_state_of(options)
+        self._is_virtual = is_virtual(options)
+        self._virtual: VirtualLoop | None = None
+        self._work: WorkCount | None = None
+        self._has_network_faults = options.get("network_faults", False)
+        self._proxies: Proxies | None = None
+        self._proxy_port = 0
 
     @property
     def faults(self) -> "ActingFaults":
@@ -99,9 +129,17 @@ class Broker:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.installing import OneBroker, topics_of
 
-            servers = lambda: [self._running]  # noqa: E731 - the server of the moment
-            self._faults = ActingFaults(self._install_faults, lambda: topics_of(servers), OneBroker(servers))
+            world = OneBroker(lambda: [self._running], self._disk_state, self._restart_after)
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(world.servers), world)
         return self._faults
+
+    def _restart_after(self, act: Callable[[], R]) -> R:
+        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
+        self.kill()
+        try:
+            return act()
+        finally:
+            self.restart()
 
     def _install_faults(self) -> None:
         """Let requests meet the faults from now on; after a restart, too."""
@@ -115,9 +153,30 @@ class Broker:
             self._thread.run_soon(lambda: install(server, faults))
 
     @property
+    def clock(self) -> "BrokerClock":
+        """The broker's time; with clock="virtual", `advance("7d")` moves it on."""
+        from kafkapy.embedded.virtual_time import BrokerClock
+
+        return BrokerClock(self._virtual, self._count_unfinished)
+
+    def _count_unfinished(self) -> int:
+        node = self._running.node
+        return node.unfinished_count + (self._work.unfinished if self._work is not None else 0)
+
+    @property
     def bootstrap_servers(self) -> str:
         """`host:port`, the address that clients connect to."""
-        return self._running.bootstrap_servers
+        servers = self._running.bootstrap_servers
+        return servers if self._proxies is None else f"{HOST}:{self._proxy_port}"
+
+    @property
+    def network(self) -> "ClientNetwork":
+        """The network between clients and broker, to cut, delay or limit; with network_faults=True."""
+        from kafkapy.embedded.network import ClientNetwork
+
+        if self._running is None or self._proxies is None:
+            raise RuntimeError("this needs Broker(network_faults=True), whose clients connect through a proxy")
+        return ClientNetwork(self._proxies, EMBEDDED_NODE_ID)
 
     def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
         """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
@@ -130,6 +189,13 @@ class Broker:
     def ca_pem(self) -> str | None:
         """The CA certificate that clients trust (PEM); None without `tls`."""
         return None if self._security is None else self._security.ca_pem
+
+    @property
+    def schema_registry_url(self) -> str:
+        """Where the schema registry serves, as http://127.0.0.1:PORT. Raises RuntimeError without `registry=True`."""
+        if self._registry is None:
+            raise RuntimeError(NOT_RUNNING if self._wants_registry else "this broker has none: Broker(registry=True)")
+        return self._registry.url
 
     @property
     def cluster_id(self) -> str:
@@ -188,17 +254,34 @@ class Broker:
     async def start(self) -> Self:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
         self._check_not_running()
+        if self._is_virtual and self._virtual is None:
+            raise RuntimeError('clock="virtual" moves the time of a whole event loop: use `with Broker(...)`')
         try:
             self._directory, self._port = self._prepare_directory(), self._given_port
             server = await self._start_server()
             if self._security is not None:
                 await self._security.apply(server, SystemRandom())
+            if self._wants_registry:
+                await self._start_registry()
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to raise
                 await self._stop_server()
             self._clean_up()
             raise
         return self
+
+    async def _start_registry(self) -> None:
+        from kafkapy.registry.embedded import USER, started
+
+        has_users = self._security is not None and self._security.protocol.startswith("SASL_")
+        self._registry = await started(self.client_config(USER if has_users else None))
+
+    async def _stop_registry(self) -> None:
+        registry, self._registry = self._registry, None
+        if registry is not None:
+            from kafkapy.registry.embedded import stopped
+
+            await stopped(registry)
 
     async def _start_on_port(self, server: BrokerServer) -> None:
         try:
@@ -214,13 +297,32 @@ class Broker:
         assert self._directory is not None
         random, clock = SystemRandom(), SystemClock()
         properties = self._properties
+        new_helper = None
+        if self._virtual is not None:
+            from kafkapy.embedded.virtual_time import PROPERTIES, VirtualClock, WorkCount
+
+            clock, self._work = VirtualClock(self._virtual), WorkCount()
+            properties, new_helper = {**PROPERTIES, **properties}, self._work.new_helper
         if self._security is not None:
             properties = self._security.properties(self._port) | properties
+        if self._has_network_faults and self._proxies is None:
+            self._open_proxy()
+        if self._proxies is not None:
+            protocol = "PLAINTEXT" if self._security is None else self._security.protocol
+            properties = {
+                **properties,
+                "listeners": f"{protocol}://{HOST}:{self._port}",
+                "advertised.listeners": f"{protocol}://{HOST}:{self._proxy_port}",
+            }
         config, found = embedded_config(SystemDisk(), self._directory, self._port, properties)
-        disk = SystemDisk(syncs=not self._is_temporary(config))
+        disk: Disk = SystemDisk(syncs=not self._is_temporary(config))
+        if self._disk_state is not None:
+            from kafkapy.embedded.faults.faulty_disk import FaultyDisk
+
+            disk = FaultyDisk(disk, self._disk_state)
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
-        server = BrokerServer(config, disk=disk, clock=clock, random=random)
+        server = BrokerServer(config, disk=disk, clock=clock, random=random, new_helper=new_helper)
         await self._start_on_port(server)
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
         self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
@@ -229,6 +331,16 @@ class Broker:
 
             install(server, self._faults)
         return server
+
+    def _open_proxy(self) -> None:
+        """Have clients connect to a proxy at the port that was asked for. Raises OSError, ClusterError."""
+        from kafkapy.embedded.proxies import Proxies
+        from kafkapy.server.cluster.plan import free_ports
+
+        self._port, free = free_ports(2)
+        self._proxy_port = self._given_port or free
+        self._proxies = Proxies(is_between_nodes=False)
+        self._proxies.forward(EMBEDDED_NODE_ID, self._proxy_port, self._port)
 
     async def _stop_server(self) -> BrokerServer | None:
         """Stop the server that runs and return it; None if there is none."""
@@ -244,6 +356,7 @@ class Broker:
         Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
         """
         try:
+            await self._stop_registry()
             server = await self._stop_server()
         finally:
             self._clean_up()
@@ -262,7 +375,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         self._check_not_running()
-        self._thread = LoopThread()
+        self._thread = LoopThread(self._new_virtual_loop() if self._is_virtual else None)
         try:
             self._thread.call(self.start)
         except BaseException:
@@ -283,8 +396,14 @@ class Broker:
         if kind is None and self._faults is not None:
             self._faults.check_hit()
 
+    def _new_virtual_loop(self) -> "VirtualLoop":
+        from kafkapy.embedded.virtual_time import VirtualLoop
+
+        self._virtual = VirtualLoop()
+        return self._virtual
+
     def _end_thread(self) -> None:
-        thread, self._thread = self._thread, None
+        thread, self._thread, self._virtual = self._thread, None, None
         assert thread is not None
         thread.close()
 
@@ -330,6 +449,9 @@ class Broker:
 
     def _clean_up(self) -> None:
         self._directory = None
+        proxies, self._proxies = self._proxies, None
+        if proxies is not None:
+            proxies.close()
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             atexit.unregister(self._finish_io)

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafkapy.embedded.in_process import InProcessCluster
+from kafkapy.embedded.network import NodeNetwork
 from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, text_of
 from kafkapy.embedded.proxies import Proxies
 from kafkapy.embedded.temporary import temporary_directory
@@ -282,6 +283,13 @@ class Cluster:
     def heal(self) -> None:
         """End all network partitions."""
         self._cluster.heal()
+
+    @property
+    def network(self) -> NodeNetwork:
+        """The network between nodes, to cut, delay or limit. Raises ClusterError with in_process or data_dir."""
+        if self._proxies is None:
+            raise ClusterError("only nodes that are processes, in a temporary directory, have a network to slow down")
+        return NodeNetwork(self._proxies, self._cluster.plan.node)
 
     def add(self) -> int:
         """Add a broker and return its id once it is unfenced. It gets only new partitions."""

@@ -4,7 +4,7 @@ A single node cannot be killed or paused; such calls raise an error.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -147,6 +147,11 @@ class InProcessCluster:
         """Return the brokers that run."""
         ids = {node.node_id for node in self.plan.brokers}
         return [cast("BrokerServer", server) for node_id, server in self._servers.items() if node_id in ids]
+
+    disk = None
+
+    def restart_after(self, act: Callable[[], int]) -> int:
+        raise ClusterError("a cluster has no disk faults")
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         """Implements faults.actions.World: the replicas in another order, then an election of the preferred leader."""

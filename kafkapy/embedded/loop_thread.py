@@ -11,8 +11,9 @@ R = TypeVar("R")
 class LoopThread:
     """A thread with an event loop; other threads submit coroutines to it."""
 
-    def __init__(self) -> None:
-        self._loop = _new_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """loop: to run; None: a new one."""
+        self._loop = _new_loop() if loop is None else loop
         self._thread = threading.Thread(target=self._loop.run_forever, name="kafkapy-broker", daemon=True)
         self._thread.start()
 

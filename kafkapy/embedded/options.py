@@ -1,11 +1,12 @@
 """The keyword arguments of `Broker` and `Cluster`, typed: type checkers know them wherever they are passed on."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from kafkapy.errors import quoted
 
 if TYPE_CHECKING:
+    from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.embedded.security import EmbeddedSecurity
 
 
@@ -17,6 +18,10 @@ class BrokerOptions(TypedDict, total=False):
     tls: bool
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
+    registry: bool
+    disk_faults: bool
+    network_faults: bool
+    clock: Literal["system", "virtual"]
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -52,6 +57,10 @@ def security_of(options: BrokerOptions | ClusterOptions) -> "EmbeddedSecurity | 
     tls, users, acls = options.get("tls", False), options.get("users"), options.get("acls")
     if not tls and users is None and acls is None:
         return None
+    if options.get("registry", False):
+        from kafkapy.registry.embedded import with_user
+
+        users, acls = with_user(users, acls)
     from kafkapy.embedded.security import EmbeddedSecurity  # imports cryptography
 
     return EmbeddedSecurity(tls=tls, users=users, acls=acls)
@@ -66,3 +75,20 @@ def client_config(
     if user is not None:
         raise ValueError("there are no users: users={'alice': 'secret'} makes some")
     return {"bootstrap.servers": bootstrap_servers}
+
+
+def disk_state_of(options: BrokerOptions) -> "DiskState | None":
+    """Return what `disk_faults` asks for; None if nothing."""
+    if not options.get("disk_faults"):
+        return None
+    from kafkapy.embedded.faults.faulty_disk import DiskState
+
+    return DiskState()
+
+
+def is_virtual(options: BrokerOptions) -> bool:
+    """Return whether `clock` asks for a virtual one. Raises ValueError."""
+    clock = options.get("clock", "system")
+    if clock not in ("system", "virtual"):
+        raise ValueError(f"clock is 'system' or 'virtual', not {clock!r}")
+    return clock == "virtual"

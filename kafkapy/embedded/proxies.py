@@ -44,7 +44,9 @@ class Pace:
 class Proxies:
     """All proxies of a cluster, on an event loop in a thread of their own. Calls may come from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_between_nodes: bool = True) -> None:
+        """is_between_nodes: or else all connections are clients'."""
+        self._is_between_nodes = is_between_nodes
         self._thread = LoopThread()
         self._links = Links({})
         self._paces: dict[Pair, Pace] = {}
@@ -138,8 +140,8 @@ class Proxies:
             if self._is_closing:
                 return
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                head = await _read_head(reader)
-                connection.source = _node_of(head)
+                head = await _read_head(reader) if self._is_between_nodes else b""
+                connection.source = _node_of(head) if head else NOT_A_NODE
                 await self._forward(connection, (connection.source, target), port, head, reader, writer)
         finally:
             self._connections.discard(connection)

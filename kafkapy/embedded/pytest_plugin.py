@@ -7,6 +7,7 @@
 | `own_kafka_broker` | a `Broker` of the test's own, which it may restart or kill |
 | `new_kafka_broker` | a function that starts a `Broker` with the arguments given; it ends with the test |
 | `secure_kafka_broker` | as `kafka_broker`, with TLS and the user alice |
+| `schema_registry` | the URL of a schema registry over `kafka_broker`, for all tests of the session |
 | `kafka_cluster` | a `Cluster` of three nodes for all tests of the session, which leave its nodes alone |
 | `own_kafka_cluster` | a `Cluster` of three nodes of the test's own, which it may kill, pause and cut off |
 
@@ -171,6 +172,18 @@ def secure_kafka_broker() -> "Iterator[Broker]":
     """As `kafka_broker`, over TLS and with a login: `secure_kafka_broker.client_config("alice")`."""
     with _running_broker(tls=True, users={"alice": "alice-secret"}) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry(kafka_broker: "Broker") -> Iterator[str]:
+    """The URL of a schema registry over `kafka_broker`: `SchemaRegistryClient({"url": schema_registry})`.
+
+    It needs the extra `registry`. Tests that must not see each other use subjects of their own (`kafka_topic`).
+    """
+    from kafkapy.registry.embedded import EmbeddedRegistry
+
+    with EmbeddedRegistry(kafka_broker.client_config()) as registry:
+        yield registry.url
 
 
 @pytest.fixture(scope="session")

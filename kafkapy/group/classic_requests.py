@@ -35,7 +35,7 @@ MAX_UNJOINED: Final = 200
 out: 10,000 on a node with all 50 shards, 30 MB. A client joins as soon as it has its id.
 
 Deviation: Apache Kafka keeps any number of them until it looks for expired offsets. Here the oldest one is deleted,
-because a client could fill the memory; who joins it after that is told UNKNOWN_MEMBER_ID, and joins anew."""
+because a client could fill the memory; a member that joins it after that gets UNKNOWN_MEMBER_ID, and joins anew."""
 
 
 class ClassicGroups:

@@ -121,7 +121,7 @@ class VersionAnswers:
         return self._answers.get(version)
 
     def keep(self, version: int, response: Message) -> EncodedAnswer:
-        """Encode a response made of what was last asked for."""
+        """Encode a response made for the last request."""
         out = Writer()
         response.write(out, version)
         answer = self._answers[version] = EncodedAnswer(bytes(out))

@@ -243,7 +243,7 @@ class ClientConnection:
 
     def _read_response(self, frame: bytearray) -> None:
         if not self._in_flight:
-            raise ProtocolError("a response to nothing that was asked")
+            raise ProtocolError("a response without a request")
         request = self._in_flight[0]
         expected = (self._sent - len(self._in_flight)) & INT32_MAX
         correlation_id, position = read_response_header(memoryview(frame), request.api_key, request.version)

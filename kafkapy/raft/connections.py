@@ -37,7 +37,7 @@ class Connection:
 
 
 class Connections:
-    """The connections to the nodes asked in the current role, by node id (negative for bootstrap servers)."""
+    """The connections used in the current role, by node id (negative for bootstrap servers)."""
 
     def __init__(self, config: RaftConfig, outbox: Outbox) -> None:
         self._config = config

@@ -125,7 +125,7 @@ class RaftCore:
         return self._membership.begin_adding(request, now_ms)
 
     def end_adding(self, request: AddVoterRequest) -> None:
-        """Give up a request that begin_adding() let pass: the new voter has not told its versions."""
+        """Give up a request that begin_adding() let pass: the new voter has not sent its versions."""
         self._membership.end_adding(request)
 
     def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
@@ -184,7 +184,7 @@ class RaftCore:
 
     def _append(self, event: AppendRequested, now_ms: int) -> None:
         role = self._current.role
-        assert isinstance(role, Leader), "only a leader is asked to append"
+        assert isinstance(role, Leader), "only a leader appends"
         assert event.leader_epoch == role.leader_epoch
         assert event.record_count > 0
         self._replica.append_data(

@@ -49,7 +49,7 @@ class Membership:
         self._out = node.out
 
     def begin_adding(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
-        """Return the error response to an AddRaftVoter, or None; then it is pending until its voter has been asked."""
+        """Return the error response to an AddRaftVoter, or None; then it is pending until its voter has answered."""
         refusal = self._add_voter_refusal(request, now_ms)
         if refusal is None:
             assert isinstance(self._current.role, Leader)

@@ -119,7 +119,7 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
-    """The driver has already asked the new voter for its supported versions (ApiVersions).
+    """The driver already has the new voter's supported versions (ApiVersions).
 
     `timeout_ms` is sent and not looked at: the leader answers within its own request timeout, as Apache Kafka's does.
     """

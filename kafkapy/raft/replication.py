@@ -191,7 +191,7 @@ class FollowerReplication:
         self._out = node.out
         self._next_bootstrap = 0
         self._searching: Unattached | None = None
-        """The role in which other nodes were asked for the leader in vain, `_vain_count` times."""
+        """The role in which requests for the leader were in vain, `_vain_count` times."""
         self._vain_count = 0
 
     def send_fetch(self, node_id: int, now_ms: int) -> bool:
@@ -212,8 +212,8 @@ class FollowerReplication:
     def send_to_any_bootstrap(self, now_ms: int) -> None:
         """Fetch from any known node, to learn the leader from its response. One request at a time, nodes in turn.
 
-        Deviation: Apache Kafka asks only the bootstrap servers. Here the voters in the log are asked, too, because all
-        of those may be gone.
+        Deviation: Apache Kafka asks only the bootstrap servers. Here requests go to the voters in the log, too, because
+        all of those may be gone.
         """
         if self._connections.has_request_in_flight:
             return

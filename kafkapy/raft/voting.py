@@ -21,7 +21,7 @@ from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 
 
 class Voting:
-    """The part of the core that handles elections: votes asked for and granted, an epoch's begin and end."""
+    """The part of the core that handles elections: votes requested and granted, an epoch's begin and end."""
 
     def __init__(self, node: LocalNode) -> None:
         self._config = node.config

@@ -156,6 +156,6 @@ class _Names:
 
 
 def _addresses(host: str, port: int, flags: int = 0) -> list[tuple[int, _Address]]:
-    """Return (family, address) of each address of a name. Blocks, unless told that it is an address. Raises OSError."""
+    """Return (family, address) of each address of a name. Blocks, unless AI_NUMERICHOST is in flags. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, address) for family, _, _, _, address in found]

@@ -185,7 +185,7 @@ class Reactor:
 
     def _accept_between_turns(self) -> bool:
         """Accept on the listeners on which connections are being opened; return whether there are any."""
-        opening = [acceptor.accept_between_turns() for acceptor in self.acceptors]  # all of them are asked
+        opening = [acceptor.accept_between_turns() for acceptor in self.acceptors]  # a list, so that each is called
         return any(opening)
 
     def _deal(self, channel: Channel, listener_name: str, security_protocol: str) -> None:

@@ -7,7 +7,7 @@ from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, LEAST_AWAITED_BYTES, MOS
 from kafkapy.seams import Channel
 
 ANY_BYTES: Final = 1
-"""What Channel.await_bytes is told by who does not wait for more than anything."""
+"""The argument of Channel.await_bytes if any byte will do."""
 
 
 def receive_rest(channel: Channel, machine: Connection, rest_bytes: int) -> tuple[int, int]:

@@ -58,7 +58,7 @@ class SocketChannel:
         local: tuple[str, int] | None = None,
         peer: tuple[str, int] | None = None,
     ) -> None:
-        """`local`, `peer`: the addresses as `_host_port` returns them; those that are None are asked of the socket."""
+        """`local`, `peer`: the addresses as `_host_port` returns them; those that are None are the socket's own."""
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop = loop

@@ -128,7 +128,7 @@ class TlsChannel:
         self._is_polling = False
         self._is_writer_set = False
         self._is_drained = False
-        """Whether the channel below returned less than it was asked for: it is not asked again in the same receive."""
+        """Whether the channel below returned less than was requested: it is not read again in the same receive."""
         self._is_ended = False
         self._is_closed = False
         self.on_failed: Callable[[ssl.SSLError], None] | None = None

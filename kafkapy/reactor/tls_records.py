@@ -1,8 +1,9 @@
 """Received TLS ciphertext, passed to OpenSSL in runs that end where a record ends.
 
-OpenSSL returns data of whole records only: asked earlier it raises SSLWantReadError, which costs as much as decrypting
-half a record. So a channel asks only if OpenSSL has a whole record. A record is a header (content type, version, length
-of the rest as 2 bytes; RFC 8446, 5.1) and that many bytes. All versions of TLS have the same header, in the clear.
+OpenSSL returns data of whole records only: a read before that raises SSLWantReadError, which costs as much as
+decrypting half a record. So a channel reads only if OpenSSL has a whole record. A record is a header (content type,
+version, length of the rest as 2 bytes; RFC 8446, 5.1) and that many bytes. All versions of TLS have the same header, in
+the clear.
 """
 
 import ssl

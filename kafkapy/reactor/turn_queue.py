@@ -45,7 +45,7 @@ class TurnQueue:
         self._over = loop.time() + _LOOK_SECONDS
         """While `_is_looking`: when the pass has no time left. Otherwise: when to begin looking for its end."""
         self.due = self._over
-        """Before this time maybe_postpone need not be asked when a link becomes readable."""
+        """Before this time maybe_postpone need not be called when a link becomes readable."""
 
     def expect_connections(self, now: float) -> None:
         """Accept connections between turns, too, until `accept` returns False."""

@@ -143,7 +143,7 @@ def latest_timestamp_delta(payload: bytes, starts: list[int], indexes: list[int]
             latest = delta
             if latest >= at_most:
                 break
-    assert latest is not None, "at least one record is asked for"
+    assert latest is not None, "at least one record is requested"
     return latest
 
 

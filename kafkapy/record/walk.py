@@ -14,7 +14,8 @@ of validate.py need. Interpreted, there are four implementations; each leaves wh
   accepts what Kafka's reader accepts and reports what is wrong with the rest. 2 us.
 
 Compiled by mypyc, `_walk_with_care` works on native integers and is the fastest for all records: only it is used. 0.02
-to 0.06 us. (A slice of `bytes` is always a copy in compiled code, so the loop is told where the records begin and end.)
+to 0.06 us. (A slice of `bytes` is always a copy in compiled code, so the loop gets the positions of the
+records' begin and end.)
 """
 
 from collections.abc import Callable

@@ -13,5 +13,5 @@ and these do IO, in threads of their own:
 cluster.py schemas_topic.py       connections to brokers; the topic is read and appended to
 election.py                       which of several registries writes
 http/                             the API
-node.py main.py                   a whole registry; the command
+node.py embedded.py main.py       a whole registry; one in a program; the command
 """

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from kafkapy.cli.connection import Connection
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import KafkapyError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -35,7 +34,7 @@ HEARTBEAT_TIMEOUT_S: Final = 5.0
 """With the time before it less than the session's: who gets no answer leads no more when others may."""
 JOIN_TIMEOUT_S: Final = 310.0
 """Members of Confluent's may let the others wait for 300 s."""
-RETRY_S: Final = 0.5
+RETRY_S: Final = 0.1
 DUPLICATE_URLS: Final = 1
 
 logger = logging.getLogger("kafkapy.registry")
@@ -151,10 +150,11 @@ class Election:
                 with self._cluster.to_coordinator(self._group) as connection:
                     self._connection = connection
                     self._stay(connection)
-            except (ClusterError, KafkapyError) as error:
+            except ClusterError as error:
                 self._set_leader(None)
                 if not self._is_stopping.is_set():
-                    logger.warning("The group %s: %s", self._group, error)
+                    if not error.code.is_retriable:
+                        logger.warning("The group %s: %s", self._group, error)
                     self._is_stopping.wait(RETRY_S)
             finally:
                 self._connection = None

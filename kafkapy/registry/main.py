@@ -68,8 +68,10 @@ def _serve(given: argparse.Namespace) -> int:
     _log_to_stderr()
     try:
         node = RegistryNode(_options(given, listener, tls))
-    except OSError as error:
+    except (OptionError, OSError) as error:
         listener.close()
+        if isinstance(error, OptionError):
+            raise
         raise OptionError(f"--tls-certificate, --tls-key, --tls-ca: {reason_of(error)}") from error
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -132,7 +132,8 @@ class SchemasTopic:
                         self._fetch(connection)
             except (ClusterError, KafkapyError) as error:
                 if not self._is_stopping.is_set():
-                    logger.warning("Reading the topic %s: %s", self._topic, error)
+                    if not (isinstance(error, ClusterError) and error.code.is_retriable):
+                        logger.warning("Reading the topic %s: %s", self._topic, error)
                     self._is_stopping.wait(RETRY_S)
         with self._changed:
             self._changed.notify_all()

@@ -3,7 +3,7 @@
 A follower's session may have thousands of partitions, of which few change between two fetches. A watch keeps the set of
 partitions to read: those named by the request, and those with an append or a new high watermark, log start offset or
 role since they were last read. Partitions whose answer was incomplete, or whose follower is not in the ISR, stay in the
-set. The others need not be read or recorded: their follower again asked for the log end offset, so it was caught up
+set. The others need not be read or recorded: their follower fetches at the log end offset again, so it was caught up
 when the session last fetched (FollowerState.session).
 
 Code that changes a partition calls `FollowerWatches.notify`. Changes without a call (log start offset raised by

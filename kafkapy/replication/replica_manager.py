@@ -404,7 +404,7 @@ class ReplicaManager:
             append.refuse(UNKNOWN_SERVER_ERROR, None)
 
     def count_refusal(self, append: PartitionAppend, error: Exception | None = None) -> None:
-        """Count an append that was refused, if topics are counted; error: what its log raised, if it was asked."""
+        """Count an append that was refused, if topics are counted; error: what its log raised, if it got there."""
         if self.traffic is None:
             return
         code = append.error_code

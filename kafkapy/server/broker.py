@@ -254,12 +254,9 @@ class BrokerServer:
         self._node.add_directory_listener(lambda path: self._mover.end_unwanted())
         self._replication = self._new_replication()
         self._stops.add(StopOrder.REPLICATION, self._replication.stop)
+        node = self._node
         self._publisher = MetadataPublisher(
-            self._controller,
-            self._publish,
-            clock=self._clock,
-            on_fatal=self._node.fail,
-            on_steps=self._node.notify_applied,
+            self._controller, self._publish, clock=self._clock, on_fatal=node.fail, on_steps=node.notify_applied
         )
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)

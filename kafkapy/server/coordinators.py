@@ -167,21 +167,15 @@ class Coordinators:
         )
 
     def _new_persister(self, coordinator: "ShareCoordinator") -> "RoutedPersister":
-        from kafkapy.runtime.broker_channels import BrokerChannels
         from kafkapy.runtime.coordinators.share_persister import RoutedPersister
 
-        config = self._dynamic_config.static
         return RoutedPersister(
             coordinator,
-            BrokerChannels(
-                image=lambda: self._replica_manager.partitions.newest_image,
-                listener_name=config.inter_broker_listener_name,
-                new_peer=self._new_peer,
-            ),
+            self._links.new_channels_of_caller(),
             node_id=self._replica_manager.node_id,
             create_topic=self._create_share_topic,
             clock=self._clock,
-            timeout_ms=config.node.request_timeout_ms,
+            timeout_ms=self._dynamic_config.static.node.request_timeout_ms,
         )
 
     async def _create_share_topic(self) -> None:

@@ -97,6 +97,11 @@ class Node:
         """Disk, clock, randomness and IO pool; once `run` has opened the pool."""
         return System(self.disk, self.clock, self.random, self.io_pool)
 
+    @property
+    def unfinished_count(self) -> int:
+        """How many calls the workers of the IO pools have not finished, where these are threads."""
+        return sum(getattr(pool, "unfinished_count", 0) for pool in (self.io_pool, self._quorum_pool))
+
     async def run(self, start: Callable[[], Awaitable[None]]) -> None:
         """Open the IO pool and run `start`. If that fails, undo what was started and raise."""
         self.loop = asyncio.get_running_loop()

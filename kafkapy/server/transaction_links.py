@@ -1,4 +1,4 @@
-"""A node's connections for transactions across brokers; each is made when it is first needed."""
+"""A node's connections to other brokers' coordinators and leaders; each is made when it is first needed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -49,8 +49,12 @@ class TransactionLinks:
 
     def new_channels(self) -> "BrokerChannels":
         """Return connections to brokers, which `close` closes."""
-        from kafkapy.runtime.broker_channels import BrokerChannels
-
-        channels = BrokerChannels(image=self._image, listener_name=self._listener_name, new_peer=self._new_peer)
+        channels = self.new_channels_of_caller()
         self._channels.append(channels)
         return channels
+
+    def new_channels_of_caller(self) -> "BrokerChannels":
+        """Return connections to brokers that the caller closes: share groups write states until after `close`."""
+        from kafkapy.runtime.broker_channels import BrokerChannels
+
+        return BrokerChannels(image=self._image, listener_name=self._listener_name, new_peer=self._new_peer)

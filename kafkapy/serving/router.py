@@ -161,7 +161,7 @@ class Router:
             self._log_refusal(header, connection, response)
 
     def _log_refusal(self, header: RequestHeader, connection: Connection, response: Any) -> None:
-        """Log an error that a controller answers, if it is about the node that asked."""
+        """Log an error that a controller answers, if it is about the node that sent the request."""
         if not getattr(response, "error_code", 0) and header.api_key not in VOTING_APIS:
             return
         if self._refusals is None:

@@ -10,9 +10,10 @@ acknowledgement.py lock_expiry.py       how deliveries end
 pending_write.py        what has to be written, and what follows
 dead_letters.py letter_headers.py    the records of a dead-letter topic (KIP-1191), and what their headers are called
 partition_settings.py group_settings.py    configuration of a share partition, and of its group
+explain.py      what a share partition does with its records, as JSON
 persister.py    the seam between a share partition and its persisted state
 state_shard.py  the share coordinator: the states of one partition of `__share_group_state`, driven by
                 `runtime/coordinators/share_host.py`
 state_batches.py state_records.py    runs of offsets in one state, merged; the coordinator's records
-state_messages.py    the coordinator's APIs: what is asked and answered, as messages and back
+state_messages.py    the coordinator's APIs: requests and responses, as messages and back
 """

@@ -77,7 +77,7 @@ class Acquisition:
         self._archive_lost(fetched.fetch_offset)
         base_offset = self._base_offset()
         if self._last_offset < base_offset:
-            # At the limit of record locks, and the log has lost the in-flight records that were asked for.
+            # At the limit of record locks, and the log has lost the in-flight records that were requested.
             # Deviation: Apache Kafka fails the fetch. Here nothing is acquired, because the next fetch goes on.
             return
         known = self._records.beginning_within(min(self._first_offset, base_offset), self._last_offset)
@@ -105,7 +105,7 @@ class Acquisition:
         return self._max_records > 0
 
     def _archive_lost(self, fetch_offset: int) -> None:
-        """Archive what is available between the offset asked for and the first batch read: the log has lost it."""
+        """Archive what is available between the requested offset and the first batch read: the log has lost it."""
         first_offset = self._first_offset
         if fetch_offset >= first_offset:
             return

@@ -18,7 +18,7 @@ class DeadLetterCause(Enum):
 
 @dataclass(slots=True, frozen=True)
 class DeadLetter:
-    """Records to be copied to the dead-letter topic. Afterwards, or if that failed, the share partition is told."""
+    """Records to be copied to the dead-letter topic. Afterwards, or if that failed, the share partition is notified."""
 
     first_offset: int
     last_offset: int

@@ -15,7 +15,7 @@ State of a share partition:
 
 Errors: FENCED_LEADER_EPOCH (the share partition's leader has changed: give the partition up), FENCED_STATE_EPOCH (the
 state was initialised anew), INVALID_REQUEST (not initialised, or deleted), UNKNOWN_TOPIC_OR_PARTITION, and what stands
-for a coordinator that could not be asked in time: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+for a coordinator that did not answer in time: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
 
 Source: KIP-932, Apache Kafka's interface Persister.
@@ -76,7 +76,7 @@ class SharePartitionKey(NamedTuple):
         return TopicIdPartition(self.topic_id, self.partition)
 
 
-@lru_cache(4096)  # asked twice for each write
+@lru_cache(4096)  # called twice for each write
 def _coordinator_key(key: SharePartitionKey) -> str:
     return f"{key.group_id}:{uuid_to_string(key.topic_id)}:{key.partition}"
 
@@ -162,7 +162,7 @@ class StateSummary:
 
 
 ItemT = TypeVar("ItemT", bound=InitialState | StateRead | StateWrite | TopicIdPartition)
-"""What a persister is asked for a share partition."""
+"""A request to a persister for a share partition."""
 ResultT = TypeVar("ResultT", bound=PartitionResult | StateReadResult | StateSummary)
 
 

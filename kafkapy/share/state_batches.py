@@ -1,6 +1,6 @@
 """Merges the runs of offsets of a share partition's state with those of a write.
 
-The offsets of a state are told as runs (StateBatch), in order, disjoint, and no two that touch in the same state with
+The offsets of a state are kept as runs (StateBatch), in order, disjoint, and no two that touch in the same state with
 the same delivery count. A write names the offsets that have changed. Where runs overlap, the one with the higher
 delivery count wins, between equal counts the one with the higher delivery state: a delivery never takes back what a
 later one has reached. Offsets below the start offset are cut off.

@@ -1,4 +1,4 @@
-"""Metrics that clients push (KIP-714): what is asked of them, and what they sent. Pure.
+"""Metrics that clients push (KIP-714): what they are to send, and what they sent. Pure.
 
 subscriptions.py    which metrics, of which clients, how often
 instances.py        client instances, and when each may push

@@ -97,7 +97,7 @@ class ClientInstance(TimerEntry):
     def check_push(self, push: Push, max_bytes: int, now_ms: int) -> None:
         """Raise ApiError if a push may not be taken, for example because it has more than max_bytes.
 
-        The first push after the subscription was asked for may come early, as clients vary their interval.
+        The first push after the subscription was fetched may come early, as clients vary their interval.
         """
         if self.is_terminating:
             raise ApiError(ErrorCode.INVALID_REQUEST)

@@ -8,13 +8,18 @@ from kafkapy.embedded.broker import Broker, NewKafkaBroker
 from kafkapy.embedded.cluster import Cluster
 from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
+from kafkapy.embedded.network import ClientNetwork, NodeNetwork
 from kafkapy.embedded.options import BrokerOptions, ClusterOptions
+from kafkapy.embedded.virtual_time import BrokerClock, ClockError
 from kafkapy.server.cluster.plan import ClusterError
 
 __all__ = [
     "ActingFaults",
     "Broker",
+    "BrokerClock",
     "BrokerOptions",
+    "ClientNetwork",
+    "ClockError",
     "Cluster",
     "ClusterError",
     "ClusterOptions",
@@ -24,4 +29,5 @@ __all__ = [
     "Faults",
     "Hit",
     "NewKafkaBroker",
+    "NodeNetwork",
 ]

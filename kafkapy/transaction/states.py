@@ -35,7 +35,7 @@ class TransactionState(Enum):
 
     def __init__(self, value: int) -> None:
         self.is_prepared = self.name in ("PREPARE_COMMIT", "PREPARE_ABORT")
-        """Whether the transaction is decided and its markers are being written. Asked seven times a transaction."""
+        """Whether the transaction is decided and its markers are being written. Read seven times a transaction."""
 
     @property
     def shown_name(self) -> str:

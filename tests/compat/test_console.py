@@ -170,6 +170,7 @@ def test_records_are_searched_and_opened(page: Page) -> None:
     rows = page.locator(".records tbody tr")
     expect(rows).to_have_count(41)
     page.get_by_label("From").select_option("beginning")
+    page.get_by_text("More fields").click()
     page.get_by_label("Regular expression").fill("onerror.* 7$")
     page.get_by_role("button", name="Search").click()
     expect(rows).to_have_count(1)

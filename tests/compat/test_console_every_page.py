@@ -3,12 +3,17 @@
 What the tests look with is tried on planted faults first.
 """
 
+import csv
+import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from kafkapy.decoders.row import record_of
 from tools.console_pictures import LONG, PAGES, browser, console_of, is_ready, world
 from tools.kafka import CHROMIUM_MISSING, chromium
 
@@ -108,4 +113,48 @@ def test_topics_are_sorted_on_the_server(running: Browser, console: str) -> None
     expect(page.locator("tbody th").first).to_have_text("orders")
     page.get_by_label("Name contains").fill("eu-central")
     expect(page.locator("tbody th")).to_have_text([LONG])
+    page.context.close()
+
+
+def test_a_record_is_opened_kept_and_produced_again(running: Browser, console: str) -> None:
+    page = page_of(running, console, DESK_PX)
+    page.goto("/topic/messages?name=orders&from=beginning&limit=3")
+    is_ready(page)
+    row = page.locator(".records tbody tr").first
+    row.locator("summary").first.click()
+    expect(row.locator(".tree .j-number").first).to_be_visible()
+    expect(row.locator(".tree")).to_contain_text('"country"')
+    with page.expect_download() as loading:
+        page.get_by_role("button", name="JSON lines").click()
+    lines = [json.loads(line) for line in loading.value.path().read_text().splitlines()]
+    assert [sorted(record_of(line)) for line in lines] == [["headers", "key", "partition", "timestamp", "value"]] * 3
+    with page.expect_download() as loading:
+        page.get_by_role("button", name="CSV").click()
+    assert len(list(csv.DictReader(loading.value.path().read_text().splitlines()))) == 3
+    row.get_by_role("button", name="Produce again…").click()
+    expect(page.get_by_label("Value", exact=True)).to_have_value(re.compile('"order":'))
+    page.get_by_label("Value", exact=True).fill('{"order": "edited"}')
+    page.get_by_role("button", name="Produce…").click()
+    expect(page.locator(".will")).to_contain_text("Headers: 2")
+    page.context.close()
+
+
+def test_a_search_is_saved_by_name_and_a_file_is_loaded(running: Browser, console: str, tmp_path: Path) -> None:
+    page = page_of(running, console, DESK_PX)
+    page.goto("/topic/messages?name=shipments&json_path=$.n%20>%201")
+    page.get_by_text("Saved searches").click()
+    page.get_by_label("Name of this search").fill("large ones")
+    page.get_by_role("button", name="Save in this browser").click()
+    file = tmp_path / "records.jsonl"
+    file.write_text("".join(json.dumps({"key": f"k{number}", "value": {"n": number}}) + "\n" for number in range(5000)))
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Count its records").click()
+    expect(page.locator("[data-confirm]")).to_contain_text("5,000 records of records.jsonl to shipments?")
+    page.get_by_role("button", name="Yes, produce them").click()
+    expect(page.locator("[data-progress]")).to_contain_text("5,000 of 5,000 produced. Done.")
+    page.goto("/topic/messages?name=shipments")
+    page.get_by_text("Saved searches").click()
+    page.get_by_role("link", name="large ones").click()
+    expect(page.get_by_label("JSON path")).to_have_value("$.n > 1")
+    expect(page.locator(".records tbody tr")).to_have_count(100)
     page.context.close()

@@ -68,7 +68,7 @@ PROOFS: dict[str, str] = {
     "replica_lives.Checker.finish": "never_truncate",
     "replica_lives.Checker._read": "never_truncate",
     "year_lives.YearChecker._check_logs": "test_replicas_differ",
-    "year_lives.YearChecker._check_start": "test_more_is_gone_than_was_to_be_deleted",
+    "year_lives.YearChecker._check_starts": "test_more_is_gone_than_was_to_be_deleted",
     "year_lives.YearChecker._check_records": "test_a_record_is_another_or_was_refused",
     "year_lives.YearChecker._check_order": "test_a_number_is_missing_or_the_last_ones_are",
     "year_lives.Reader._recover": "test_a_reader_is_sent_back_to_what_it_has_read",

@@ -57,23 +57,30 @@ class Life:
         self.dice = Random(seed)
         self.loop = loop
         limit = self.dice.choice((2, 3, 5, 10))
-        self.shares = Shares(loop, share_delivery_count_limit=str(limit), share_record_lock_duration_ms=str(LOCK_MS))
+        self.shares = self.new_shares(share_delivery_count_limit=str(limit), share_record_lock_duration_ms=str(LOCK_MS))
         self.checker = Checker(limit)
         self.connections = 0
+        self.consumers: list[asyncio.Task[None]] = []
+
+    def new_shares(self, **own: str) -> Shares:
+        return Shares(self.loop, **own)
+
+    def start_consumers(self) -> None:
+        self.consumers = [self.loop.create_task(self.consume(f"m{number}")) for number in range(MEMBERS)]
 
     async def run(self) -> None:
-        writers = [self.produce(), *(self.consume(f"m{number}") for number in range(MEMBERS)), self.disturb()]
-        tasks = [self.loop.create_task(writer) for writer in writers]
+        self.start_consumers()
+        others = [self.loop.create_task(writer) for writer in (self.produce(), self.disturb())]
         deadline = self.loop.time() + 4_000
         while not self.is_done():
             assert self.loop.time() < deadline, f"records hang: {self.describe()}"
-            for task in tasks:
+            for task in (*others, *self.consumers):
                 if task.done():
                     task.result()
             await asyncio.sleep(1)
-        for task in tasks:
+        for task in (*others, *self.consumers):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*others, *self.consumers, return_exceptions=True)
         assert self.checker.accepted <= set(range(RECORDS))
         await self.shares.partitions.close()
 

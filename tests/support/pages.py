@@ -163,6 +163,7 @@ class Reader:
         self.write_program(
             "kafkapy",
             f'run="exec {python} -m kafkapy"\n'
+            f'case " $* " in *" --profile "*) $run "$@";; esac\n'
             f'case "$1 $2" in\n'
             f'  {clients}) $run "$@" -b 127.0.0.1:{port};;\n'
             f'  start\\ --*) $run "$@" --port {port};;\n'

@@ -20,9 +20,11 @@ from tests.support.wire import WireClient
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception", "log"}
 REPRESENTATION = re.compile(r"%[-#0-9.+ ]*[ra]")
 NO_MESSAGES = (
-    "kafkapy/protocol/codegen/", "kafkapy/dataclass.py", "kafkapy/server/admin/metrics.py", "kafkapy/errors.py"
+    "kafkapy/protocol/codegen/", "kafkapy/dataclass.py", "kafkapy/server/admin/metrics.py", "kafkapy/errors.py",
+    "kafkapy/embedded/faults/",
 )  # fmt: skip
-"""What a developer runs; Python's own words; numbers in Prometheus' format; `quoted`."""
+"""What a developer runs; Python's own words; numbers in Prometheus' format; `quoted`; a test's own
+values, shown to who wrote it."""
 GENERATED = ROOT / "kafkapy" / "protocol" / "messages"
 JUDGED = re.compile(r"\blog(ger)?\.|![ra]\}|quoted\(")
 """What a source has that is worth parsing: parsing all of them takes seconds."""

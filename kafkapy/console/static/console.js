@@ -263,7 +263,7 @@ document.addEventListener("keydown", event => {
     const search = document.querySelector("[data-search]");
     if (search) { event.preventDefault(); search.focus(); search.select(); }
   } else if (isGoing && GOES[event.key]) {
-    location.href = GOES[event.key];
+    location.href = document.body.dataset.base + GOES[event.key];
   }
   isGoing = !isGoing && event.key === "g";
 });

@@ -4,5 +4,6 @@ shapes.py       where requests name topics and groups, and responses have room f
 rules.py        `broker.faults`: Fault, Faults, what they hit, and what is refused by name
 injection.py    stands before a broker's router from the first fault on, and carries faults out
 actions.py      events: a session that expires, a leader that moves, by the broker's own paths; damage.py: of records
+faulty_disk.py  a disk that is full, fails, is slow or forgets
 installing.py   puts that there
 """

@@ -1,6 +1,7 @@
 """What happens to a cluster by itself, at a moment that a test chooses: by the broker's own paths, not error codes."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -10,6 +11,7 @@ from kafkapy.errors import ApiError, first_of, quoted
 from kafkapy.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.group.shard import GroupShard
     from kafkapy.handlers.context import Services
     from kafkapy.runtime.coordinators.coordinator import Coordinator
@@ -29,12 +31,21 @@ SHOWN: Final = 5
 class World(Protocol):
     """The brokers that faults are about."""
 
+    @property
+    def disk(self) -> "DiskState | None":
+        """What may be wrong with the disk; None without disk_faults."""
+        ...
+
     def servers(self) -> "list[BrokerServer]":
         """Return those that run. Raises RuntimeError if the broker does not."""
         ...
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         """Have another broker lead a partition; return it. Raises FaultError if there is none."""
+        ...
+
+    def restart_after(self, act: Callable[[], int]) -> int:
+        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
         ...
 
 
@@ -155,6 +166,47 @@ class ActingFaults(Faults):
         if server is None:
             raise FaultError(f"node {leader} does not run here")
         self._run(server, lambda: _now(lambda: corrupt(server, topic, partition, offset)))
+
+    # -- the disk -------------------------------------------------------------------------------------------------
+
+    def fill_disk(self, *, room: int = 0) -> None:
+        """Let files grow by `room` bytes more in all: then each write that needs more fails with ENOSPC."""
+        self._disk.room = room
+
+    def fail_disk(self, directory: str | os.PathLike[str] | None = None) -> None:
+        """Let each access to a file fail with EIO: in a log directory, or anywhere. Raises FaultError.
+
+        A node whose metadata directory fails stops: `log.dirs` with two directories has another one.
+        """
+        name = "" if directory is None else os.path.abspath(directory)
+        known = [each.path for server in self._world.servers() for each in server.node.log_manager.directories]
+        if name and name not in known:
+            raise FaultError(f"{name} is no log directory; there are: {', '.join(known)}")
+        self._disk.failing = name and f"{name}/"
+
+    def slow_disk(self, *, ms: int) -> None:
+        """Let each access to a file take so much longer."""
+        if ms < 1:
+            raise FaultError(f"ms is a number from 1 on, not {ms}")
+        self._disk.delay_s = ms / 1000
+
+    def mend_disk(self) -> None:
+        """End fill_disk, fail_disk and slow_disk. A log directory that has failed is offline until `restart`."""
+        self._disk.mend()
+
+    def lose_unsynced(self) -> int:
+        """Crash the machine, lose what was not synced, start again; return how many bytes were lost.
+
+        Acknowledged records are among them, as with Apache Kafka, which leaves syncing to the system and its replicas.
+        """
+        return self._world.restart_after(self._disk.lose_unsynced)
+
+    @property
+    def _disk(self) -> "DiskState":
+        disk = self._world.disk
+        if disk is None:
+            raise FaultError("this needs Broker(disk_faults=True), which looks at each access to a file")
+        return disk
 
     def _of_group(self, group: str) -> "tuple[BrokerServer, Services]":
         server, services = self._coordinating(group, is_group=True)

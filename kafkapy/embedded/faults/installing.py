@@ -8,6 +8,7 @@ from kafkapy.embedded.faults.rules import FaultError, Faults
 from kafkapy.server.cluster.moving import move, replicas_of
 
 if TYPE_CHECKING:
+    from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.handlers.context import Services
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.server.broker import BrokerServer
@@ -36,8 +37,16 @@ def topics_of(servers: "Callable[[], Collection[BrokerServer]]") -> list[str]:
 class OneBroker:
     """The World of a broker that is alone."""
 
-    def __init__(self, servers: "Callable[[], list[BrokerServer]]") -> None:
+    def __init__(
+        self,
+        servers: "Callable[[], list[BrokerServer]]",
+        disk: "DiskState | None",
+        restart_after: "Callable[[Callable[[], int]], int]",
+    ) -> None:
+        """restart_after: kills the broker, calls the function, starts the broker again."""
         self.servers = servers
+        self.disk = disk
+        self.restart_after = restart_after
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         raise FaultError(f"{topic}-{partition} has no other replica to lead it: Cluster(3, in_process=True) has some")

@@ -18,7 +18,7 @@ from kafkapy.types import Uuid
 class InitializeStates:
     """Create the states of these share partitions: by topic id and partition the start offset, -1 for the group's rule.
 
-    On success the shard is to be told `states_initialized`, on any failure `states_failed`.
+    On success the caller runs the shard's `states_initialized`, on any failure `states_failed`.
     """
 
     group_id: str

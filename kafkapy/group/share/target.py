@@ -124,7 +124,7 @@ def reconciled(
 ) -> ShareMember:
     """Return the member at the target's epoch, with the partitions of topics that it subscribes to and that exist.
 
-    has_changed: the group epoch was bumped by this request, so that the assignment is told anew in any case.
+    has_changed: the group epoch was bumped by this request, so that the response has the assignment in any case.
     """
     if not has_changed and member.is_reconciled_to(target_epoch):
         return member

@@ -7,7 +7,7 @@ v5  log start offset, v7 zstd, v8 record errors and messages (KIP-467), v10 the 
 NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids.
 
 A partition that is named again gets the last of its batches, and has one part in the response: the refusal, if one of
-them was refused before the log was asked. A topic has one part, too.
+them was refused before it reached the log. A topic has one part, too.
 
 Transactional batches are verified with their coordinator first (transactional_produce.py). A request is transactional
 if a batch is, whatever its transactional id. Authorization for that id is checked first, and without it the whole

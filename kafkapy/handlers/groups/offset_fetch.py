@@ -38,7 +38,7 @@ TOP_LEVEL_ERROR_SINCE: Final = 2
 
 
 ALL_AT_ONCE: Final = 5_000
-"""Offsets of a group that are read at once, some 10 ms of work, if all are asked for."""
+"""Offsets of a group that are read at once, some 10 ms of work, if all are requested."""
 
 
 async def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -92,7 +92,7 @@ async def _fetch(
 async def _read(
     services: Services, context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Read the offsets: at once, or in parts if all of a group with many are asked for. Raises ApiError.
+    """Read the offsets: at once, or in parts if all of a group with many are requested. Raises ApiError.
 
     Deviation: Apache Kafka answers with the offsets of one moment. Here each part has its own, because a large request
     is handled in turns.

@@ -4,6 +4,7 @@ share_fetch.py share_reading.py share_fetch_wire.py    a member acquires records
 share_acknowledge.py acknowledgements.py    and accepts, releases, rejects, renews them
 share_group_heartbeat.py share_group_describe.py    membership
 describe_share_group_offsets.py alter_share_group_offsets.py delete_share_group_offsets.py    where groups are
+in_flight.py    what a broker has in flight, for `kafkapy groups explain`
 gate.py    whether the cluster has share groups
 initialize_share_group_state.py write_share_group_state.py delete_share_group_state.py    brokers change the state of
     share partitions, which runtime/coordinators/share_coordinator.py keeps

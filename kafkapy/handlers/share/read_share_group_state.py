@@ -1,4 +1,4 @@
-"""ReadShareGroupState 0: the states of share partitions, asked by a leader, which fences earlier ones. KIP-932."""
+"""ReadShareGroupState 0: the states of share partitions for a leader, which fences earlier ones. KIP-932."""
 
 from typing import Any
 

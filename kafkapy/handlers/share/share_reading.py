@@ -149,7 +149,7 @@ class ShareReading:
         return bool(self._fetched)
 
     async def _read(self, in_use: InUse, max_bytes: int, *, min_one_batch: bool) -> tuple[int, LogRead] | None:
-        """Return (offset asked for, what was read); None after an error, which is noted, or without a log."""
+        """Return (requested offset, what was read); None after an error, which is noted, or without a log."""
         while True:
             log = in_use.hosted.log
             if log is None or not in_use.is_current:

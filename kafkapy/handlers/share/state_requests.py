@@ -1,7 +1,7 @@
 """What the requests of share partitions' states have in common: who may send them, and which are left unanswered.
 
 Only brokers may: CLUSTER_ACTION. Without it each partition gets CLUSTER_AUTHORIZATION_FAILED. A request without a group
-id, or with nothing asked of some topic, gets an empty response.
+id, or with a topic without partitions, gets an empty response.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,6 +1,6 @@
 """APIs of topics: what there is, creating, growing and deleting it.
 
-metadata.py         brokers, topics and leaders: asked by every client, often
+metadata.py         brokers, topics and leaders: requested by every client, often
 topic_pieces.py     a large Metadata response, encoded in pieces
 describe_topic_partitions.py    the same in pages, with eligible leader replicas
 create_topics.py create_partitions.py delete_topics.py    changes, forwarded to the active controller

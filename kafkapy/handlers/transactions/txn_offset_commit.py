@@ -121,7 +121,7 @@ def _committable(
     if uses_ids:
         for topic in topics:
             found: TopicImage | None = images.by_id.get(topic.topic_id)
-            topic.name = "" if found is None else found.name  # the right is asked by name, so the id is looked up first
+            topic.name = "" if found is None else found.name  # rights are by name, so the id is looked up first
     access = TopicAccess(services, context, AclOperation.READ, (topic.name for topic in topics))
     committable = []
     for topic in topics:

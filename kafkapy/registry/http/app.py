@@ -29,7 +29,7 @@ MAX_THREADS: Final = 20
 """Requests that are handled at a time; further ones wait."""
 MAX_DELAYED: Final = 50
 WRONG_PASSWORD_S: Final = 0.5
-LEADER_WAIT_S: Final = 5.0
+LEADER_WAIT_S: Final = 15.0
 """How long a write waits while a leader is elected."""
 
 logger = logging.getLogger("kafkapy.registry")

@@ -176,7 +176,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         return self._latest_offsets
 
     def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
-        """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
+        """Send requests to leaders of share groups' partitions over connections that `new_channels` makes."""
         self._new_channels = new_channels
 
     def count_in(self, counts: "ShareCounts") -> None:

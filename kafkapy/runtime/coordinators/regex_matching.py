@@ -29,7 +29,7 @@ EXPRESSION_ENTRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class GroupToMatch:
-    """Expressions of a group, and whether the member whose heartbeat asked for them may describe a topic."""
+    """Expressions of a group, and whether the member whose heartbeat brought them may describe a topic."""
 
     regexes: Set[str]
     may_describe: Callable[[str], bool]

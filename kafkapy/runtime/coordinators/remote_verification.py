@@ -7,7 +7,7 @@ next. A question without a response gets NETWORK_EXCEPTION; the client retries. 
 AddPartitionsToTxnManager.
 
 Deviation: Apache Kafka answers the first of two questions about one transactional id that wait together with
-NETWORK_EXCEPTION. Here both are asked, because the first producer did nothing wrong.
+NETWORK_EXCEPTION. Here both requests are sent, because the first producer did nothing wrong.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class RoutedGate:
     def __init__(
         self, transactions: "TransactionCoordinator", *, node_id: int, new_remote: "Callable[[], RemoteGate]"
     ) -> None:
-        """`new_remote` makes the RemoteGate when another broker is first asked."""
+        """`new_remote` makes the RemoteGate for the first request to another broker."""
         self._transactions = transactions
         self._local = LocalGate(transactions)
         self._node_id = node_id

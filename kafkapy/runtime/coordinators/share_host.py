@@ -35,7 +35,7 @@ class ShareHost(ShardHost[ShareStateShard]):
         """The share partitions that have records in the batch that is to be written."""
         self._crowd = SharingRule()
         self._is_waited_for = False
-        """Whether a request has been told to wait for others before the batch is written."""
+        """Whether a request waits for others before the batch is written."""
         self._request_count = 0
         """Requests with records in the batch."""
         self._pruned_offset = -1

@@ -18,7 +18,7 @@ Here they are requested again after replica.fetch.backoff.ms, because that may n
 
 Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica whose disk
 is full, and that has left the ISR, gives one that no broker has, because Apache Kafka's leaders would wait
-replica.lag.time.max.ms for a replica that was in sync so recently (Partition.maybeIncrementLeaderHW).
+replica.lag.time.max.ms for a replica that was in sync so recently (maybeIncrementLeaderHW of Kafka's Partition).
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class ReplicaFetcher:
         self._session = FollowerSession()
         self._followed: dict[PartitionKey, HostedPartition] = {}
         self._delayed: dict[PartitionKey, int] = {}
-        """When partitions are asked for again after a failure or a throttle pause (monotonic ms)."""
+        """When partitions are fetched again after a failure or a throttle pause (monotonic ms)."""
         self._caught_up: set[PartitionKey] = set()
         """Throttled partitions whose last response brought them up to the leader's high watermark."""
         self._pausing: dict[PartitionKey, FetchPartition] = {}

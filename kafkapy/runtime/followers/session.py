@@ -70,7 +70,7 @@ class FollowerSession:
         """Those of `_sent` with a new position."""
         self._forgotten: dict[PartitionKey, None] = {}
         self._is_refused = False
-        """Whether the leader had no room for a session when it was asked last."""
+        """Whether the leader had no room for a session at the last request for one."""
 
     def __len__(self) -> int:
         return len(self._requested)

@@ -251,7 +251,7 @@ class LogDirMover:
                 if not (await self._catch_up(move) and await self._make_durable(move)):
                     return
                 # the controller knows before the logs are swapped, so that it never takes the replica for lost; if the
-                # swap then fails, it is told the old directory again
+                # swap then fails, the old directory is reported again
                 is_reported = True
                 await self._report(move)
                 is_reported = not await self._finish(move)

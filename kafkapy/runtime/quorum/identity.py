@@ -37,7 +37,7 @@ class QuorumIdentity:
         )
 
     def raft_config(self, config: QuorumConfig, voters: VoterSet) -> RaftConfig:
-        """Return the core's configuration; `voters`: those of the log, which are asked for the leader, too."""
+        """Return the core's configuration; `voters`: those of the log, also searched for the leader."""
         others = {*voters.ids, *self.bootstrap_ids} - {self.node_id}
         return RaftConfig(
             local=self.voter,

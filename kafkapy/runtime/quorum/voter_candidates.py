@@ -1,6 +1,6 @@
 """Adds voters: requests a prospective voter's supported versions before the Raft core decides (KIP-853).
 
-One voter change at a time: while a node is being asked, other changes are refused with a retriable error.
+One voter change at a time: while a request to its node is open, other changes are refused with a retriable error.
 """
 
 from collections.abc import Callable

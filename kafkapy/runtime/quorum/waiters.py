@@ -9,7 +9,7 @@ from kafkapy.protocol.error_code import ErrorCode
 
 
 class NotLeaderError(ApiError):
-    """Something was asked of a node that does not lead in the given epoch (NOT_CONTROLLER)."""
+    """A request for a node that does not lead in the given epoch (NOT_CONTROLLER)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NOT_CONTROLLER.value, message)

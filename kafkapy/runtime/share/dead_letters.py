@@ -7,6 +7,9 @@ waited for     no leader, a leader that does not answer or is none any more; a t
 given up       no topic, and no auto-creation; a topic without errors.deadletterqueue.group.enable, or whose name lacks
                the prefix; a Produce or a CreateTopics that was refused
 
+As in Apache Kafka, a crash between the append of a dead letter and that of its state doubles it, and so does a leader
+that has appended it without an answer.
+
 Source: Apache Kafka's ShareGroupDLQStateManager.
 
 Deviation: Apache Kafka gives up at each refusal of a leader but NOT_LEADER_OR_FOLLOWER. Here those are waited for, too,
@@ -45,6 +48,9 @@ MOST_TRIES: Final = 5
 FIRST_BACKOFF_MS: Final = 1_000
 MAX_BACKOFF_MS: Final = 30_000
 JITTER_PERCENT: Final = 20
+QUIET_MS: Final = 60_000
+"""For so long a reason is not logged again: a group that rejects everything would fill the log."""
+MOST_FAILURES: Final = 1_000
 COPIED_BYTES: Final = 32 << 20
 """Memory of all records that are being copied; a letter reserves what it may read."""
 
@@ -94,21 +100,37 @@ class DeadLetters:
         self._parts = parts
         self._lane = Lane(most_bytes=COPIED_BYTES)
         self._creating: dict[str, asyncio.Future[Outcome]] = {}
+        self._failures: dict[str, tuple[str, int, int]] = {}
+        """By group: the last reason that was logged, when, and how many records it has kept from the topic since."""
 
     async def copy(self, key: SharePartitionKey, letter: DeadLetter) -> None:
         """Copy records to the group's dead-letter topic; what cannot be copied is logged. Raises nothing."""
         try:
             await self._copy(key, letter)
         except GivenUpError as error:
-            logger.error(
-                "Offsets %d to %d of %s are archived without a dead letter: %s",
-                letter.first_offset, letter.last_offset, key.coordinator_key, error,
-            )  # fmt: skip
+            self._log_failure(key, letter, str(error))
         except Exception:
             logger.exception(
                 "Offsets %d to %d of %s are archived without a dead letter",
                 letter.first_offset, letter.last_offset, key.coordinator_key,
             )  # fmt: skip
+
+    def _log_failure(self, key: SharePartitionKey, letter: DeadLetter, reason: str) -> None:
+        """Log what has no dead letter: at once, but the same reason of a group again only after a minute."""
+        now_ms = self._parts.clock.monotonic_ms()
+        record_count = letter.last_offset - letter.first_offset + 1
+        last_reason, logged_at_ms, unlogged_count = self._failures.pop(key.group_id, ("", 0, 0))
+        if reason == last_reason and now_ms < logged_at_ms + QUIET_MS:
+            self._failures[key.group_id] = reason, logged_at_ms, unlogged_count + record_count
+            return
+        while len(self._failures) >= MOST_FAILURES:
+            del self._failures[next(iter(self._failures))]
+        self._failures[key.group_id] = reason, now_ms, 0
+        more = f"; so are {unlogged_count} records before" if unlogged_count else ""
+        logger.error(
+            "Offsets %d to %d of %s are archived without a dead letter: %s%s",
+            letter.first_offset, letter.last_offset, key.coordinator_key, reason, more,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Stop sending; creations of topics end by themselves."""

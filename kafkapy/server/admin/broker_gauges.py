@@ -117,7 +117,7 @@ def _of_log(log: "Log") -> tuple[int, ...]:
     """Return the values of LOG_COLUMNS without the first one.
 
     The last one is the size in percent of retention.bytes, 0 without it (KIP-1257). Deviation: Apache Kafka's is as of
-    the last check for segments to delete. Here as of now, because it is computed when it is asked for.
+    the last check for segments to delete. Here as of now, because it is computed at each scrape.
     """
     size_bytes, limit = log.size_bytes, log.config.retention_bytes
     percent = size_bytes * 100 // limit if limit > 0 and log.config.is_deleted_by_retention else 0

@@ -18,8 +18,8 @@ def join(ask: Ask, node_id: int, *, directory_id: str, address: str, of_controll
     """Make a controller that follows the quorum a voter, in place of one with a former directory of the same node.
 
     directory_id: as text, "" for the one that follows. address: HOST:PORT of its controllers' listener, "" to find it.
-    of_controllers: whether a controller is asked, which knows all controllers' addresses. Raises ClusterError,
-    OSError, KafkapyError.
+    of_controllers: whether the request goes to a controller, which knows all controllers' addresses.
+    Raises ClusterError, OSError, KafkapyError.
     """
     quorum = _quorum(ask)
     following = directory_id or _following(quorum, node_id)

@@ -46,7 +46,7 @@ class ClusterStatus:
 
 
 def status_of_brokers(ask: Ask, is_answering: Callable[[str, int], bool]) -> ClusterStatus:
-    """Return the state of a cluster, asked through a broker. Raises OSError, KafkapyError.
+    """Return the state of a cluster, read through a broker. Raises OSError, KafkapyError.
 
     is_answering: whether the broker at this host and port serves; False if it cannot be reached from here.
     """

@@ -29,7 +29,7 @@ AGAIN: Final = frozenset(
 def replace_voter(ask: Ask, cluster_id: str | None, voter: Voter, listener_name: str, *, timeout_s: float) -> None:
     """Make a running controller a voter, in place of one with a former directory of the same node.
 
-    cluster_id: refused by another cluster; None for whichever is asked. Raises ClusterError, OSError, ProtocolError.
+    cluster_id: refused by another cluster; None for whichever answers. Raises ClusterError, OSError, ProtocolError.
     """
     for directory_id in _directories(ask, voter.node_id, timeout_s):
         if directory_id != voter.directory_id:

@@ -47,7 +47,7 @@ def send(
     parts = urlsplit(url)
     is_plain = allows_plain and parts.scheme == "http"
     if not (is_plain or parts.scheme == "https") or not parts.hostname:
-        raise WebError("only https URLs are asked")
+        raise WebError("only https URLs are requested")
     limit_s = connect_timeout_s or timeout_s
     connection: HTTPConnection = (
         HTTPConnection(parts.hostname, parts.port or 80, timeout=limit_s)

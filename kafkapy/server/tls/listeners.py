@@ -70,7 +70,7 @@ class TlsListeners:
         self._static = static
         self._secured: dict[str, tuple[_Served, ServerTls]] = {}
         self._ignored: set[str] = set()
-        """Keys of dynamic configs without effect, of which a warning has told."""
+        """Keys of dynamic configs without effect for which a warning was logged."""
 
     def secure(self, config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
         """Return the TLS settings of a listener's handshakes. Raises ConfigError."""

@@ -56,7 +56,7 @@ class CoalescedAppend:
     )
 
     def __init__(self, log: Log, *, leader_epoch: int, now_ms: int, verify: Verify | None = None) -> None:
-        """verify: asked before the first batch of a transaction; None if the batches are of no transaction."""
+        """verify: called before the first batch of a transaction; None if the batches are of no transaction."""
         rules = log.client_rules
         self._verify = verify
         self._attributes = PLAIN if verify is None else TRANSACTIONAL

@@ -243,7 +243,7 @@ class Log:
         if size_bytes > segment_bytes:
             message = f"an append of {size_bytes} bytes to {self.topic_partition}, whose segments take {segment_bytes}"
             raise ApiError(RECORD_LIST_TOO_LARGE, message)
-        prepared = producer = None  # asked before a roll: a refused batch or a duplicate leaves the log as it was
+        prepared = producer = None  # checked before a roll: a refused batch or a duplicate leaves the log as it was
         span = batches[0]
         if origin is AppendOrigin.CLIENT and span.producer_id >= 0 and not span.is_control:
             producer = self.producer_state.producer_in_sequence(

@@ -91,7 +91,7 @@ class LogDirectory:
         return checkpoint.decode_clean_shutdown(self._disk.read_file(path))
 
     def names(self) -> list[tuple[str, bool]]:
-        """Return the names in it, each with whether it is a directory, as they were when a start first asked.
+        """Return the names in it, each with whether it is a directory, as they were at a start's first call.
 
         So one look at the directory decides on the broker epoch and on the logs. Raises OSError.
         """

@@ -81,7 +81,9 @@ def test_every_page_is_there_for_who_may_see_all(broker: Broker, tmp_path: Path)
         assert "orders" in page(f"{url}/topics")[1]
         assert "a secret order" in page(f"{url}/stream?name=orders&from=beginning")[1]
         rules = page(f"{url}/access")[1].replace("<wbr>", "")
-        assert (rules.count("User:alice"), "No ACLs." in rules) == (len(ACLS), False)
+        assert (rules.count("User:alice"), "No ACLs." in rules) == (2 * len(ACLS), False), (
+            "a principal, and the rule in words"
+        )
 
 
 def test_who_may_see_nothing_is_shown_nothing(broker: Broker, tmp_path: Path) -> None:

@@ -179,6 +179,23 @@ async def test_a_topic_that_is_forbidden_gets_nothing(
     await shares.partitions.close()
 
 
+async def test_a_reason_is_logged_once_a_minute_with_how_much_it_cost(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares = LetterShares(loop)
+    shares.configure(**{"errors.deadletterqueue.topic.name": "dlq.missing"})
+    await reject(shares, 0, 2, 4, count=6)
+    await asyncio.sleep(1)
+    assert len(caplog.records) == 1
+    await asyncio.sleep(60)
+    shares.produce(b"again")
+    await acknowledge(shares, [6])
+    await asyncio.sleep(1)
+    assert len(caplog.records) == 2
+    assert caplog.messages[1].endswith("; so are 2 records before")
+    await shares.partitions.close()
+
+
 async def test_a_missing_topic_is_created_once(loop: SimLoop) -> None:
     shares = LetterShares(loop, has_topic=False, properties=AUTO)
     await reject(shares, 0, 2)

@@ -1,0 +1,335 @@
+"""Changes of users, ACLs, quotas, replicas, leaders, members and transactions.
+
+Versions: CreateAcls 2, DeleteAcls 2, AlterClientQuotas 1, AlterUserScramCredentials by librdkafka,
+AlterPartitionReassignments 0, ElectLeaders 2, LeaveGroup 4: with them Apache Kafka 2.7 and later.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kafkapy.cli.client import confluent, outcomes
+from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
+from kafkapy.console import access, other_groups
+from kafkapy.console.access import Acl
+from kafkapy.console.brokers import BadRequest, ClusterError, check
+from kafkapy.console.change import Change, Fields
+from kafkapy.console.fields import number
+from kafkapy.console.queries import group_name, topic_name, transactional_id
+from kafkapy.console.render import link
+from kafkapy.console.rules import in_words
+from kafkapy.console.state import Console
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from kafkapy.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkapy.protocol.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kafkapy.protocol.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kafkapy.types import INT32_MAX
+
+QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+ENTITIES: Final = ("user", "client-id", "ip")
+MAX_NAME: Final = 249
+PREFERRED: Final = 0
+TIMEOUT_MS: Final = 8_000
+ITERATIONS: Final = 4096
+
+
+class AdminChanges:
+    """Each method checks the fields of a form and returns the change that they ask for. Raises BadRequest."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def kinds(self) -> Mapping[str, Callable[[Fields], Change]]:
+        return {
+            "set-user": self.set_user,
+            "delete-user": self.delete_user,
+            "create-acl": self.create_acl,
+            "delete-acl": self.delete_acl,
+            "set-quota": self.set_quota,
+            "set-replicas": self.set_replicas,
+            "elect-leaders": self.elect_leaders,
+            "remove-member": self.remove_member,
+            "abort-transaction": self.abort_transaction,
+        }
+
+    # -- users, ACLs, quotas ----------------------------------------------------------------------------------------
+
+    def set_user(self, fields: Fields) -> Change:
+        name, mechanism = _name(fields, "user"), _chosen(fields, "mechanism", tuple(access.MECHANISMS.values()))
+        password = fields.get("password", "")
+
+        def run() -> None:
+            if not password:
+                raise BadRequest("password: it is empty.")
+            admin = confluent().admin
+            credential = admin.ScramCredentialInfo(_scram(mechanism), ITERATIONS)
+            wanted = admin.UserScramCredentialUpsertion(name, credential, password.encode())
+            self._alter_user(wanted)
+
+        lines = (f"It logs in by {mechanism}; a password that it had for this is replaced.",)
+        return Change(
+            f"Set the password of the user {name}.", lines, run, f"Set {name}.", "/access", asks_password=True
+        )
+
+    def delete_user(self, fields: Fields) -> Change:
+        name, mechanism = _name(fields, "user"), _chosen(fields, "mechanism", tuple(access.MECHANISMS.values()))
+
+        def run() -> None:
+            self._alter_user(confluent().admin.UserScramCredentialDeletion(name, _scram(mechanism)))
+
+        lines = ("Its connections stay until they log in again.", "ACLs and quotas that name it stay.")
+        title = f"Delete the password of the user {name} for {mechanism}."
+        return Change(title, lines, run, f"Deleted {name}.", "/access", type_name=name)
+
+    def _alter_user(self, alteration: Any) -> None:
+        futures = self._console.clients.admin().alter_user_scram_credentials([alteration], request_timeout=TIMEOUT_S)
+        for _, _, error in outcomes(futures):
+            if error is not None:
+                raise ClusterError(error)
+
+    def create_acl(self, fields: Fields) -> Change:
+        rule = _rule(fields)
+
+        def run() -> None:
+            creation = AclCreation(
+                _code(access.RESOURCE_TYPES, rule.resource_type),
+                resource_name=rule.resource,
+                resource_pattern_type=_code(access.PATTERN_TYPES, rule.pattern),
+                principal=rule.principal,
+                host=rule.host,
+                operation=_code(access.OPERATIONS, rule.operation),
+                permission_type=_code(access.PERMISSIONS, rule.permission),
+            )
+            (result,) = self._console.brokers.call(None, CreateAclsRequest([creation]), 2).results
+            check(result.error_code, result.error_message)
+
+        lines = (
+            f"{in_words(rule)}.",
+            *(("A rule that denies wins over all that allow.",) * (rule.permission == "deny")),
+        )
+        return Change("Add an ACL.", lines, run, "Added the ACL.", "/access")
+
+    def delete_acl(self, fields: Fields) -> Change:
+        rule = _rule(fields)
+
+        def run() -> None:
+            wanted = DeleteAclsFilter(
+                _code(access.RESOURCE_TYPES, rule.resource_type),
+                resource_name_filter=rule.resource,
+                pattern_type_filter=_code(access.PATTERN_TYPES, rule.pattern),
+                principal_filter=rule.principal,
+                host_filter=rule.host,
+                operation=_code(access.OPERATIONS, rule.operation),
+                permission_type=_code(access.PERMISSIONS, rule.permission),
+            )
+            (result,) = self._console.brokers.call(None, DeleteAclsRequest([wanted]), 2).filter_results
+            check(result.error_code, result.error_message)
+            if not result.matching_acls:
+                raise ClusterError("There is no such ACL any more.")
+
+        lines = (
+            f"No longer: {in_words(rule)}.",
+            "If it was the last one of its resource, only super users may use that.",
+        )
+        return Change("Delete an ACL.", lines, run, "Deleted the ACL.", "/access")
+
+    def set_quota(self, fields: Fields) -> Change:
+        key = _chosen(fields, "key", QUOTAS)
+        value = _quota(fields.get("value", ""))
+        entity = {
+            each: None if name == "<default>" else name
+            for each in ENTITIES
+            if (name := fields.get(each.replace("-", "_"), "").strip())
+        }
+        if not entity:
+            raise BadRequest("A quota is of a user, a client id or an address.")
+
+        def run() -> None:
+            operation = OpData(key, value=value or 0.0, remove=value is None)
+            named = [EntityData(each, entity_name=name) for each, name in entity.items()]
+            entry = EntryData(named, ops=[operation])
+            (result,) = self._console.brokers.call(None, AlterClientQuotasRequest([entry]), 1).entries
+            check(result.error_code, result.error_message)
+
+        whose = ", ".join(f"{each} {'(default)' if name is None else name}" for each, name in entity.items())
+        line = f"{key} is removed." if value is None else f"{key} = {value:g}"
+        return Change(f"Set a quota of {whose}.", (line,), run, f"Set {key}.", "/access")
+
+    # -- replicas and leaders ---------------------------------------------------------------------------------------
+
+    def set_replicas(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+        topic = self._console.brokers.topic(name)
+        replicas = _brokers(fields.get("replicas", ""))
+        only = fields.get("partition", "").strip()
+        numbers = sorted(each.partition_index for each in topic.partitions)
+        if only:
+            numbers = [number(fields, "partition", 0, 0, INT32_MAX)]
+        before = {each.partition_index: list(each.replica_nodes) for each in topic.partitions}
+        if not set(numbers) <= set(before):
+            raise BadRequest(f"partition: {name} has no partition {only}.")
+        known = {each.node_id for each in self._console.brokers.nodes()}
+        if not set(replicas) <= known:
+            raise BadRequest(f"replicas: the brokers are {', '.join(map(str, sorted(known)))}.")
+        plan = {each: _rotated(replicas, 0 if only else each) for each in numbers}
+
+        def run() -> None:
+            partitions = [ReassignablePartition(each, replicas=wanted) for each, wanted in plan.items()]
+            request = AlterPartitionReassignmentsRequest(
+                TIMEOUT_MS, topics=[ReassignableTopic(name, partitions=partitions)]
+            )
+            answer = self._console.brokers.call(None, request, 0)
+            check(answer.error_code, answer.error_message)
+            for result in answer.responses[0].partitions:
+                check(result.error_code, result.error_message)
+
+        lines = (
+            *(f"{name}-{each}: {_listed(before[each])} → {_listed(wanted)}" for each, wanted in plan.items()),
+            "New replicas copy the records first, old ones go then. The first one is the preferred leader.",
+        )
+        return Change(f"Move replicas of {name}.", lines, run, "The replicas move.", link("/topic", name=name))
+
+    def elect_leaders(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+        topic = self._console.brokers.topic(name)
+        others = [each for each in topic.partitions if each.leader_id != each.replica_nodes[0]]
+
+        def run() -> None:
+            numbers = [each.partition_index for each in others]
+            wanted = [TopicPartitions(name, partitions=numbers)]
+            answer = self._console.brokers.call(
+                None, ElectLeadersRequest(PREFERRED, topic_partitions=wanted, timeout_ms=TIMEOUT_MS), 2
+            )
+            check(answer.error_code)
+            for of_topic in answer.replica_election_results:
+                for result in of_topic.partition_result:
+                    if result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                        check(result.error_code, result.error_message)
+
+        lines = tuple(f"{name}-{each.partition_index}: {each.leader_id} → {each.replica_nodes[0]}" for each in others)
+        if not lines:
+            raise BadRequest(f"Each partition of {name} is led by its preferred leader.")
+        return Change(f"Let preferred leaders lead {name}.", lines, run, "Elected.", link("/topic", name=name))
+
+    # -- groups and transactions ------------------------------------------------------------------------------------
+
+    def remove_member(self, fields: Fields) -> Change:
+        name, member_id = group_name(fields), fields.get("member", "")
+        if not 0 < len(member_id) <= 1000:
+            raise BadRequest("member: its id has 1 to 1000 characters.")
+
+        def run() -> None:
+            coordinator = other_groups.coordinator_of(self._console.brokers, name)
+            request = LeaveGroupRequest(name, members=[MemberIdentity(member_id)])
+            answer = self._console.brokers.call(coordinator, request, 4)
+            check(answer.error_code)
+            for result in answer.members:
+                check(result.error_code)
+
+        lines = ("The others take over its partitions.", "A client that still runs joins again: stop it first.")
+        return Change(f"Remove {member_id} from the group {name}.", lines, run, "Removed.", link("/group", name=name))
+
+    def abort_transaction(self, fields: Fields) -> Change:
+        wanted = transactional_id(fields)
+
+        def run() -> None:
+            try:
+                with TransactionAdmin(self._console.settings.servers) as admin:
+                    admin.terminate(wanted)
+            except TransactionError as error:
+                raise ClusterError(str(error)) from error
+
+        lines = ("What it wrote is not read by consumers of committed records.", "Its producer is fenced: it fails.")
+        title = f"Abort the transaction of {wanted}."
+        return Change(title, lines, run, "Aborted.", link("/transaction", id=wanted), type_name=wanted)
+
+
+def _name(fields: Fields, field: str) -> str:
+    name = fields.get(field, "").strip()
+    if not 0 < len(name) <= MAX_NAME:
+        raise BadRequest(f"{field}: 1 to {MAX_NAME} characters.")
+    return name
+
+
+def _chosen(fields: Fields, field: str, choices: tuple[str, ...]) -> str:
+    value = fields.get(field, "")
+    if value not in choices:
+        raise BadRequest(f"{field}: one of {', '.join(choices)}.")
+    return value
+
+
+def _code(codes: Mapping[int, str], word: str) -> int:
+    return next(code for code, each in codes.items() if each == word)
+
+
+def _scram(mechanism: str) -> Any:
+    return confluent().admin.ScramMechanism[mechanism.replace("-", "_")]
+
+
+def _rule(fields: Fields) -> Acl:
+    """Return the rule that a form describes. Raises BadRequest."""
+    resource_type = _chosen(fields, "resource_type", tuple(access.RESOURCE_TYPES.values()))
+    principal = _name(fields, "principal")
+    if ":" not in principal:
+        raise BadRequest(f"principal: as User:{principal}.")
+    return Acl(
+        resource_type,
+        "kafka-cluster" if resource_type == "cluster" else _name(fields, "resource"),
+        _chosen(fields, "pattern", tuple(access.PATTERN_TYPES.values())),
+        principal,
+        fields.get("host", "").strip() or "*",
+        _chosen(fields, "operation", tuple(access.OPERATIONS.values())),
+        _chosen(fields, "permission", tuple(access.PERMISSIONS.values())),
+    )
+
+
+def _quota(text: str) -> float | None:
+    """Return a limit, None to remove it. Raises BadRequest."""
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadRequest(f"value: {text[:50]} is no number.") from None
+    if not math.isfinite(value) or value <= 0:
+        raise BadRequest("value: more than 0; empty removes the quota.")
+    return value
+
+
+def _brokers(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or len(parts) > 100 or not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise BadRequest("replicas: ids of brokers with commas between them, the preferred leader first.")
+    found = [int(part) for part in parts]
+    if len(set(found)) < len(found):
+        raise BadRequest("replicas: a broker is there twice.")
+    return found
+
+
+def _rotated(replicas: list[int], by: int) -> list[int]:
+    """Return the replicas of one partition of many: another one of them first, so that the leaders are spread."""
+    by %= len(replicas)
+    return replicas[by:] + replicas[:by]
+
+
+def _listed(replicas: list[int]) -> str:
+    return ", ".join(map(str, replicas))

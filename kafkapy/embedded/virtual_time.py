@@ -1,0 +1,202 @@
+"""`Broker(clock="virtual")`: time that a test moves on, with all that the broker does by time.
+
+The time of the broker's event loop, and its clocks, are the system's plus an offset. They go on by themselves, so that
+clients are served as ever; `advance` raises the offset, in steps, and lets the broker do at each what is due then.
+"""
+
+import asyncio
+import heapq
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from kafkapy.errors import KafkapyError, quoted
+from kafkapy.seams import HelperProcess
+from kafkapy.server.process.system_clock import SystemClock
+
+Duration: TypeAlias = str | float | timedelta
+"""As in "7d", "1h30m", "500ms"; a number of seconds; a timedelta."""
+UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+PARTS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+STEPS: Final = 50
+"""A step is this part of what is left to go: what is due soon is met exactly, what is due in days within minutes."""
+MAX_STEP_S: Final = 600.0
+"""What a broker does more often than this, it does once in a step. Far below the session of a broker here."""
+QUIET_PASSES: Final = 3
+"""Passes of the loop without a callback, after which nothing is left to do at a moment."""
+WORK_TIMEOUT_S: Final = 60.0
+PROPERTIES: Final = {"broker.heartbeat.interval.ms": "60000", "broker.session.timeout.ms": "3600000"}
+"""A broker that is alone would else beat and be watched thousands of times in an hour."""
+VIRTUAL: Final = "virtual"
+SYSTEM: Final = "system"
+
+
+class ClockError(KafkapyError, RuntimeError):
+    """A clock that cannot be moved, or a duration that is none."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time may be moved on."""
+
+    def __init__(self) -> None:
+        self._offset_s = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_count = 0
+        self.call_count = 0
+        """How many callbacks were scheduled so far."""
+        super().__init__()
+
+    @property
+    def offset_s(self) -> float:
+        return self._offset_s
+
+    def time(self) -> float:
+        return time.monotonic() + self._offset_s
+
+    def move_to(self, when: float) -> None:
+        """Let the time be `when`, unless it is later."""
+        self._offset_s += max(0.0, when - self.time())
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, context=context)
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when, self._timer_count, handle))
+        return handle
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        self.call_count += 1
+        return super().call_soon(callback, *args, context=context)
+
+    def next_timer(self) -> float | None:
+        """Return when the next timer is due that waits now; None if there is none."""
+        now = self.time()
+        while self._timers and (self._timers[0][2].cancelled() or self._timers[0][0] <= now):
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+
+class VirtualClock(SystemClock):
+    """A seams.Clock in the time of a VirtualLoop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def wall_ms(self) -> int:
+        return (time.time_ns() + int(self._loop.offset_s * 1e9)) // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return self.monotonic_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns() + int(self._loop.offset_s * 1e9)
+
+
+class WorkCount:
+    """Counts what helper processes have not finished, for `advance` to wait for."""
+
+    def __init__(self) -> None:
+        self.unfinished = 0
+
+    def new_helper(self, loop: asyncio.AbstractEventLoop) -> HelperProcess:
+        """Return a helper process whose calls are counted."""
+        from kafkapy.reactor.helper import SubprocessHelper
+
+        return _CountedHelper(SubprocessHelper(loop), self)
+
+
+class _CountedHelper:
+    """A seams.HelperProcess whose calls are counted."""
+
+    def __init__(self, helper: HelperProcess, count: WorkCount) -> None:
+        self._helper = helper
+        self._count = count
+
+    def submit(self, function_path: str, arguments: dict[str, Any], on_done: Callable[[Any, str | None], None]) -> None:
+        def done(result: Any, error: str | None) -> None:
+            self._count.unfinished -= 1
+            on_done(result, error)
+
+        self._count.unfinished += 1
+        self._helper.submit(function_path, arguments, done)
+
+    def close(self) -> None:
+        self._helper.close()
+
+
+class BrokerClock:
+    """`broker.clock`: what time it is for the broker, and how a test moves it on."""
+
+    def __init__(self, loop: VirtualLoop | None, unfinished: Callable[[], int]) -> None:
+        """loop: None for the system's clock. `unfinished`: how many calls of workers and helpers are."""
+        self._loop = loop
+        self._unfinished = unfinished
+
+    @property
+    def is_virtual(self) -> bool:
+        return self._loop is not None
+
+    def now(self) -> datetime:
+        """Return the broker's time (UTC)."""
+        return datetime.fromtimestamp(time.time() + (self._loop.offset_s if self._loop is not None else 0.0), UTC)
+
+    def advance(self, duration: Duration) -> None:
+        """Move the broker's time on, and return once it has done all that is due until then, in order.
+
+        What is due in a long time is met to two percent of the time that is left to go. Raises ClockError.
+        """
+        loop = self._loop
+        if loop is None:
+            raise ClockError('the system\'s clock is not moved: Broker(clock="virtual") has one of its own')
+        seconds = duration_ms(duration) / 1000
+        asyncio.run_coroutine_threadsafe(self._advance(loop, loop.time() + seconds), loop).result()
+
+    async def _advance(self, loop: VirtualLoop, target: float) -> None:
+        await self._settle(loop)
+        while (now := loop.time()) < target:
+            step_end = now + min((target - now) / STEPS, MAX_STEP_S)
+            next_timer = loop.next_timer()
+            if next_timer is None or next_timer >= target:
+                break
+            loop.move_to(min(max(next_timer, step_end), target))
+            await self._settle(loop)
+        loop.move_to(target)
+        await self._settle(loop)
+
+    async def _settle(self, loop: VirtualLoop) -> None:
+        """Return once the broker has done what is due now: its callbacks are run, workers and helpers have finished."""
+        deadline = time.monotonic() + WORK_TIMEOUT_S
+        quiet = 0
+        while quiet < QUIET_PASSES:
+            before = loop.call_count
+            await asyncio.sleep(0)
+            is_quiet = loop.call_count - before <= 1 and not self._unfinished()  # one: this coroutine's own
+            quiet = quiet + 1 if is_quiet else 0
+            if self._unfinished():
+                if time.monotonic() > deadline:
+                    raise ClockError(
+                        f"{self._unfinished()} calls of workers were not finished after {WORK_TIMEOUT_S} s"
+                    )
+                await asyncio.sleep(0.001)
+
+
+def duration_ms(duration: Duration) -> int:
+    """Return a duration in milliseconds. Raises ClockError."""
+    if isinstance(duration, timedelta):
+        found: float = duration.total_seconds() * 1000
+    elif isinstance(duration, str):
+        text = duration.strip()
+        if not text or PARTS.sub("", text):
+            units = ", ".join(UNITS_MS)
+            raise ClockError(f"{quoted(duration)} is no duration: 7d, 1h30m and 500ms are; the units are {units}")
+        found = sum(float(number) * UNITS_MS[unit] for number, unit in PARTS.findall(text))
+    else:
+        found = duration * 1000
+    if found < 0:
+        raise ClockError(f"time does not go back: {duration!r}")
+    return int(found)

@@ -1,0 +1,178 @@
+"""`Broker(clock="virtual")`: what is due until then is done when `advance` returns."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kafkapy.embedded.virtual_time import duration_ms
+from kafkapy.testing import Broker, ClockError
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    properties = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+    with Broker(clock="virtual", properties=properties) as running:
+        yield running
+
+
+def produce(broker: Broker, topic: str, *keys: bytes) -> None:
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for key in keys:
+        producer.produce(topic, b"value", key, on_delivery=lambda error, _: failed.append(error))
+        producer.flush(TIMEOUT_S)
+    assert failed == [None] * len(keys)
+
+
+def offsets(broker: Broker, topic: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "looking"})
+    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
+    consumer.close()
+    return found
+
+
+def test_records_are_deleted_once_their_retention_is_over(broker: Broker) -> None:
+    broker.create_topics("orders", partitions=1, configs={"retention.ms": 3_600_000})
+    produce(broker, "orders", b"a", b"b")
+    broker.clock.advance("30m")
+    assert offsets(broker, "orders") == (0, 2)
+    broker.clock.advance("40m")
+    assert offsets(broker, "orders") == (2, 2)
+    produce(broker, "orders", b"c")
+    assert offsets(broker, "orders") == (2, 3)
+
+
+def test_seven_days_take_seconds(broker: Broker) -> None:
+    before, began = broker.clock.now(), time.monotonic()
+    broker.clock.advance("7d")
+    assert timedelta(days=7) <= broker.clock.now() - before < timedelta(days=7, minutes=5)
+    assert time.monotonic() - began < TIMEOUT_S
+    broker.create_topics("after-a-week", partitions=1)
+    produce(broker, "after-a-week", b"a")
+
+
+def test_members_that_are_silent_are_removed(broker: Broker) -> None:
+    broker.create_topics("read", partitions=1)
+    config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "members", "session.timeout.ms": 45_000}
+    consumer = Consumer({**config, "log_level": 0, "auto.offset.reset": "earliest"})
+    consumer.subscribe(["read"])
+    deadline = time.monotonic() + TIMEOUT_S
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.05)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def member_count() -> int:
+        return len(admin.describe_consumer_groups(["members"])["members"].result(TIMEOUT_S).members)
+
+    assert member_count() == 1
+    broker.clock.advance("46s")
+    assert member_count() in (0, 1), "none, or the same one that has joined again"
+    services = broker._running.services
+    assert services is not None
+    assert services.groups.host_of("members").shard.groups["members"].log.generation > 1
+    consumer.close()
+
+
+def test_a_transaction_that_is_open_too_long_is_aborted(broker: Broker) -> None:
+    broker.create_topics("payments", partitions=1)
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "slow", "log_level": 0}
+    producer = Producer(config)
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce("payments", b"value")
+    producer.flush(TIMEOUT_S)
+    broker.clock.advance("2m")
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(TIMEOUT_S)
+
+
+def test_offsets_expire(broker: Broker) -> None:
+    broker.create_topics("committed", partitions=1)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "expiring"})
+    consumer.commit(offsets=[TopicPartition("committed", 0, 5)], asynchronous=False)
+    assert consumer.committed([TopicPartition("committed", 0)], TIMEOUT_S)[0].offset == 5
+    broker.clock.advance("6d")
+    assert consumer.committed([TopicPartition("committed", 0)], TIMEOUT_S)[0].offset == 5
+    broker.clock.advance("2d")
+    assert consumer.committed([TopicPartition("committed", 0)], TIMEOUT_S)[0].offset < 0
+    consumer.close()
+
+
+def test_compaction_waits_for_its_lag(broker: Broker) -> None:
+    configs = {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": 3_600_000,
+        "segment.ms": 60_000,
+        "min.cleanable.dirty.ratio": 0,
+        "message.timestamp.type": "LogAppendTime",
+    }
+    broker.create_topics("compacted", partitions=1, configs=configs)
+    produce(broker, "compacted", b"a", b"a", b"a")
+    broker.clock.advance("2m")
+    produce(broker, "compacted", b"b")  # rolls the segment
+    assert keys(broker) == [b"a", b"a", b"a", b"b"]
+    broker.clock.advance("2h")
+    assert keys(broker) == [b"a", b"b"]
+
+
+def keys(broker: Broker) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "keys", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition("compacted", 0, 0)])
+    found: list[bytes] = []
+    while True:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        if message.error() is not None:
+            consumer.close()
+            return found
+        found.append(message.key() or b"")
+
+
+def test_time_outlives_a_restart(broker: Broker) -> None:
+    broker.clock.advance("1d")
+    before = broker.clock.now()
+    broker.restart()
+    assert broker.clock.now() >= before
+    broker.clock.advance("1h")
+
+
+@pytest.mark.parametrize(
+    ("duration", "ms"),
+    [
+        ("7d", 604_800_000),
+        ("1h30m", 5_400_000),
+        ("500ms", 500),
+        ("1.5s", 1500),
+        (2, 2000),
+        (timedelta(hours=1), 3_600_000),
+    ],
+)
+def test_durations(duration: str | float | timedelta, ms: int) -> None:
+    assert duration_ms(duration) == ms
+
+
+@pytest.mark.parametrize("text", ["", "7", "7y", "d", "1h and a half"])
+def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ClockError, match="is no duration: 7d, 1h30m"):
+        duration_ms(text)
+
+
+async def test_clocks_that_do_not_move_say_so() -> None:
+    with Broker() as broker:
+        assert not broker.clock.is_virtual
+        with pytest.raises(ClockError, match=r'Broker\(clock="virtual"\)'):
+            broker.clock.advance("1d")
+    with pytest.raises(ValueError, match="clock is 'system' or 'virtual', not 'real'"):
+        Broker(clock="real")  # type: ignore[typeddict-item]
+    with pytest.raises(ClockError, match="time does not go back"):
+        duration_ms(-1)
+    with pytest.raises(RuntimeError, match="use `with Broker"):
+        await Broker(clock="virtual").start()
