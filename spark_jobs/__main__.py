@@ -77,10 +77,10 @@ def add_command(to: typer.Typer, job: str, run: Callable[..., object], summary: 
     )
 
     def with_output(config: ConfigFile = None, sets: Overrides = None, reset_output: Reset = False) -> None:
-        run(load_config(model, config, sets or ()), reset_output=reset_output)
+        run(load_config(model, config, sets or (), os.environ), reset_output=reset_output)
 
     def without_output(config: ConfigFile = None, sets: Overrides = None) -> None:
-        run(load_config(model, config, sets or ()))
+        run(load_config(model, config, sets or (), os.environ))
 
     command = with_output if "reset_output" in inspect.signature(run).parameters else without_output
     to.command(job.replace("_", "-"), help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)

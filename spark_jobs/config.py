@@ -1,4 +1,4 @@
-"""What a job can be told: one pydantic model per kind of job, read from a YAML file and `--set` overrides.
+"""What a job can be told: one pydantic model per kind of job, read from a YAML file, the environment and `--set`.
 
 Every key has a description; `python -m spark_jobs JOB --help` lists them all. Unknown keys are refused. A job's own
 model lives in the job's module and derives from one of these:
@@ -12,8 +12,9 @@ model lives in the job's module and derives from one of these:
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
@@ -191,25 +192,38 @@ class TableConfig(TopicConfig):
 AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
 
 
-def load_config(model: type[AnyConfig], path: Path | None, overrides: Iterable[str] = ()) -> AnyConfig:
-    """Read a job's YAML file, apply KEY=VALUE overrides (dots go into nested keys), and check it all.
+def load_config(
+    model: type[AnyConfig],
+    path: Path | None,
+    overrides: Iterable[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> AnyConfig:
+    """Read a job's YAML file, apply SPARK_JOBS_KEY of the environment, then KEY=VALUE overrides, and check it all.
 
-    Raises JobError naming the file and the key.
+    Dots in a KEY go into nested keys. Raises JobError naming the file and the key.
     """
     values = _read(path) if path is not None else {}
+    for key in model.model_fields:
+        text = environment.get(f"SPARK_JOBS_{key.upper()}")
+        if text is not None:
+            values[key] = _yaml(text, f"SPARK_JOBS_{key.upper()}")
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
             raise JobError(f"--set {override}: KEY=VALUE is expected")
-        try:
-            _put(values, key, yaml.safe_load(text))
-        except yaml.YAMLError:
-            raise JobError(f"--set {override}: the value is not YAML") from None
+        _put(values, key, _yaml(text, f"--set {override}"))
     try:
         return model.model_validate(values)
     except ValidationError as error:
         problems = "; ".join(_told(problem) for problem in error.errors())
         raise JobError(f"{path or 'configuration'}: {problems}") from None
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise JobError(f"{where}: the value is not YAML") from None
 
 
 def describe(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, str, str, str]]:

@@ -1,4 +1,4 @@
-"""The silver job in transactions, with kill -9 of everything at each step of a batch: each trade and dead letter once.
+"""The silver job with kill -9 of everything at each step of a batch: each trade is in topic, Iceberg and Delta once.
 
 What is killed where: the driver with its JVM; the executor whose worker is there, its worker left behind, which goes on
 as a zombie once others have taken over; the broker; the leader of the output's partitions among three brokers.
@@ -26,6 +26,7 @@ from spark_jobs import feed, oracle
 from spark_jobs.config import duration_ms
 from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.generator import Market
+from spark_jobs.query import connect
 from tests.compat.conftest import new_server
 from tests.compat.test_cluster import KIND
 from tests.support import market, topics
@@ -39,9 +40,10 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 PER_BATCH = 150
+TABLE_STEPS = ("iceberg_written", "iceberg_committed", "delta_started", "delta_committed")
 STEPS = ("claim_produced", "claim_noted", "claimed", "task_started", "initialized", "produced", "noted", "committed")
 STEPS += ("delivered",)
-"""In the order of a batch; batch n is disturbed at the nth."""
+"""In the order of a batch; batch n is disturbed at the nth. After "delivered" Spark writes its checkpoint."""
 THREE = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -51,7 +53,7 @@ THREE = {
     "broker.heartbeat.interval.ms": "500",
 }
 IN_TASK = STEPS[3:8]
-MARKET = Market(events=PER_BATCH * (len(STEPS) + 1), late=0.0, duplicates=0.02, malformed=0.03, seed=17)
+MARKET = Market(events=PER_BATCH * (len(TABLE_STEPS + STEPS) + 1), late=0.0, duplicates=0.02, malformed=0.03, seed=17)
 
 
 class Job:
@@ -70,6 +72,8 @@ class Job:
             "output_topic": "silver",
             "dead_letter_topic": "dead",
             "delivery": "exactly_once",
+            "iceberg": str(directory / "tables"),
+            "delta": str(directory / "tables" / "delta_trades"),
             "transactions": 2,
             "trigger": "available_now",
             "max_offsets_per_trigger": PER_BATCH,
@@ -134,6 +138,11 @@ def check(bootstrap: str, directory: Path) -> None:
     assert late == []
     found = [json.loads(record.value or b"") for record in market.consume(bootstrap, "silver")]
     assert market.row_fields(found) == market.trade_fields(good)
+    connection, _ = connect(directory / "tables")
+    for table in ("trades", "delta_trades"):
+        kept = connection.sql(f"select * from {table}")
+        rows = [dict(zip(kept.columns, row, strict=True)) for row in kept.fetchall()]
+        assert market.row_fields(rows) == market.trade_fields(good)
     bad = [r for r in records if isinstance(oracle.parse(r.value, r.timestamp_ms), str)]
     places = Counter(f"{record.topic}-{record.partition}-{record.offset}".encode() for record in bad)
     assert Counter(record.key for record in market.consume(bootstrap, "dead")) == places
@@ -167,7 +176,7 @@ def test_the_driver_killed_at_each_step(tmp_path: Path) -> None:
     with new_server(tmp_path / "broker") as broker:
         feed_market(broker.bootstrap)
         job = Job(broker.bootstrap, tmp_path, "local[2]")
-        for batch_id, step in enumerate(STEPS):
+        for batch_id, step in enumerate(TABLE_STEPS + STEPS):
             kill_the_driver(job, f"{step}-{batch_id}")
         job.finish()
         check(broker.bootstrap, tmp_path)
