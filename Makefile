@@ -2,15 +2,16 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# PySpark 3.5.7 lies over what .venv holds.
+# Older PySparks that stay tested; each lies over what .venv holds.
 SPARK35 := .venv-spark35
+SPARK40 := .venv-spark40
 # Many tests wait for processes: three workers keep two cores busy. A file is one worker's; the slow ones of compat come first.
 JOBS   ?= 3
 PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
+.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 test-spark40 soak chaos coverage format check packages docs generate golden \
   counts vendor bench compiled test-compiled ci-compiled lock clean abuse release golden-messages
 
 help:            ## this list
@@ -78,7 +79,7 @@ test-python: $(VENV)/.tests-ready
 $(VENV)/.tests-ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --constraint requirements.lock -e ".[cli,console,formats,oauth,test]"
+	  --constraint requirements.lock -e ".[cli,console,formats,oauth,registry,test]"
 	@touch $@
 
 # What may depend on the interpreter and takes little time: bytes, arithmetic, tasks and their errors, the class makers.
@@ -120,22 +121,32 @@ ci-compiled: setup tools   ## those that prove the compiled modules and a part o
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
 	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py tests/compat/test_console.py \
-	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py
+	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py tests/compat/test_full_node_beside_java.py
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
-	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py
+	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py \
+	  tests/compat/test_consumer_bounce.py
 
 chaos: setup tools   ## three real nodes in trouble, SECONDS=900 for each kind of fault, SEED=1
 	KAFKAPY_CHAOS_SECONDS=$(or $(SECONDS),900) KAFKAPY_CHAOS_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest -q -rP tests/compat/test_chaos.py
 
 test-spark35: tools $(SPARK35)/.ready   ## the tests of the Spark jobs on Spark 3.5.7
-	@$(SPARK35)/bin/python -m spark_jobs.connector
-	$(SPARK35)/bin/python -m pytest -q -m spark
+	$(call TEST_SPARK,$(SPARK35))
 
-$(SPARK35)/.ready: $(VENV)/.ready
-	$(BIN)/python -m venv $(SPARK35)
-	$(SPARK35)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyspark==3.5.7 py4j==0.10.9.7
-	$(BIN)/python -c "$(SITE)" >"$$($(SPARK35)/bin/python -c "$(SITE)")/base.pth"
+test-spark40: tools $(SPARK40)/.ready   ## the tests of the Spark jobs on Spark 4.0.0
+	$(call TEST_SPARK,$(SPARK40))
+
+define TEST_SPARK
+@$(1)/bin/python -m spark_jobs.connector
+$(1)/bin/python -m pytest -q -m spark
+endef
+
+$(SPARK35)/.ready: OLD_SPARK := pyspark==3.5.7 py4j==0.10.9.7
+$(SPARK40)/.ready: OLD_SPARK := pyspark==4.0.0 py4j==0.10.9.9
+$(SPARK35)/.ready $(SPARK40)/.ready: $(VENV)/.ready
+	$(BIN)/python -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(OLD_SPARK)
+	$(BIN)/python -c "$(SITE)" >"$$($(@D)/bin/python -c "$(SITE)")/base.pth"
 	@touch $@
 
 coverage: setup  ## which lines the fast tests reach, to htmlcov/; T=expression as for test
@@ -201,8 +212,8 @@ bench: setup tools   ## kafkapy beside Apache Kafka 4.4.0, same client, same run
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(ONLY),--only "$(ONLY)")
 
-abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some
-	$(BIN)/python -m benchmarks.abuse --apache $(if $(ONLY),--only "$(ONLY)")
+abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some, COMPILED=1 for what `make compiled` installed
+	$(BIN)/python -m benchmarks.abuse $(if $(COMPILED),--compiled,--apache) $(if $(ONLY),--only "$(ONLY)")
 
 vendor: setup    ## compare the console's scripts of others with npm's packages
 	@$(BIN)/python -m tools.vendor
@@ -211,5 +222,5 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --unsafe-package kafkapy-broker --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
-	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) .tools build dist site *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) $(SPARK40) .tools build dist site *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  htmlcov .coverage

@@ -1,12 +1,13 @@
 """What one peer can do to all others: each attack on a fresh broker, beside Apache Kafka where it applies.
 
-    python -m benchmarks.abuse [--only NAME,...] [--seconds N] [--apache] [--tree DIRECTORY]
+    python -m benchmarks.abuse [--only NAME,...] [--seconds N] [--apache]
+                              [--compiled | --tree DIRECTORY]
 
 Printed for each: the longest wait of another client (benchmarks/canary.py: a request every millisecond), the most CPU
 that the broker used in a wait, which is about how long it is on a quiet machine, the 99th percentile of the waits, and
 by how much the process's resident memory grew at its peak, beyond what its keys allow. Two figures hold for every
-attack: no wait above 250 ms, of which at least as much is the broker's CPU, and no growth above 64 MiB. --tree: the
-sources of another version of kafkapy, to compare with.
+attack: no wait above 250 ms, of which at least as much is the broker's CPU, and no growth above 64 MiB. --compiled:
+what `make compiled` has installed. --tree: the sources of another version of kafkapy, to compare with.
 """
 
 import argparse
@@ -18,13 +19,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.attack import Attack, second_port
 from benchmarks.attacks_on_loop import LOOP_ATTACKS
 from benchmarks.attacks_on_memory import MEMORY_ATTACKS
 from benchmarks.canary import Canary
-from harness.servers import ApacheKafka, Kafkapy, Server
+from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server
 
 MOST_WAIT_MS, MOST_GROWTH_MB = 250, 64
 ATTACKS = [*LOOP_ATTACKS, *MEMORY_ATTACKS]
@@ -60,16 +60,15 @@ def run(attack: Attack, server: Server, seconds: float) -> Outcome:
 
 
 @contextlib.contextmanager
-def _broker(attack: Attack, *, is_apache: bool, tree: Path | None) -> Iterator[Server]:
+def _broker(attack: Attack, kind: type[Kafkapy] | type[ApacheKafka], tree: Path | None) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="abuse-") as name:
         directory = Path(name)
         properties = attack.properties(directory)
-        kind: Any = ApacheKafka if is_apache else Kafkapy
         server = kind(directory / "data", properties)
-        server.working_directory = tree
+        server.working_directory = tree or server.working_directory
         if "listeners" in properties:
             server.port = int(properties["listeners"].split(",")[0].rpartition(":")[2])
-            if is_apache:
+            if isinstance(server, ApacheKafka):
                 properties["listeners"] += f",CONTROLLER://127.0.0.1:{server.controller_port}"
         with server:
             yield server
@@ -80,21 +79,26 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--apache", action="store_true", help="run each on Apache Kafka, too, where it applies")
-    parser.add_argument("--tree", type=Path, help="the directory of another version's sources")
+    build = parser.add_mutually_exclusive_group()
+    build.add_argument("--compiled", action="store_true", help="what `make compiled` has installed")
+    build.add_argument("--tree", type=Path, help="the directory of another version's sources")
     given = parser.parse_args()
+    if given.compiled and not COMPILED_PYTHON.exists():
+        parser.error("`make compiled` was not run here")
+    ours = CompiledKafkapy if given.compiled else Kafkapy
     chosen = [each for each in ATTACKS if not given.only or each.name in given.only.split(",")]
     is_bad = False
     for attack in chosen:
-        for is_apache in (False, True) if given.apache and not attack.is_ours_alone else (False,):
-            with _broker(attack, is_apache=is_apache, tree=given.tree) as server:
+        for kind in (ours, ApacheKafka) if given.apache and not attack.is_ours_alone else (ours,):
+            with _broker(attack, kind, None if kind is ApacheKafka else given.tree) as server:
                 outcome = run(attack, server, given.seconds)
             figures = (
                 f"wait {outcome.wait_ms:6.0f} ms  CPU {outcome.cpu_ms:5.0f} ms  p99 {outcome.p99_ms:5.0f} ms"
                 f"  growth {outcome.growth_mb:4.0f} MiB  {outcome.figure}"
             ).rstrip()
-            print(f"{attack.name:24} {'apache' if is_apache else 'kafkapy':8} {figures}", flush=True)
+            print(f"{attack.name:24} {'apache' if kind is ApacheKafka else 'kafkapy':8} {figures}", flush=True)
             wait_ms = min(outcome.wait_ms, outcome.cpu_ms)
-            is_bad |= not is_apache and (wait_ms > MOST_WAIT_MS or outcome.growth_mb > MOST_GROWTH_MB)
+            is_bad |= kind is not ApacheKafka and (wait_ms > MOST_WAIT_MS or outcome.growth_mb > MOST_GROWTH_MB)
     return 1 if is_bad else 0
 
 

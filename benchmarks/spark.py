@@ -179,11 +179,13 @@ def _start_live(config: Any) -> Any:
     from spark_jobs.gold import bar_stream
     from spark_jobs.metrics import QueryMetrics
     from spark_jobs.session import stream_writer
+    from spark_jobs.sink import TopicSink
     from spark_jobs.source import read_topics
 
     spark, metrics = _session(), QueryMetrics(config, "live")
+    output = live.Output(config, metrics, TopicSink(config))
     writer = stream_writer(bar_stream(read_topics(spark, config), config), config, "live").outputMode("update")
-    return writer.foreachBatch(lambda bars, number: live.write(spark, config, metrics, bars, number)).start()
+    return writer.foreachBatch(lambda bars, number: live.write(spark, output, bars, number)).start()
 
 
 def _feed(server: Server, topic: str, sent: dict[tuple[str, int], float], stop: threading.Event) -> None:

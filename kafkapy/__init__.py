@@ -11,8 +11,9 @@ raft/ group/ share/ transaction/ security/ telemetry/    pure machines: a quorum
 storage/ replication/          logs on disk; partitions with their leaders and followers
 runtime/                       the drivers: loops that feed the machines and carry out their effects
 handlers/ serving/ reactor/    a file for each API; what every request passes; sockets
-server/ embedded/              a node as a process; a node in a test
+server/ embedded/ testing/     a node as a process; a node in a test, and its public names
 cli/ console/ decoders/        commands; pages for a browser; keys and values as text
+registry/                      a schema registry: Confluent's HTTP API over the topic _schemas of any Kafka
 __main__.py child_command.py   the command; how a process starts another one
 compiled.py version.py         is this installation compiled by mypyc; the version
 """

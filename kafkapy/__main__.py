@@ -66,6 +66,10 @@ def _run(given: list[str], *, is_process: bool) -> int:
             from kafkapy.console.main import main as console
 
             return console(rest)
+        case "registry":
+            from kafkapy.registry.main import main as registry
+
+            return registry(rest)
         case "man":
             from kafkapy.cli.manual import main as manual
 

@@ -1,6 +1,7 @@
 """Measured values, under the names that they have in Apache Kafka's JMX."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from kafkapy.named_tuple import NamedTuple
 
@@ -23,6 +24,15 @@ class Gauge(NamedTuple):
         return f"{self.group},name={self.name}{tags}"
 
 
+class Recent(Protocol):
+    """A histogram that knows its recent values (kafkapy.metrics.recent_histogram). `count`: of all values ever."""
+
+    count: int
+
+    def quantiles(self, wanted: Sequence[float]) -> list[float]:
+        """Return the recent values at ascending quantiles."""
+
+
 class Distribution(NamedTuple):
     """Values counted in histograms (kafkapy.metrics.histogram): shown as quantiles of the last minutes, and a count.
 
@@ -35,6 +45,8 @@ class Distribution(NamedTuple):
     histograms: Sequence[Sequence[int]]
     zeros: int = 0
     unit: float = 1.0
+    recent: Recent | None = None
+    """If given, the values are counted in it alone."""
 
 
 class Row(NamedTuple):

@@ -18,6 +18,7 @@ from kafkapy.dataclass import dataclass
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")
+ResultT = TypeVar("ResultT")
 
 
 class Event:
@@ -42,6 +43,20 @@ class Decision(Generic[RecordT, ResponseT]):
     response: ResponseT
     records: list[RecordT] = field(default_factory=list)
     is_atomic: bool = False
+
+
+SmallSteps: TypeAlias = Generator[None, None, ResultT]
+"""Long work of a machine, which yields after each millisecond or so: other events may come in between."""
+
+
+def end_of(steps: "SmallSteps[ResultT]") -> ResultT:
+    """Run steps to their end at once, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: ResultT = end.value
+            return result
 
 
 Steps: TypeAlias = Generator[list[RecordT], None, Decision[RecordT, ResponseT]]

@@ -2,6 +2,7 @@
 
     feed ----> topic trades ----> silver ----> topic silver_trades ----> gold, live ----> topics of bars, Parquet
                topic depth -----> book
+               trades, depth ---> quotes ---> topic ticks
                all topics ------> bronze (archive) ----> audit, backfill, replay
 
 Each is a module with `run(config)`, started by `python -m spark_jobs JOB --config file.yaml`; `JOB --help` lists what

@@ -21,10 +21,12 @@ JOBS = {
     "bronze": "archive topics as they came, to Parquet",
     "silver": "check and type trades, drop duplicates; bad ones go to a dead-letter topic",
     "gold": "bars of 1 s, 1 min and 1 h, each written once when it is complete",
+    "quotes": "trades and order-book updates to a topic of ticks, in milliseconds (real-time mode of Spark 4.2)",
     "live": "the same bars, written again whenever they change",
     "book": "rebuild order books from snapshots and deltas, find their gaps",
     "audit": "prove that bronze's archive holds the topics, each offset once",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
+    "latency": "measure from producer to consumer through quotes, as a table and a histogram",
     "chart": "draw candles with VWAP and volume",
 }
 """Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""

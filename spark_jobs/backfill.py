@@ -18,19 +18,21 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs import gold, silver
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
-from spark_jobs.book import BookConfig, book_rows, state_in_rocksdb
+from spark_jobs.book import ORDER, BookConfig, book_rows, state_in_rocksdb
 from spark_jobs.book import write as write_book
 from spark_jobs.checkpoints import Directory, batch
 from spark_jobs.config import AVAILABLE_NOW, StreamConfig, Trigger
 from spark_jobs.errors import JobError
-from spark_jobs.gold import COMPACTED, GoldConfig, bars_of, left_out, write_outputs
+from spark_jobs.gold import COMPACTED, GoldConfig, bars_of, left_out
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.silver import ZSTD, SilverConfig, write_sorted
+from spark_jobs.silver import ZSTD, SilverConfig
+from spark_jobs.sink import topic_sink
 from spark_jobs.source import read_archive, read_batch, read_topics, stream_archive
 from spark_jobs.trades import distinct_trades, parse_trades
 
@@ -85,12 +87,15 @@ def run_silver(config: SilverBackfill, *, reset_output: bool = False) -> None:
         prepare(spark, config, reset_output=reset_output)
         _create(spark, config, [config.output_topic, config.dead_letter_topic], ZSTD)
         past, metrics = Past.of(spark, config), QueryMetrics(config, "backfill")
-
-        def write(good: DataFrame, batch_id: int) -> None:
-            write_sorted(config, metrics, good, past.batch(batch_id), ~F.expr(IN_TIME), batch_id)
-
+        topics = {topic: None for topic in (config.output_topic, config.dead_letter_topic) if topic}
         trades = parse_trades(past.stream(), TRADE, config.max_ahead).where(IN_TIME)
-        run_batches(distinct_trades(trades, config.watermark), config, metrics, write)
+        with topic_sink(config, "backfill-silver", topics, reset_output=reset_output) as sink:
+            output = silver.Output(config, metrics, sink)
+
+            def write(good: DataFrame, batch_id: int) -> None:
+                silver.write_sorted(output, good, past.batch(batch_id), ~F.expr(IN_TIME), batch_id)
+
+            run_batches(distinct_trades(trades, config.watermark), config, metrics, write)
 
 
 def run_gold(config: GoldBackfill, *, reset_output: bool = False) -> None:
@@ -98,15 +103,19 @@ def run_gold(config: GoldBackfill, *, reset_output: bool = False) -> None:
         prepare(spark, config, reset_output=reset_output)
         _create(spark, config, [config.output_topic], COMPACTED)
         past, metrics = Past.of(spark, config), QueryMetrics(config, "backfill")
-
-        def write(bars: DataFrame, batch_id: int) -> None:
-            with left_out(parse_trades(past.batch(batch_id), SILVER_TRADE, config.max_ahead), ~F.expr(IN_TIME)) as late:
-                write_outputs(config, bars, late, batch_id)
-                metrics.late.labels(metrics.job).inc(late.count())
-
         trades = parse_trades(past.stream(), SILVER_TRADE, config.max_ahead).where(IN_TIME)
-        in_time = distinct_trades(trades, config.watermark)
-        run_batches(bars_of(in_time, watermark=config.watermark), config, metrics, write)
+        bars = bars_of(distinct_trades(trades, config.watermark), watermark=config.watermark)
+        topics = dict.fromkeys(config.output_topics())
+        with topic_sink(config, "backfill-gold", topics, reset_output=reset_output) as sink:
+            output = gold.Output(config, metrics, sink)
+
+            def write(bars: DataFrame, batch_id: int) -> None:
+                records = parse_trades(past.batch(batch_id), SILVER_TRADE, config.max_ahead)
+                with left_out(records, ~F.expr(IN_TIME)) as late:
+                    gold.write_outputs(output, bars, late, batch_id)
+                    metrics.late.labels(metrics.job).inc(late.count())
+
+            run_batches(bars, config, metrics, write)
 
 
 def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
@@ -114,12 +123,14 @@ def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
         prepare(spark, config, reset_output=reset_output)
         _create(spark, config, [config.book_topic], COMPACTED)
         past = Past.of(spark, config)
+        topics = dict.fromkeys(config.output_topics(), ORDER)
+        with topic_sink(config, "backfill-book", topics, reset_output=reset_output) as sink:
 
-        def write(rows: DataFrame, batch_id: int) -> None:
-            past.batch(batch_id)
-            write_book(rows, batch_id, config)
+            def write(rows: DataFrame, batch_id: int) -> None:
+                past.batch(batch_id)
+                write_book(rows, batch_id, config, sink)
 
-        run_batches(book_rows(past.stream()), config, QueryMetrics(config, "backfill"), write)
+            run_batches(book_rows(past.stream()), config, QueryMetrics(config, "backfill"), write)
 
 
 def _create(spark: SparkSession, config: Any, topics: list[str | None], settings: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
-from spark_jobs.config import StreamConfig
+from spark_jobs.config import TopicConfig
 from spark_jobs.depth import UNKNOWN_VERSION, BadDepth, parse
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
@@ -32,11 +32,12 @@ from spark_jobs.order_book import BookRow, OrderBook, Quote, Status
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BOOK
 from spark_jobs.session import spark_session
-from spark_jobs.sink import event_json, write_batch, write_topic
+from spark_jobs.sink import TopicSink, event_json, topic_sink, write_batch
 from spark_jobs.source import read_topics
 
 QUOTE_NAMES = [field.name for field in fields(Quote)]
 STATE_SCHEMA = "book STRING"
+ORDER = "row_order"
 COMPACTED = {"cleanup.policy": "compact"}
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -44,7 +45,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 assert BOOK.names()[-len(QUOTE_NAMES) :] == QUOTE_NAMES
 
 
-class BookConfig(StreamConfig):
+class BookConfig(TopicConfig):
     """topics: those with the snapshots and deltas."""
 
     book_topic: str | None = Field(
@@ -68,7 +69,10 @@ def run(config: BookConfig, *, reset_output: bool = False) -> None:
         if config.book_topic is not None:
             create_missing_topics(spark, config, [config.book_topic], config.output_partitions, COMPACTED)
         rows = book_rows(read_topics(spark, config))
-        run_batches(rows, config, QueryMetrics(config, "book"), lambda batch, batch_id: write(batch, batch_id, config))
+        topics = dict.fromkeys(config.output_topics(), ORDER)
+        with topic_sink(config, "book", topics, reset_output=reset_output) as sink:
+            metrics = QueryMetrics(config, "book")
+            run_batches(rows, config, metrics, lambda batch, batch_id: write(batch, batch_id, config, sink))
 
 
 @contextmanager
@@ -85,14 +89,15 @@ def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(STATE_STORE, before)
 
 
-def write(rows: DataFrame, batch_id: int, config: BookConfig) -> None:
+def write(rows: DataFrame, batch_id: int, config: BookConfig, sink: TopicSink) -> None:
     if config.unknown_version == "fail":
         refuse_unknown_version(rows)
     if config.output is not None:
         write_batch(rows, config.output, batch_id)
     if config.book_topic is not None:
-        keyed = rows.select(F.col("symbol").cast("binary").alias("key"), event_json(BOOK).alias("value"))
-        write_topic(keyed, config, config.book_topic)
+        order = F.monotonically_increasing_id().alias(ORDER)  # a symbol's rows lie in one partition, in their order
+        keyed = rows.select(F.col("symbol").cast("binary").alias("key"), event_json(BOOK).alias("value"), order)
+        sink.write(keyed, config.book_topic, batch_id)
 
 
 def refuse_unknown_version(rows: DataFrame) -> None:

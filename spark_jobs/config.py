@@ -5,7 +5,8 @@ model lives in the job's module and derives from one of these:
 
     JobConfig      what a client of Kafka needs (feed)
     SparkConfig    and what a Spark session needs (batch jobs: audit, replay, chart)
-    StreamConfig   and what a streaming query needs (bronze, silver, gold, live, book)
+    StreamConfig   and what a streaming query needs (bronze, quotes)
+    TopicConfig    and how its batches go to topics (silver, gold, live, book)
 """
 
 import json
@@ -140,6 +141,33 @@ class StreamConfig(SparkConfig):
         return self.trigger == AVAILABLE_NOW
 
 
+class TopicConfig(StreamConfig):
+    """A query whose batches go to topics."""
+
+    delivery: Literal["at_least_once", "exactly_once"] = Field(
+        default="at_least_once",
+        description="to topics: by Spark's sink, which repeats a batch's rows after a crash, or in transactions "
+        "(transactional_sink.py), which readers with read_committed see once",
+    )
+    producer: dict[str, str] = Field(
+        default={}, description="options of exactly_once's producer by librdkafka's names (security.protocol, ...)"
+    )
+    transactional_id: str | None = Field(
+        default=None, description="its transactional ids and groups begin so; default spark-jobs-JOB"
+    )
+    transactions: int = Field(default=4, ge=1, description="transactions of a batch, and tasks that send it")
+    first_transactional_batch: int = Field(
+        default=0, ge=0, description="first batch of a query that is sent so: above 0 where it was at_least_once before"
+    )
+
+    @model_validator(mode="after")
+    def _producer_is_secure(self) -> Self:
+        is_secure = "security.protocol" in self.kafka
+        if self.delivery == "exactly_once" and is_secure and "security.protocol" not in self.producer:
+            raise ValueError("exactly_once sends by librdkafka: give its security options under producer, too")
+        return self
+
+
 AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
 
 
@@ -188,7 +216,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(values: dict[str, Any], key: str, value: object) -> None:
-    """Set a nested key; the options of kafka and spark have dots in their own names."""
+    """Set a nested key; the options of kafka, producer and spark have dots in their own names."""
     first, _, rest = key.partition(".")
     if not rest:
         values[first] = value
@@ -196,7 +224,7 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
     inner = values.setdefault(first, {})
     if not isinstance(inner, dict):
         raise JobError(f"--set {key}: {first} has no keys")
-    if first in ("kafka", "spark"):
+    if first in ("kafka", "producer", "spark"):
         inner[rest] = value if isinstance(value, str) else json.dumps(value)
     else:
         _put(inner, rest, value)

@@ -17,13 +17,15 @@ SPARK = "org.apache.spark"
 def coordinates(version: str) -> list[tuple[str, str, str]]:
     """Return (group, artifact, version) of the connector's jars for a PySpark version.
 
-    The token provider of Spark 4 is to be had for 4.0.0 alone; it fits the later ones.
+    Of Spark 4 below 4.2 Maven Central has the token provider of 4.0.0 alone; it fits those versions, too.
     """
     if version.startswith("3.5."):
         scala, clients, token_provider, pool = "2.12", "3.4.1", version, "2.11.1"
-    else:
+    elif version.startswith(("4.0.", "4.1.")):
         clients = "3.9.0" if version.startswith("4.0.") else "3.9.2"
         scala, token_provider, pool = "2.13", "4.0.0", "2.12.0"
+    else:
+        scala, clients, token_provider, pool = "2.13", "3.9.2", version, "2.13.1"
     return [
         (SPARK, f"spark-sql-kafka-0-10_{scala}", version),
         (SPARK, f"spark-token-provider-kafka-0-10_{scala}", token_provider),

@@ -11,6 +11,7 @@ last trade by (time, trade id).
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pydantic import Field
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,13 +20,13 @@ from pyspark.sql import functions as F
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
 from spark_jobs.checkpoints import batch
-from spark_jobs.config import Duration, StreamConfig, duration_ms
+from spark_jobs.config import Duration, TopicConfig, duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BAR, PRICE, SILVER_TRADE, TURNOVER, VOLUME, WIDTHS_MS
 from spark_jobs.session import spark_session
-from spark_jobs.sink import event_json, header, write_batch, write_topic
+from spark_jobs.sink import TopicSink, event_json, header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import distinct_trades, parse_trades
 
@@ -33,7 +34,7 @@ COMPACTED = {"cleanup.policy": "compact"}
 LATE_COLUMNS = ["symbol", "trade_id", "price", "quantity", "time_ms", "is_buyer_maker", "topic", "partition", "offset"]
 
 
-class BarsConfig(StreamConfig):
+class BarsConfig(TopicConfig):
     output_topic: str | None = Field(default="bars", description="compacted topic of the bars")
     output_partitions: int = Field(default=3, ge=1, description="partitions of the topic where it is created")
     watermark: Duration = Field(default="10 seconds", description="how late a trade may be and still count")
@@ -58,7 +59,19 @@ def run(config: GoldConfig, *, reset_output: bool = False) -> None:
             create_missing_topics(spark, config, [config.output_topic], config.output_partitions, COMPACTED)
         metrics = QueryMetrics(config, "gold")
         rows = bar_stream(read_topics(spark, config), config)
-        run_batches(rows, config, metrics, lambda bars, batch_id: write(spark, config, metrics, bars, batch_id))
+        topics = dict.fromkeys(config.output_topics())
+        with topic_sink(config, "gold", topics, reset_output=reset_output) as sink:
+            output = Output(config, metrics, sink)
+            run_batches(rows, config, metrics, lambda bars, batch_id: write(spark, output, bars, batch_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a batch is written with."""
+
+    config: GoldConfig
+    metrics: QueryMetrics
+    sink: TopicSink
 
 
 def bar_stream(rows: DataFrame, config: BarsConfig) -> DataFrame:
@@ -137,19 +150,20 @@ def _checked(bars: DataFrame) -> DataFrame:
     return bars
 
 
-def write(spark: SparkSession, config: GoldConfig, metrics: QueryMetrics, bars: DataFrame, batch_id: int) -> None:
-    with late_trades(spark, config, metrics, batch_id) as late:
-        write_outputs(config, bars, late, batch_id)
+def write(spark: SparkSession, output: Output, bars: DataFrame, batch_id: int) -> None:
+    with late_trades(spark, output.config, output.metrics, batch_id) as late:
+        write_outputs(output, bars, late, batch_id)
 
 
-def write_outputs(config: GoldConfig, bars: DataFrame, late: DataFrame, batch_id: int) -> None:
+def write_outputs(output: Output, bars: DataFrame, late: DataFrame, batch_id: int) -> None:
+    config = output.config
     if config.output:
         dated = bars.withColumn("date", F.to_date(F.timestamp_millis("start_ms")))
         write_batch(dated.repartition("width", "date"), config.output, batch_id, "width", "date")
     if config.late_output:
         write_batch(late, config.late_output, batch_id)
     if config.output_topic:
-        write_topic(on_topic(bars), config, config.output_topic)
+        output.sink.write(on_topic(bars), config.output_topic, batch_id)
 
 
 @contextmanager

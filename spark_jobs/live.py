@@ -4,6 +4,8 @@ The last value of a key is the bar so far; after the watermark has passed its en
 is gold's (schemas.BAR): give it a topic of its own.
 """
 
+from dataclasses import dataclass
+
 from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,7 +16,7 @@ from spark_jobs.gold import COMPACTED, BarsConfig, bar_stream, late_trades, on_t
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.session import spark_session
-from spark_jobs.sink import write_topic
+from spark_jobs.sink import TopicSink, topic_sink
 from spark_jobs.source import read_topics
 
 
@@ -30,11 +32,20 @@ def run(config: LiveConfig, *, reset_output: bool = False) -> None:
         create_missing_topics(spark, config, [config.output_topic], config.output_partitions, COMPACTED)
         metrics = QueryMetrics(config, "live")
         rows = bar_stream(read_topics(spark, config), config)
-        run_batches(
-            rows, config, metrics, lambda bars, batch_id: write(spark, config, metrics, bars, batch_id), "update"
-        )
+        with topic_sink(config, "live", {config.output_topic: None}, reset_output=reset_output) as sink:
+            output = Output(config, metrics, sink)
+            run_batches(rows, config, metrics, lambda bars, batch_id: write(spark, output, bars, batch_id), "update")
 
 
-def write(spark: SparkSession, config: LiveConfig, metrics: QueryMetrics, bars: DataFrame, batch_id: int) -> None:
-    with late_trades(spark, config, metrics, batch_id):
-        write_topic(on_topic(bars), config, config.output_topic)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a batch is written with."""
+
+    config: LiveConfig
+    metrics: QueryMetrics
+    sink: TopicSink
+
+
+def write(spark: SparkSession, output: Output, bars: DataFrame, batch_id: int) -> None:
+    with late_trades(spark, output.config, output.metrics, batch_id):
+        output.sink.write(on_topic(bars), output.config.output_topic, batch_id)

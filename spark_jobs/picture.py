@@ -4,6 +4,7 @@ The page is plotly's, to be zoomed and asked for its numbers. plotly draws a PNG
 matplotlib's. Numbers become floats here and here alone: a picture has no digits to lose.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +65,23 @@ def _series(bars: Sequence[Bar]) -> tuple[list[datetime], dict[str, list[float]]
     times = [datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in bars]
     columns = {name: [float(bar[name]) for bar in bars] for name in ("open", "high", "low", "close", "vwap", "volume")}
     return times, columns, [UP if bar["close"] >= bar["open"] else DOWN for bar in bars]
+
+
+def draw_histogram(series: Mapping[str, Sequence[float]], title: str, path: Path) -> None:
+    """Write a page with the histogram of each series of milliseconds, on a logarithmic axis. Raises JobError."""
+    figure = go.Figure()
+    for name, values_ms in series.items():
+        logs = [math.log10(max(value, 0.1)) for value in values_ms]
+        figure.add_trace(go.Histogram(x=logs, name=name, histnorm="percent", xbins={"size": 0.05}, opacity=0.6))
+    ticks = [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000]
+    figure.update_xaxes(tickvals=[math.log10(tick) for tick in ticks], ticktext=[f"{tick:g}" for tick in ticks])
+    figure.update_layout(
+        title=title, template="plotly_white", barmode="overlay", xaxis_title="ms", yaxis_title="% of ticks"
+    )
+    try:
+        figure.write_html(path, include_plotlyjs=True)
+    except OSError as error:
+        raise JobError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def draw(bars: Sequence[Bar], title: str, path: Path) -> None:

@@ -166,6 +166,30 @@ BOOK = Schema(
     ),
 )
 
-SCHEMAS = (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK)
+TICK = Schema(
+    "tick",
+    1,
+    "A trade or an order-book update, checked and typed, as soon as it came; keyed by symbol",
+    (
+        Column("symbol", "STRING", "the market"),
+        Column("kind", "STRING", "trade, or quote: an order-book update"),
+        Column("time_ms", "LONG", "event time at the exchange, ms since 1970 UTC"),
+        Column("id", "LONG", "the trade's id, or the last update id of a quote"),
+        Column("price", PRICE, "of a trade", is_optional=True),
+        Column("quantity", PRICE, "of a trade", is_optional=True),
+        Column("side", "STRING", "of a trade: buy or sell, who was the aggressor", is_optional=True),
+        Column("size_class", "STRING", "of a trade: small, medium or large, by price x quantity", is_optional=True),
+        Column("bid", PRICE, "of a quote: the highest bid that the update names", is_optional=True),
+        Column("bid_quantity", PRICE, "quantity at that bid", is_optional=True),
+        Column("ask", PRICE, "of a quote: the lowest ask that the update names", is_optional=True),
+        Column("ask_quantity", PRICE, "quantity at that ask", is_optional=True),
+        Column("spread", "DECIMAL(19,8)", "ask - bid, where the update names both", is_optional=True),
+        Column(
+            "is_book", "BOOLEAN", "of a quote: bid and ask are those of the whole book (a snapshot)", is_optional=True
+        ),
+    ),
+)
+
+SCHEMAS = (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK, TICK)
 
 WIDTHS_MS = {"1s": 1_000, "1m": 60_000, "1h": 3_600_000}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -104,6 +105,14 @@ def stop_after_batch(query: StreamingQuery, timeout_s: float) -> None:
     query.stop()
 
 
+def stop_amid_batch(query: StreamingQuery) -> None:
+    """Stop a query wherever it is, without the stack traces of the tasks that this interrupts."""
+    context = query._jsq.sparkSession().sparkContext()
+    context.setLogLevel("OFF")
+    query.stop()
+    context.setLogLevel("ERROR")
+
+
 def _last_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])
@@ -136,6 +145,16 @@ def _launch_options(config: SparkConfig) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
     }
+
+
+def require_spark(what: str, since: str, otherwise: str = "") -> None:
+    """Raise JobError where the installed PySpark is older than `since`, "4.2" for example."""
+    here = pyspark.__version__
+    if [int(part) for part in here.split(".")[:2]] < [int(part) for part in since.split(".")]:
+        hint = f", or {otherwise}" if otherwise else ""
+        raise JobError(
+            f"{what} needs PySpark {since} or newer, {here} is installed: pip install 'pyspark>={since}'{hint}"
+        )
 
 
 def _require_java() -> None:

@@ -7,10 +7,12 @@ too, as "late". So every record that was read is in one of three places: silver,
 silver.
 
 A batch is written to all outputs before it is committed, and done again after a crash: in Parquet it then replaces
-itself; on the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter).
+itself; on the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter), or are
+there once (delivery: exactly_once).
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -20,23 +22,22 @@ from pyspark.sql import functions as F
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
 from spark_jobs.checkpoints import batch
-from spark_jobs.config import Duration, StreamConfig
+from spark_jobs.config import Duration, TopicConfig
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.sink import event_json, header, write_batch, write_topic
+from spark_jobs.sink import TopicSink, dead_letter, event_json, header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
 
 LATE = "late"
 ZSTD = {"compression.type": "zstd"}
-HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 SILVER_COLUMNS = [*SILVER_TRADE.names(), "event_time", "topic", "partition", "offset", "timestamp"]
 
 
-class SilverConfig(StreamConfig):
+class SilverConfig(TopicConfig):
     output: str | None = Field(default=None, description="directory (any Hadoop URL) of the trades in Parquet")
     output_topic: str | None = Field(default="silver_trades", description="topic of the trades")
     dead_letter_topic: str = Field(default="dead_letters", description="topic of records that are no good trades")
@@ -58,25 +59,36 @@ def run(config: SilverConfig, *, reset_output: bool = False) -> None:
         create_missing_topics(spark, config, topics, config.output_partitions, ZSTD)
         metrics = QueryMetrics(config, "silver")
         rows = distinct_trades(parse_trades(read_topics(spark, config), TRADE, config.max_ahead), config.watermark)
-        run_batches(rows, config, metrics, lambda good, batch_id: write(spark, config, metrics, good, batch_id))
+        with topic_sink(config, "silver", dict.fromkeys(topics), reset_output=reset_output) as sink:
+            output = Output(config, metrics, sink)
+            run_batches(rows, config, metrics, lambda good, batch_id: write(spark, output, good, batch_id))
 
 
-def write(spark: SparkSession, config: SilverConfig, metrics: QueryMetrics, good: DataFrame, batch_id: int) -> None:
-    this = batch(spark, config.checkpoint, batch_id)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a batch is written with."""
+
+    config: SilverConfig
+    metrics: QueryMetrics
+    sink: TopicSink
+
+
+def write(spark: SparkSession, output: Output, good: DataFrame, batch_id: int) -> None:
+    this = batch(spark, output.config.checkpoint, batch_id)
     is_late = F.col("time_ms") <= this.late_watermark_ms
-    write_sorted(config, metrics, good, read_batch(spark, config, this), is_late, batch_id)
+    write_sorted(output, good, read_batch(spark, output.config, this), is_late, batch_id)
 
 
-def write_sorted(
-    config: SilverConfig, metrics: QueryMetrics, good: DataFrame, records: DataFrame, is_late: Column, batch_id: int
-) -> None:
+def write_sorted(output: Output, good: DataFrame, records: DataFrame, is_late: Column, batch_id: int) -> None:
     """Write a batch's good trades, and of all its records those that are bad or late."""
+    config, metrics, sink = output.config, output.metrics, output.sink
     with kept(bad_records(records, config, is_late)) as bad:
         reasons = {row["reason"]: row["count"] for row in bad.groupBy("reason").count().collect()}
         refuse_unknown_version(config, reasons)
-        write_good(config, good, batch_id)
-        if reasons and config.dead_letter_topic:
-            write_topic(dead_letters(bad), config, config.dead_letter_topic)
+        write_good(config, sink, good, batch_id)
+        if config.dead_letter_topic and (reasons or sink.takes_every_batch):
+            letters = bad.select(*(column.alias(name) for name, column in dead_letter().items()))
+            sink.write(letters, config.dead_letter_topic, batch_id)
     for reason, count in reasons.items():
         metrics.dead.labels(metrics.job, reason).inc(count)
     metrics.late.labels(metrics.job).inc(reasons.get(LATE, 0))
@@ -98,12 +110,12 @@ def refuse_unknown_version(config: SilverConfig, reasons: Iterable[str]) -> None
         )
 
 
-def write_good(config: SilverConfig, good: DataFrame, batch_id: int) -> None:
+def write_good(config: SilverConfig, sink: TopicSink, good: DataFrame, batch_id: int) -> None:
     if config.output:
         trades = good.select(*SILVER_COLUMNS).withColumn("date", F.to_date("event_time"))
         write_batch(trades, config.output, batch_id, "date")
     if config.output_topic:
-        write_topic(on_topic(good), config, config.output_topic)
+        sink.write(on_topic(good), config.output_topic, batch_id)
 
 
 def on_topic(good: DataFrame) -> DataFrame:
@@ -111,21 +123,4 @@ def on_topic(good: DataFrame) -> DataFrame:
         F.concat_ws("|", "symbol", "trade_id").cast("binary").alias("key"),
         event_json(SILVER_TRADE).alias("value"),
         F.array(header("schema", F.lit(f"{SILVER_TRADE.name}.v{SILVER_TRADE.version}"))).alias("headers"),
-    )
-
-
-def dead_letters(bad: DataFrame) -> DataFrame:
-    """Return the records as they were, their headers after those that say why and whence."""
-    told = F.array(
-        header("dlq.reason", F.col("reason")),
-        header("dlq.topic", F.col("topic")),
-        header("dlq.partition", F.col("partition")),
-        header("dlq.offset", F.col("offset")),
-        header("dlq.timestamp_ms", F.unix_millis("timestamp")),
-        F.struct(F.lit("dlq.key").alias("key"), F.col("key").alias("value")),
-    )
-    return bad.select(
-        F.concat_ws("-", "topic", "partition", "offset").cast("binary").alias("key"),
-        "value",
-        F.concat(told, F.coalesce("headers", F.array().cast(HEADERS))).alias("headers"),
     )

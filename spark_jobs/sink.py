@@ -1,17 +1,28 @@
-"""Where rows go: topics by Spark's Kafka sink, and Parquet.
+"""Where rows go: topics by Spark's Kafka sink or in transactions, and Parquet.
 
-A topic may get a batch's rows twice when the batch is done again after a crash: every row is keyed by what it is, so
-that compaction, or a reader that keeps the last of a key, sees it once. Parquet of foreachBatch lies in a directory
-per batch that doing the batch again replaces: nothing twice, nothing lost. A batch's directory is complete once it
-holds _SUCCESS.
+By Spark's sink (delivery: at_least_once) a topic may get a batch's rows twice when the batch is done again after a
+crash: every row is keyed by what it is, so that compaction, or a reader that keeps the last of a key, sees it once. In
+transactions (exactly_once, transactional_sink.py) readers of read_committed see it once.
+
+Parquet of foreachBatch lies in a directory per batch that doing the batch again replaces: nothing twice, nothing lost.
+A batch's directory is complete once it holds _SUCCESS.
 """
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.config import JobConfig
+from spark_jobs.config import JobConfig, TopicConfig
+from spark_jobs.errors import JobError
+from spark_jobs.failpoints import Failpoints
 from spark_jobs.schemas import Schema
 from spark_jobs.source import client_options
+from spark_jobs.transactional_sink import SinkError, TransactionalSink, TransactionalWriter
+
+RECORD = ("key", "value", "headers")
+HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 def write_topic(rows: DataFrame, config: JobConfig, topic: str) -> None:
@@ -19,6 +30,71 @@ def write_topic(rows: DataFrame, config: JobConfig, topic: str) -> None:
     options = {"kafka.compression.type": "zstd", **client_options(config), "topic": topic}
     writer = rows.write.format("kafka").options(**options)
     writer.option("includeHeaders", str("headers" in rows.columns).lower()).save()
+
+
+class TopicSink:
+    """Where the batches of a query go on topics: by Spark's sink, which may repeat a batch."""
+
+    takes_every_batch = False
+    """Whether a batch without rows must be written, too."""
+
+    def __init__(self, config: JobConfig) -> None:
+        self.config = config
+
+    def write(self, rows: DataFrame, topic: str, _batch_id: int) -> None:
+        """Write a batch's rows of (key, value[, headers]); further columns are of no account."""
+        write_topic(rows.select(*(name for name in RECORD if name in rows.columns)), self.config, topic)
+
+
+class ExactlyOnceSink(TopicSink):
+    """The same in transactions, one TransactionalWriter a topic."""
+
+    takes_every_batch = True
+
+    def __init__(self, config: JobConfig, writers: Mapping[str, TransactionalWriter]) -> None:
+        super().__init__(config)
+        self.writers = writers
+
+    def write(self, rows: DataFrame, topic: str, batch_id: int) -> None:
+        with _as_job_errors():
+            self.writers[topic].write(rows, batch_id)
+
+
+@contextmanager
+def topic_sink(
+    config: TopicConfig, job: str, topics: Mapping[str, str | None], *, reset_output: bool
+) -> Iterator[TopicSink]:
+    """Open the sink of a job's topics until its end; each has the column that orders a key's rows, or None.
+
+    Raises JobError.
+    """
+    if config.delivery == "at_least_once":
+        yield TopicSink(config)
+        return
+    with ExitStack() as stack:
+        writers = {}
+        for topic, order_by in topics.items():
+            sink = TransactionalSink(
+                name=f"{config.transactional_id or f'spark-jobs-{job}'}-{topic}",
+                topic=topic,
+                client={"bootstrap.servers": config.bootstrap_servers, **config.producer},
+                partitions=config.transactions,
+                order_by=(order_by,) if order_by else (),
+                first_batch=config.first_transactional_batch,
+                takes_over=reset_output,
+                at_step=Failpoints.of_environment(),
+            )
+            with _as_job_errors():
+                writers[topic] = stack.enter_context(sink.open())
+        yield ExactlyOnceSink(config, writers)
+
+
+@contextmanager
+def _as_job_errors() -> Iterator[None]:
+    try:
+        yield
+    except SinkError as error:
+        raise JobError(str(error)) from error
 
 
 def write_batch(rows: DataFrame, output: str, batch_id: int, *partition_by: str) -> None:
@@ -37,3 +113,20 @@ def event_json(schema: Schema) -> Column:
 
 def header(name: str, value: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+
+def dead_letter() -> dict[str, Column]:
+    """Return key, value and headers of a record as it was, its headers after those that say why and whence."""
+    told = F.array(
+        header("dlq.reason", F.col("reason")),
+        header("dlq.topic", F.col("topic")),
+        header("dlq.partition", F.col("partition")),
+        header("dlq.offset", F.col("offset")),
+        header("dlq.timestamp_ms", F.unix_millis("timestamp")),
+        F.struct(F.lit("dlq.key").alias("key"), F.col("key").alias("value")),
+    )
+    return {
+        "key": F.concat_ws("-", "topic", "partition", "offset").cast("binary"),
+        "value": F.col("value"),
+        "headers": F.concat(told, F.coalesce("headers", F.array().cast(HEADERS))),
+    }

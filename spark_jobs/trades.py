@@ -1,6 +1,7 @@
 """Trades on a topic, checked and typed: schemas.TRADE as columns, or the reason why a record is none."""
 
 import secrets
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +21,7 @@ PATTERNS = {
 """What the text of a field must look like; a cast would round what has too many digits."""
 
 UNKNOWN_VERSION = "unknown version"
+AHEAD = "time_ms is ahead of the record's timestamp"
 
 
 def parse_trades(rows: DataFrame, schema: Schema = TRADE, max_ahead: str = "1 hour") -> DataFrame:
@@ -29,8 +31,8 @@ def parse_trades(rows: DataFrame, schema: Schema = TRADE, max_ahead: str = "1 ho
     that is more than max_ahead beyond the record's own timestamp is wrong: it would make everything after it late.
     """
     assert schema.columns == TRADE.columns
-    parsed = _with_fields(rows, schema)
-    parsed = parsed.withColumn("reason", _reason(schema, max_ahead)).withColumn("version", F.col("_f.v"))
+    parsed = with_fields(rows, schema.as_strings())
+    parsed = parsed.withColumn("reason", trade_reason(schema, max_ahead)).withColumn("version", F.col("_f.v"))
     for column in schema.columns:
         parsed = parsed.withColumn(column.name, F.expr(f"try_cast(_f.{column.name} AS {column.type})"))
     event_time = F.when(F.col("reason").isNull(), F.timestamp_millis("time_ms"))  # other numbers may overflow it
@@ -46,8 +48,10 @@ def distinct_trades(trades: DataFrame, watermark: str) -> DataFrame:
     return good.dropDuplicatesWithinWatermark(["symbol", "trade_id"])
 
 
-def _with_fields(rows: DataFrame, schema: Schema) -> DataFrame:
+def with_fields(rows: DataFrame, fields: str) -> DataFrame:
     """Add `_f`, the fields of the JSON object as text, and `_is_json`, whether the value is one object and no more.
+
+    `fields` is the DDL of Schema.as_strings, of one schema or of several together.
 
     from_json reads the first value of a text and never looks behind it. So it is given an array: the value, and behind
     it a mark that no record can know. Where the second of two elements is the mark, the value was one JSON value.
@@ -55,7 +59,7 @@ def _with_fields(rows: DataFrame, schema: Schema) -> DataFrame:
     mark = secrets.token_hex(16)
     text = F.col("value").cast("string")
     array = F.concat(F.lit("["), text, F.lit(f',{{"v":"{mark}"}}]'))
-    elements = F.from_json(array, f"ARRAY<STRUCT<{schema.as_strings()}>>", {"allowSingleQuotes": "false"})
+    elements = F.from_json(array, f"ARRAY<STRUCT<{fields}>>", {"allowSingleQuotes": "false"})
     # Exploded, because a filter on the reason would be pushed below a projection, and parse the JSON once per mention.
     parsed = rows.withColumn("_parsed", F.explode(F.array(elements))).withColumn("_f", F.get("_parsed", F.lit(0)))
     is_alone = (F.size("_parsed") == 2) & (F.get("_parsed", F.lit(1))["v"] == mark)
@@ -63,8 +67,16 @@ def _with_fields(rows: DataFrame, schema: Schema) -> DataFrame:
     return parsed.withColumn("_is_json", is_object).drop("_parsed")
 
 
-def _reason(schema: Schema, max_ahead: str) -> Column:
-    """Return the first thing wrong with a record; the order is the one that people would check in."""
+def trade_reason(schema: Schema, max_ahead: str) -> Column:
+    """Return the first thing wrong with a record that shall be a trade; the order is the one people would check in."""
+    reason = field_reason(schema, PATTERNS)
+    for name in ("price", "quantity"):
+        reason = reason.when(F.expr(f"try_cast(_f.{name} AS DECIMAL(18,8))") == 0, F.lit(f"{name} is 0"))
+    return reason.when(is_ahead(max_ahead), F.lit(AHEAD))
+
+
+def field_reason(schema: Schema, patterns: Mapping[str, str]) -> Column:
+    """Return what is wrong with the JSON, its version and its scalar fields, as the beginning of a chain of whens."""
     version = F.col("_f.v")
     reason = (
         F.when(F.col("value").isNull() | (F.length("value") == 0), F.lit("empty"))
@@ -72,13 +84,16 @@ def _reason(schema: Schema, max_ahead: str) -> Column:
         .when(version.isNull(), F.lit("v is missing"))
         .when(version != str(schema.version), F.concat(F.lit(f"{UNKNOWN_VERSION} "), version))
     )
-    for name, pattern in PATTERNS.items():
+    for name, pattern in patterns.items():
         reason = reason.when(F.col(f"_f.{name}").isNull(), F.lit(f"{name} is missing"))
         reason = reason.when(~F.col(f"_f.{name}").rlike(pattern), F.lit(f"{name} is not of its type"))
-    for name in ("price", "quantity"):
-        reason = reason.when(F.expr(f"try_cast(_f.{name} AS DECIMAL(18,8))") == 0, F.lit(f"{name} is 0"))
+    return reason
+
+
+def is_ahead(max_ahead: str) -> Column:
+    """Return whether the event time lies too far beyond the record's own timestamp."""
     ahead_ms = F.expr("try_cast(_f.time_ms AS LONG)") - F.unix_millis("timestamp")
-    return reason.when(ahead_ms > duration_ms(max_ahead), F.lit("time_ms is ahead of the record's timestamp"))
+    return ahead_ms > duration_ms(max_ahead)
 
 
 def _is_utf8(text: Column) -> Column:

@@ -9,7 +9,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 COPIER: Final = ROOT / ".tools" / "franz-copier"
 SARAMA: Final = ROOT / ".tools" / "sarama-steps"
-SOURCES: Final = {COPIER: ROOT / "tests" / "compat" / "franz", SARAMA: ROOT / "tests" / "compat" / "sarama"}
+SHARE_WORKER: Final = ROOT / ".tools" / "franz-share-worker"
+SOURCES: Final = {
+    COPIER: ROOT / "tests" / "compat" / "franz",
+    SARAMA: ROOT / "tests" / "compat" / "sarama",
+    SHARE_WORKER: ROOT / "tests" / "compat" / "franz" / "share",
+}
 
 
 def build(program: Path, *, offline: bool = False) -> str:

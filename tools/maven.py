@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -9,7 +10,9 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <dependencies>{dependencies}</dependencies>
 </project>
 """
-DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+DEPENDENCY = """<dependency>
+  <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><classifier>{}</classifier>
+</dependency>"""
 
 
 class ToolsMissing(Exception):
@@ -29,8 +32,13 @@ def require_java() -> None:
         raise ToolsMissing(f"Java 17 is needed, `java -version` says {major}")
 
 
-def maven_copy(dependencies: list[tuple[str, str, str]], target: Path, *, transitive: bool = True) -> None:
-    """Copy the jars of (group, artifact, version), and what they need at run time, into `target`: all or nothing."""
+def maven_copy(
+    dependencies: Sequence[tuple[str, str, str] | tuple[str, str, str, str]], target: Path, *, transitive: bool = True
+) -> None:
+    """Copy the jars of (group, artifact, version), and what they need at run time, into `target`: all or nothing.
+
+    A fourth word is the classifier.
+    """
     require_java()
     if shutil.which("mvn") is None:
         raise ToolsMissing("Maven is needed to fetch Java packages and no `mvn` is found (Debian: maven)")
@@ -38,7 +46,9 @@ def maven_copy(dependencies: list[tuple[str, str, str]], target: Path, *, transi
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     pom = partial / "pom.xml"
-    pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*d) for d in dependencies)))
+    pom.write_text(
+        POM.format(dependencies="".join(DEPENDENCY.format(*each[:3], *(each[3:] or [""])) for each in dependencies))
+    )
     options = ["-DincludeScope=runtime", f"-DexcludeTransitive={str(not transitive).lower()}"]
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *options]
     subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True, stdin=subprocess.DEVNULL)

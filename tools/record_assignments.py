@@ -19,12 +19,10 @@ answer: the member has an entry without partitions for that topic.
 
 import gzip
 import random
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from tools.kafka import JAVA_LIBS
+from tools.java_programs import run_java
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "group_assignments.txt.gz"
 SHARE_GOLDEN = GOLDEN.with_name("share_assignments.txt.gz")
@@ -154,21 +152,16 @@ def main() -> None:
         dice = random.Random(848)
         groups = [_group(dice, 5, 8, 9) for _ in range(SMALL_GROUPS)]
         groups += [_group(dice, 12, 60, 50) for _ in range(LARGE_GROUPS)]
-        _record(GOLDEN, groups, "Assign", JAVA)
+        _record(GOLDEN, groups, JAVA)
     dice = random.Random(932)
     groups = [_share_group(dice, 5, 8, 9) for _ in range(SMALL_GROUPS)]
     groups += [_share_group(dice, 3, 200, 5) for _ in range(LARGE_GROUPS)]
     groups += [_share_group(dice, 12, 60, 50) for _ in range(LARGE_GROUPS)]
-    _record(SHARE_GOLDEN, groups, "Share", SHARE_JAVA)
+    _record(SHARE_GOLDEN, groups, SHARE_JAVA)
 
 
-def _record(golden: Path, groups: list[str], name: str, java: str) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        source = Path(directory) / f"{name}.java"
-        source.write_text(java)
-        command = ["java", "-cp", f"{JAVA_LIBS}/*", str(source)]
-        output = subprocess.run(command, input="\n".join(groups), capture_output=True, text=True, check=True).stdout
-    answers = output.splitlines()
+def _record(golden: Path, groups: list[str], java: str) -> None:
+    answers = run_java(java, groups)
     with gzip.open(golden, "wt", encoding="utf-8", compresslevel=9) as out:
         out.writelines(f"{group}\t{answer}\n" for group, answer in zip(groups, answers, strict=True))
 

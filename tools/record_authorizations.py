@@ -13,14 +13,12 @@ or the name of another rule. Names below `*` and beginning with `*` are left out
 """
 
 import gzip
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 from kafkapy.metadata.acl_types import Acl
-from tools.kafka import JAVA_LIBS, fetch_logging_libs
+from tools.java_programs import run_java
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "authorizations.txt.gz"
 QUESTIONS_PER_SEED = 10_000
@@ -108,15 +106,9 @@ public class Authorize {
 
 def main() -> None:
     steps = [step for default, seed in SEEDS for step in script(default, seed)]
-    with tempfile.TemporaryDirectory() as directory:
-        source, log4j = Path(directory) / "Authorize.java", Path(directory) / "log4j2.xml"
-        source.write_text(JAVA)
-        log4j.write_text(LOG4J)
-        path = f"{JAVA_LIBS}/*:{fetch_logging_libs()}/*"
-        command = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", path, str(source)]
-        output = subprocess.run(command, input="\n".join(steps), capture_output=True, text=True, check=True).stdout
+    answers = run_java(JAVA, steps, log4j=LOG4J)
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
-        out.writelines(f"{line}\n" for line in answered(steps, iter(output.splitlines())))
+        out.writelines(f"{line}\n" for line in answered(steps, iter(answers)))
 
 
 def script(default: str, seed: int) -> Iterator[str]:

@@ -16,13 +16,12 @@ import gzip
 import io
 import json
 import re
-import subprocess
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Final
 
 from kafkapy.protocol.api_table import MESSAGE_MODULES
+from tools.java_programs import run_java
 from tools.kafka import KAFKA_VERSION, PREVIOUS_VERSION, TOOLS, kafka_libs
 from tools.maven import maven_copy
 
@@ -208,15 +207,8 @@ def live_messages() -> set[str]:
 def record(libs: Path, names: list[str], seed: int) -> list[dict[str, object]]:
     """Return the rows of these messages. Raises KeyError for a message that the jars have not."""
     classes = generated_classes(libs)
-    asked = "".join(f"{name} {classes.get(name + 'Data') or classes[name]}\n" for name in names)
-    with tempfile.TemporaryDirectory() as directory:
-        source = Path(directory) / "RecordMessages.java"
-        source.write_text(JAVA, "utf-8")
-        command = ["java", "-cp", f"{libs}/*", str(source), str(seed), str(SAMPLES)]
-        run = subprocess.run(command, input=asked, capture_output=True, text=True, encoding="utf-8", check=False)
-    if run.returncode:
-        raise RuntimeError(f"java failed: {run.stderr}")
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    asked = [f"{name} {classes.get(name + 'Data') or classes[name]}" for name in names]
+    return [json.loads(line) for line in run_java(JAVA, asked, str(seed), str(SAMPLES), libs=libs)]
 
 
 def generated_classes(libs: Path) -> dict[str, str]:

@@ -9,12 +9,10 @@ refuses). Tabs, line ends and all that is not ASCII are written as Java's \\uXXX
 import gzip
 import random
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.kafka import JAVA_LIBS
+from tools.java_programs import run_java
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 NAMES = GOLDEN / "distinguished_names.tsv.gz"
@@ -249,12 +247,7 @@ def main() -> None:
     encoded += damaged_names([each for each in encoded if len(each) < 200])
     pairs = [*((rules, each) for rules in RULES for each in MAPPED), *random_mappings()]
     mappings = [f"{escaped(rules)}\t{escaped(each)}" for rules, each in pairs]
-    with tempfile.TemporaryDirectory() as directory:
-        source = Path(directory) / "Names.java"
-        source.write_text(JAVA)
-        command = ["java", "-cp", f"{JAVA_LIBS}/*", str(source)]
-        given = "\n".join([*encoded, *mappings])
-        output = subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout.splitlines()
+    output = run_java(JAVA, [*encoded, *mappings])
     with gzip.open(NAMES, "wt", encoding="utf-8", compresslevel=9) as out:
         out.writelines(f"{each}\t{answer}\n" for each, answer in zip(encoded, output[: len(encoded)], strict=True))
     lines = [f"{each}\t{answer}\n" for each, answer in zip(mappings, output[len(encoded) :], strict=True)]

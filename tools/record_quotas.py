@@ -16,13 +16,11 @@ the throttle time in ms after a tab. `-` is no user, client-id or value, `*` the
 """
 
 import gzip
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from tools.kafka import JAVA_LIBS, fetch_logging_libs
+from tools.java_programs import NO_LOG, run_java
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "quotas.txt.gz"
 EPISODES = 48
@@ -154,14 +152,7 @@ public class Throttle {
 
 def main() -> None:
     steps = [step for seed in range(EPISODES) for step in script(seed)]
-    with tempfile.TemporaryDirectory() as directory:
-        source, log4j = Path(directory) / "Throttle.java", Path(directory) / "log4j2.xml"
-        source.write_text(JAVA)
-        log4j.write_text('<Configuration><Loggers><Root level="OFF"/></Loggers></Configuration>')
-        path = f"{JAVA_LIBS}/*:{fetch_logging_libs()}/*"
-        command = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", path, str(source)]
-        output = subprocess.run(command, input="\n".join(steps), capture_output=True, text=True, check=True).stdout
-    answers = iter(output.splitlines())
+    answers = iter(run_java(JAVA, steps, log4j=NO_LOG))
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
         out.writelines(f"{step}\n" if step[0] in "#=" else f"{step}\t{next(answers)}\n" for step in steps)
 

@@ -21,11 +21,9 @@ GroupMetadataManager, or (indented) what came of it. Before an operation a milli
 
 import gzip
 import random
-import subprocess
-import tempfile
 from pathlib import Path
 
-from tools.kafka import JAVA_LIBS
+from tools.java_programs import run_java
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "share_groups.txt.gz"
 
@@ -37,13 +35,9 @@ TOPICS = ("foo", "bar", "baz")
 def main() -> None:
     dice = random.Random(932)
     script = [line for _ in range(SCRIPTS) for line in _script(dice)]
-    with tempfile.TemporaryDirectory() as directory:
-        classpath = f"{directory}:{JAVA_LIBS}/*"
-        subprocess.run(["javac", "-cp", classpath, "-d", directory, str(SOURCE)], check=True)
-        command = ["java", "-cp", classpath, "org.apache.kafka.coordinator.group.ShareGroupDriver"]
-        output = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, check=True).stdout
+    answers = run_java(SOURCE, script)
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
-        out.write(output)
+        out.writelines(f"{answer}\n" for answer in answers)
 
 
 def _script(dice: random.Random) -> list[str]:

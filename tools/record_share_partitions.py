@@ -25,13 +25,13 @@ that a write is under way (archive() of kafkapy/share/in_flight.py).
 
 import gzip
 import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import IO
 
-from tools.kafka import JAVA_LIBS, fetch_kafka, fetch_logging_libs
+from tools.java_programs import NO_LOG, java_command
+from tools.kafka import fetch_kafka
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "share_partitions.txt.gz"
 DRIVER = Path(__file__).with_name("SharePartitionDriver.java")
@@ -42,20 +42,16 @@ MEMBERS = ("m1", "m2", "m3")
 
 def main() -> None:
     fetch_kafka()
-    with tempfile.TemporaryDirectory() as work:
-        log4j = Path(work) / "log4j2.xml"
-        log4j.write_text('<Configuration><Loggers><Root level="OFF"/></Loggers></Configuration>')
-        path = f"{work}:{JAVA_LIBS}/*:{fetch_logging_libs()}/*"
-        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", work, str(DRIVER)], check=True)
-        main_class = "kafka.server.share.SharePartitionDriver"
-        command = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", path, main_class]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as java:
-            assert java.stdin is not None
-            assert java.stdout is not None
-            with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
-                for seed in range(EPISODES):
-                    out.writelines(Episode(seed, java.stdin, java.stdout).lines())
-            java.stdin.close()
+    with (
+        java_command(DRIVER, log4j=NO_LOG) as command,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as java,
+        gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out,
+    ):
+        assert java.stdin is not None
+        assert java.stdout is not None
+        for seed in range(EPISODES):
+            out.writelines(Episode(seed, java.stdin, java.stdout).lines())
+        java.stdin.close()
 
 
 @dataclass

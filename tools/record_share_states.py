@@ -27,12 +27,10 @@ The answer: error code, message, the response's other fields; then each record a
 import gzip
 import io
 import random
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final
 
-from tools.kafka import JAVA_LIBS
+from tools.java_programs import run_java
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "tests" / "golden"
 MERGES, SHARDS, STEPS = 600, 30, 80
@@ -185,20 +183,9 @@ def main() -> None:
     dice = random.Random(932)
     merges = [_merge(dice) for _ in range(MERGES)]
     steps = [step for _ in range(SHARDS) for step in ("N", *BEGINNING, *(_step(dice) for _ in range(STEPS)))]
-    answers = _answers([*merges, *steps])
+    answers = run_java(JAVA, [*merges, *steps])
     _write(GOLDEN / "share_state_batches.txt.gz", merges, answers[:MERGES])
     _write(GOLDEN / "share_states.txt.gz", steps, answers[MERGES:])
-
-
-def _answers(asked: list[str]) -> list[str]:
-    with tempfile.TemporaryDirectory() as directory:
-        source = Path(directory) / "ShareStates.java"
-        source.write_text(JAVA)
-        command = ["java", "-cp", f"{JAVA_LIBS}/*", str(source)]
-        run = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=False)
-    if run.returncode:
-        raise RuntimeError(f"java failed: {run.stderr}")
-    return run.stdout.splitlines()
 
 
 def _write(path: Path, asked: list[str], answers: list[str]) -> None:

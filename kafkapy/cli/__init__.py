@@ -4,6 +4,7 @@
 import neither typer nor rich; main.py has the others, which are clients of a running broker.
 
 start.py log_options.py console_options.py console_child.py    `start`, its log, and the console beside it
+registry_options.py                        `registry`, a schema registry: kafkapy.registry
 storage.py dump_log.py protocol.py         log directories, their files, and frames, without a broker
 main.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
 client.py reachable.py command_config.py   confluent-kafka as the client, checked first; TLS and login settings
@@ -15,7 +16,8 @@ produce.py line_records.py sender.py       records sent: options, lines as recor
 consume.py consume_options.py consume_span.py received.py    records read, filtered, formatted
 moments.py progress.py follow.py           times as they are typed; how far something is; files that grow
 groups.py group_list.py group_offsets.py committed_offsets.py group_explain.py    groups, their offsets and rebalances
-share_groups.py                               share groups, which librdkafka does not list
+group_names.py share_groups.py             groups of every type by name; share groups, which librdkafka does not know
+dead_letters.py redrive.py                 dead letters of share groups, sent back
 transactions.py transaction_admin.py       transactional ids, hanging transactions
 security.py security_admin.py passwords.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas
 cluster.py cluster_check.py cluster_survey.py    several nodes on this machine; can a cluster be taken over

@@ -11,6 +11,7 @@ from kafkapy.cli.failure import fail
 
 WILDCARDS = frozenset("*?[")
 MOST_SIMILAR = 3
+"""Suggestions in one line of an error message."""
 
 
 def is_pattern(name: str) -> bool:

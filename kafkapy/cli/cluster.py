@@ -28,6 +28,7 @@ app = typer.Typer(
 DEFAULT_BROKERS = 3
 DEFAULT_PORT = 9092
 DEFAULT_SYNC_S = 300.0
+"""A replica that was away for minutes catches up within it; the option gives a longer one."""
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", show_default=False, help="A node's id.")]
 
@@ -78,6 +79,7 @@ def up(
                 first_port=port,
             )
         cluster.up()
+    # alone on standard output, and last: scripts take it for the address of a cluster that serves
     print(cluster.plan.bootstrap_servers)
 
 

@@ -18,6 +18,7 @@ from kafkapy.server.cluster.queries import CONTROLLER_ENDPOINTS
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with feature levels."""
 PROBE_TIMEOUT_S: Final = 2.0
+"""A node that is there answers within milliseconds; several may have to be probed in a row."""
 
 
 class BrokerQueries:

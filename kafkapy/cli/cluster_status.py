@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.server.cluster.status import ClusterStatus
 
 NAMES_SHOWN: Final = 5
+"""A line of a terminal; --json has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from kafkapy.dataclass import dataclass
 voters_app = typer.Typer(help="Change the voters of the metadata quorum.", no_args_is_help=True)
 
 CHANGE_TIMEOUT_S: Final = 60.0
+"""A voter joins only when it has caught up with the metadata log, perhaps by a snapshot."""
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", show_default=False, help="A node's id.")]
 DirectoryId = Annotated[

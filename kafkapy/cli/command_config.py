@@ -175,6 +175,7 @@ class CommandConfig:
             client_id, secret, scope = client_credentials(self._properties, options)
         except ConfigError as error:
             raise CommandConfigError(str(error)) from error
+        # librdkafka sends the secret itself, and would over http, too
         if not url.startswith("https:"):
             raise CommandConfigError("sasl.oauthbearer.token.endpoint.url: this command needs an https URL")
         found = {

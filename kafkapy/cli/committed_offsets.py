@@ -4,11 +4,12 @@ Not librdkafka's list_consumer_group_offsets: answered COORDINATOR_NOT_AVAILABLE
 is restarted, it dereferences NULL, and the process ends by SIGSEGV (librdkafka 2.16.0, its issue 5040). Its other
 requests to coordinators, describe, delete and alter offsets, report these errors.
 
-Versions: FindCoordinator 1, OffsetFetch 2: the oldest with key types and with all partitions of a group.
+Versions: FindCoordinator 1 and OffsetFetch 2, the oldest with key types and with all partitions of a group;
+OffsetDelete 0.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -21,11 +22,17 @@ from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest
 
 GROUP_KEY_TYPE: Final = 0
 RETRY_S: Final = 0.1
-_RETRIED: Final = frozenset(
+"""retry.backoff.ms of Kafka's clients."""
+RETRIED: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -58,7 +65,7 @@ def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TI
     while True:
         try:
             found = _ask(brokers, group_id)
-            if found.error_code not in _RETRIED or time.monotonic() >= deadline:
+            if found.error_code not in RETRIED or time.monotonic() >= deadline:
                 _check(found.error_code, getattr(found, "error_message", None))
                 break
         except NoAnswerError:
@@ -71,6 +78,28 @@ def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TI
         for each in topic.partitions
         if each.committed_offset >= 0 and not each.error_code
     }
+
+
+def delete_offsets(brokers: BrokerCalls, group_id: str, topics: Iterable[str]) -> None:
+    """Delete a group's committed offsets of topics; brokers refuse topics that its members read.
+
+    Raises CoordinatorError, also for a topic of which nothing is committed.
+    """
+    committed = committed_offsets(brokers, group_id)
+    requested = []
+    for name in topics:
+        numbers = sorted(number for topic, number in committed if topic == name)
+        if not numbers:
+            raise CoordinatorError(f"{name}: the group has committed nothing of it")
+        partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+        requested.append(OffsetDeleteRequestTopic(name, partitions=partitions))
+    found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
+    _check(found.error_code, None)
+    answer = brokers.call(found.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
+    _check(answer.error_code, None)
+    for topic in answer.topics:
+        for each in topic.partitions:
+            _check(each.error_code, None)
 
 
 def _ask(brokers: BrokerCalls, group_id: str) -> Any:

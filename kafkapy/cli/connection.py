@@ -3,6 +3,7 @@
 TLS and login settings come from --command-config, where the caller gives no others.
 """
 
+import contextlib
 import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -104,6 +105,11 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+    def abort(self) -> None:
+        """End the connection, from another thread too: whoever waits for its answer gets an error at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _log_in(self, login: SaslClient) -> None:
         """Raises LoginRefusedError, ConnectionError, ProtocolError."""

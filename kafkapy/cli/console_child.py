@@ -16,7 +16,9 @@ from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.errors import ConfigError
 
 STOP_TIMEOUT_S: Final = 5
+"""The console stops within 2 s (console/main.py); afterwards it is killed."""
 MAX_RESTARTS: Final = 5
+"""A console that ends again and again has a reason that a restart does not mend."""
 SERVED_S: Final = 10
 """One that has lived so long has served, and is started again if it fails. Before, it has said what is wrong with its
 options or its port, and would say that again."""

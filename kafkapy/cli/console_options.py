@@ -27,8 +27,8 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--listen",
-        type=_address,
-        default=_address(DEFAULT_LISTEN),
+        type=address,
+        default=address(DEFAULT_LISTEN),
         metavar="HOST:PORT",
         help=f"where to serve (default {DEFAULT_LISTEN})",
     )
@@ -94,7 +94,7 @@ _EDITOR: Final = "who has this in the claim may change what --allow-changes allo
 _CLIENT_CONFIG: Final = "a property of the client (librdkafka's names); may be repeated"
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text} must read HOST:PORT")

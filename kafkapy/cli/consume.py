@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.decoders.formats import Decoders
 
 POLL_S = 0.2
+"""How long Ctrl-C may go unnoticed, as librdkafka's poll is not interruptible."""
 
 
 @takes(ConsumeOptions)
@@ -160,6 +161,7 @@ def _print_records(consumer: Any, span: Span, total: int | None, printer: _Print
                 if not span.excludes(message):
                     count += printer.print(message)
                 elif span.until_ms is not None:
+                    # what follows in it is taken to be later still, and not fetched
                     consumer.pause([kafka.TopicPartition(message.topic(), message.partition())])
             elif error.code() == kafka.KafkaError._PARTITION_EOF:
                 span.reached_end(message.partition(), message.offset())

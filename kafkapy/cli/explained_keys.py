@@ -20,6 +20,7 @@ from kafkapy.config.load import base_key
 from kafkapy.dataclass import dataclass
 
 WIDTH = 100
+"""Lines are wrapped here if the terminal is not narrower: longer ones are hard to read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Final
 
 POLL_S: Final = 0.2
+"""A person does not see that a line is so late."""
 READ_BYTES: Final = 1 << 20
+"""Of one read: a file that grew by gigabytes is shown in parts."""
 
 
 class GrowingFile:

@@ -19,6 +19,7 @@ GROUP_TIMEOUT_S: Final = 2.0
 SILENCE_S: Final = 20.0
 """In all, for groups whose coordinators do not answer: the lag of those that are left is not asked for."""
 GROUPS_AT_ONCE: Final = 500
+"""Of one request to a coordinator: it takes some milliseconds."""
 
 Partition = tuple[str, int]
 
@@ -28,8 +29,8 @@ class GroupFacts:
     """`topics`: those that it has committed, or that its members are assigned."""
 
     members: int | None
-    topics: list[str]
     lag: int | None
+    topics: list[str]
 
 
 def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
@@ -44,8 +45,8 @@ def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict
         lags = [max(ends[each] - offset, 0) for each, offset in (offsets or {}).items() if each in ends]
         found[group_id] = GroupFacts(
             None if group is None else len(group.members),
-            sorted(topics | {topic for topic, _ in offsets or ()}),
             None if offsets is None else sum(lags),
+            sorted(topics | {topic for topic, _ in offsets or ()}),
         )
     return found
 

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
@@ -55,11 +55,21 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
     return requested
 
 
-class GroupOffsets:
-    """The offsets of one group.
+class OffsetStore(Protocol):
+    """Where a group is: committed offsets, or the start offsets of a share group (share_groups.ShareOffsets).
 
-    Methods raise KafkaException, CoordinatorError, and LookupError for unknown topics and partitions.
+    Methods raise KafkaException, CoordinatorError.
     """
+
+    def committed(self) -> dict[Partition, int]:
+        """Return the offset of each partition that the group has begun to read."""
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Move the group to these offsets."""
+
+
+class CommittedOffsets:
+    """The committed offsets of a group: an OffsetStore."""
 
     def __init__(self, admin: Any, brokers: "BrokerCalls", group_id: str) -> None:
         self._admin = admin
@@ -67,10 +77,33 @@ class GroupOffsets:
         self._group_id = group_id
 
     def committed(self) -> dict[Partition, int]:
-        """Return all committed offsets of the group."""
         from kafkapy.cli.committed_offsets import committed_offsets
 
         return committed_offsets(self._brokers, self._group_id)
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        kafka = confluent()
+        positions = [kafka.TopicPartition(name, partition, offset) for (name, partition), offset in offsets.items()]
+        requested = kafka.ConsumerGroupTopicPartitions(self._group_id, positions)
+        (future,) = self._admin.alter_consumer_group_offsets([requested], request_timeout=TIMEOUT_S).values()
+        for position in future.result().topic_partitions:
+            if position.error is not None:
+                raise kafka.KafkaException(position.error)
+
+
+class GroupOffsets:
+    """The offsets of one group.
+
+    Methods raise KafkaException, CoordinatorError, and LookupError for unknown topics and partitions.
+    """
+
+    def __init__(self, admin: Any, store: OffsetStore) -> None:
+        self._admin = admin
+        self._store = store
+
+    def committed(self) -> dict[Partition, int]:
+        """Return the offset of each partition that the group has begun to read."""
+        return self._store.committed()
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
         """Return the end offsets, None for a deleted partition."""
@@ -109,13 +142,8 @@ class GroupOffsets:
         return plan
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        kafka = confluent()
-        positions = [kafka.TopicPartition(name, partition, offset) for (name, partition), offset in offsets.items()]
-        requested = kafka.ConsumerGroupTopicPartitions(self._group_id, positions)
-        (future,) = self._admin.alter_consumer_group_offsets([requested], request_timeout=TIMEOUT_S).values()
-        for position in future.result().topic_partitions:
-            if position.error is not None:
-                raise kafka.KafkaException(position.error)
+        """Move the group to these offsets."""
+        self._store.commit(offsets)
 
     def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int | None]:
         if not specs:

@@ -1,7 +1,8 @@
-"""`kafkapy groups list|describe|explain|reset|delete`."""
+"""`kafkapy groups list|describe|explain|reset|delete`; redrive.py has redrive."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,28 +14,34 @@ from kafkapy.cli.client import (
     Server,
     admin_client,
     client_properties,
-    confluent,
     failures,
     outcomes,
-    reason_of_kafka,
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
-from kafkapy.errors import first_of, quoted
+from kafkapy.cli.redrive import redrive_letters
+from kafkapy.errors import first_of
+
+if TYPE_CHECKING:
+    from kafkapy.cli.committed_offsets import BrokerConnections
+    from kafkapy.cli.group_offsets import OffsetStore
+    from kafkapy.cli.share_explain import PartitionFacts
 
 app = typer.Typer(
-    help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
+    help="List, describe, explain and delete groups, reset what they have read, and send dead letters back.",
+    no_args_is_help=True,
 )
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, help="The id of a group.")]
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups.")]
 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
-SHARE = "share"
+SHARE = "Share"
 SHARE_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG")
 TOPICS_SHOWN = 3
+"""A line of a terminal; --json has all."""
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 
 
@@ -47,7 +54,8 @@ def list_groups(
         list[str] | None, typer.Option("--state", "-s", help="Only groups in this state; may be repeated.")
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--type", "-t", help="Only groups of this type, classic, consumer or share.")
+        list[str] | None,
+        typer.Option("--type", "-t", help="Only groups of this type, classic, consumer, share or streams."),
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
@@ -56,33 +64,29 @@ def list_groups(
     """List groups with type, state, members, lag and topics."""
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_list import facts_of
+    from kafkapy.cli.group_names import STATES, TYPES, choice, listed_groups
 
-    kafka = confluent()
-    filters: dict[str, Any] = {}
-    if state:
-        filters["states"] = {_choice(kafka.ConsumerGroupState, each) for each in state}
-    kinds = [each for each in kind or () if each.lower() != SHARE]
-    if kinds:
-        filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kinds}
+    try:
+        states = [choice(each, STATES) for each in state or ()]
+        types = [choice(each, TYPES) for each in kind or ()]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     properties = client_properties(bootstrap_server, client_config)
     with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        listed, reasons = _listed(admin, bootstrap_server, **filters) if kinds or not kind else ({}, [])
+        listed, reasons = listed_groups(brokers, states, types)
         names = matching(pattern, listed) if pattern else sorted(listed)
-        facts = facts_of(admin, brokers, names)
-        shares = [] if kind and len(kinds) == len(kind) else _share_groups(brokers, pattern, state or ())
+        shares = {name: _share_row(brokers, name) for name in names if listed[name].type == SHARE}
+        facts = facts_of(admin, brokers, [name for name in names if name not in shares])
     groups: list[dict[str, Any]] = [
         {
             "group": name,
-            "type": _word(listed[name].type),
-            "state": _word(listed[name].state),
-            "members": facts[name].members,
-            "lag": facts[name].lag,
-            "topics": facts[name].topics,
+            "type": listed[name].type,
+            "state": listed[name].state,
+            **(shares[name] if name in shares else asdict(facts[name])),
         }
         for name in names
     ]
-    groups = sorted(groups + shares, key=lambda each: str(each["group"]))
     if as_json:
         print_json(groups)
     elif groups or not reasons:
@@ -92,30 +96,19 @@ def list_groups(
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
 
 
-def _share_groups(brokers: Any, pattern: str, states: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of share groups, which librdkafka does not list; without states, of all of them."""
-    from kafkapy.cli.share_groups import describe_share_group, share_group_ids
+def _share_row(brokers: "BrokerConnections", group_id: str) -> dict[str, Any]:
+    """Return members, lag and topics of a share group, None for what its coordinator does not tell."""
+    from kafkapy.cli.committed_offsets import CoordinatorError
+    from kafkapy.cli.share_groups import describe_share_group
 
-    wanted = {each.lower() for each in states}
-    ids = {name: state for name, state in share_group_ids(brokers).items() if not wanted or state.lower() in wanted}
-    found = [describe_share_group(brokers, each) for each in (matching(pattern, ids) if pattern else ids)]
-    return [
-        {
-            **{key: each[key] for key in ("group", "type", "state")},
-            "members": len(each["members"]),
-            "lag": each["lag"],
-            "topics": sorted({partition["topic"] for partition in each["partitions"]}),
-        }
-        for each in found
-        if each is not None
-    ]
-
-
-def _listed(admin: Any, server: str, **filters: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the groups by id, and why some brokers did not list theirs."""
-    found = admin.list_consumer_groups(request_timeout=TIMEOUT_S, **filters).result()
-    reasons = [reason_of_kafka(error.args[0], server) for error in found.errors]
-    return {each.group_id: each for each in found.valid}, reasons
+    try:
+        group = describe_share_group(brokers, group_id)
+    except CoordinatorError:
+        group = None
+    if group is None:
+        return {"members": None, "lag": None, "topics": []}
+    topics = sorted({partition["topic"] for partition in group["partitions"]})
+    return {"members": len(group["members"]), "lag": group["lag"], "topics": topics}
 
 
 def _named(topics: list[str]) -> str:
@@ -135,8 +128,7 @@ def describe(
     client_config: ClientConfig = None,
 ) -> None:
     """Show groups: committed offsets and lag of each partition, who reads it; state and members."""
-    from kafkapy.cli.committed_offsets import BrokerConnections
-    from kafkapy.cli.share_groups import describe_share_group
+    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError
 
     if every == bool(group_ids):
         raise typer.BadParameter("GROUP..., or --all")
@@ -145,17 +137,11 @@ def describe(
     properties = client_properties(bootstrap_server, client_config)
     with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        named = _chosen_groups(admin, bootstrap_server, group_ids or ["*"])
-        futures = admin.describe_consumer_groups(named, request_timeout=TIMEOUT_S) if named else {}
-        for group_id, group, error in outcomes(futures):
-            if error is not None or _word(group.state) == "Dead":
-                share_group = describe_share_group(brokers, group_id)
-                if share_group is not None:
-                    described.append(share_group)
-                else:
-                    status = fail(f"{group_id}: {error or 'no such group'}")
-            else:
-                described.append(_described(group, GroupOffsets(admin, brokers, group_id)))
+        for group_id, is_share in _chosen_groups(brokers, group_ids or ["*"]).items():
+            try:
+                described.append(_describe_one(admin, brokers, group_id, is_share=is_share))
+            except (CoordinatorError, LookupError) as error:
+                status = fail(f"{group_id}: {error.args[0]}")
     if as_json:
         print_json(described)
     else:
@@ -165,18 +151,42 @@ def describe(
         raise typer.Exit(status)
 
 
-def _chosen_groups(admin: Any, server: str, given: list[str]) -> list[str]:
-    """Return the ids that were given or match a pattern that was. Exits if a broker does not list its groups."""
+def _describe_one(admin: Any, brokers: "BrokerConnections", group_id: str, *, is_share: bool) -> dict[str, Any]:
+    """Return what is shown of a group; one that is not known to be a share group may be one.
+
+    Raises CoordinatorError, and LookupError if there is no such group.
+    """
+    from kafkapy.cli.group_offsets import CommittedOffsets
+    from kafkapy.cli.share_groups import describe_share_group
+
+    error: str | None = None
+    if not is_share:
+        ((_, group, error),) = outcomes(admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+        if error is None and _word(group.state) != "Dead":
+            return _described(group, GroupOffsets(admin, CommittedOffsets(admin, brokers, group_id)))
+    share_group = describe_share_group(brokers, group_id)
+    if share_group is None:
+        raise LookupError(error or "no such group")
+    return share_group
+
+
+def _chosen_groups(brokers: "BrokerConnections", given: list[str]) -> dict[str, bool]:
+    """Return the ids that were given or match a pattern that was, and whether each is known to be a share group's.
+
+    Exits if a broker does not list its groups.
+    """
+    from kafkapy.cli.group_names import listed_groups
+
     if not any(map(is_pattern, given)):
-        return given
-    listed, reasons = _listed(admin, server)
+        return dict.fromkeys(given, False)
+    listed, reasons = listed_groups(brokers)
     if reasons:
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
     found = [name for each in given for name in (sorted(listed) if each == "*" else _matches(each, listed))]
-    return list(dict.fromkeys(found))
+    return {name: name in listed and listed[name].type == SHARE for name in found}
 
 
-def _matches(given: str, listed: dict[str, Any]) -> list[str]:
+def _matches(given: str, listed: Collection[str]) -> list[str]:
     found = matching(given, listed) if is_pattern(given) else [given]
     if not found:
         raise typer.Exit(fail(f"no group matches {given}"))
@@ -184,18 +194,68 @@ def _matches(given: str, listed: dict[str, Any]) -> list[str]:
 
 
 @app.command("explain")
-def explain_group(group_id: GroupId, as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER) -> None:
-    """Show why a group last rebalanced, and what each member gained and lost (kafkapy brokers only)."""
+def explain_group(
+    group_id: GroupId,
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Of a share group: only this topic.")
+    ] = "",
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, help="Of a share group: why this record is not delivered.")
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+) -> None:
+    """Show why a group last rebalanced; of a share group also what is in flight, and why (kafkapy brokers only)."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
 
+    try:
+        wanted = parse_topics([topic] if topic else [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     try:
         rebalances = rebalances_of(bootstrap_server, group_id)
     except ExplainError as error:
         raise typer.Exit(fail(f"{group_id}: {error}")) from error
+    with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
+        facts = _facts_of(brokers, group_id, wanted)
     if as_json:
-        print_json(rebalances)
-    else:
+        print_json(rebalances if facts is None else {"rebalances": rebalances, "partitions": list(map(asdict, facts))})
+        return
+    if offset is None:
         print_rebalances(group_id, rebalances)
+    if facts is not None:
+        from kafkapy.cli.share_explain import print_facts
+
+        print_facts(facts, offset)
+    elif topic or offset is not None:
+        raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
+
+
+def _facts_of(
+    brokers: "BrokerConnections", group_id: str, wanted: dict[str, list[int] | None]
+) -> "list[PartitionFacts] | None":
+    """Return what is in flight of a share group, None of another one. Exits if a wanted partition is not in use."""
+    from kafkapy.cli.share_explain import UNKNOWN, share_facts
+    from kafkapy.cli.share_groups import member_names
+
+    names = member_names(brokers, group_id)
+    if names is None:
+        return None
+    facts = share_facts(brokers, group_id, names)
+    if facts is None:
+        raise typer.Exit(fail(f"{group_id}: {UNKNOWN}"))
+    chosen = [each for each in facts if not wanted or _is_wanted(each.topic, each.partition, wanted)]
+    if wanted and not chosen:
+        raise typer.Exit(fail(f"{group_id}: nobody has fetched {next(iter(wanted))} from its leader since it leads"))
+    return chosen
+
+
+def _is_wanted(topic: str, partition: int, wanted: dict[str, list[int] | None]) -> bool:
+    if topic not in wanted:
+        return False
+    numbers = wanted[topic]
+    return numbers is None or partition in numbers
 
 
 @app.command()
@@ -221,7 +281,7 @@ def reset(
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """Move a group that has no members to other offsets."""
+    """Move a group that has no members to other offsets; a share group to other start offsets."""
     from kafkapy.cli.committed_offsets import BrokerConnections
 
     try:
@@ -232,8 +292,8 @@ def reset(
     properties = client_properties(bootstrap_server, client_config)
     with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        offsets = GroupOffsets(admin, brokers, group_id)
-        members = _members_of(admin, group_id)
+        store, members = _store_of(admin, brokers, group_id)
+        offsets = GroupOffsets(admin, store)
         try:
             plan = offsets.plan(offsets.partitions_of(requested), target)
         except LookupError as error:
@@ -256,6 +316,17 @@ def reset(
     print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), (_dashed(row.values()) for row in rows), title=title)
 
 
+def _store_of(admin: Any, brokers: "BrokerConnections", group_id: str) -> "tuple[OffsetStore, list[str]]":
+    """Return what keeps the group's offsets, and its members. Raises KafkaException, CoordinatorError."""
+    from kafkapy.cli.group_offsets import CommittedOffsets
+    from kafkapy.cli.share_groups import ShareOffsets, member_names
+
+    members = member_names(brokers, group_id)
+    if members is not None:
+        return ShareOffsets(brokers, group_id), list(members.values())
+    return CommittedOffsets(admin, brokers, group_id), _members_of(admin, group_id)
+
+
 def _members_of(admin: Any, group_id: str) -> list[str]:
     """Return the group's members as `client id (host)`; none for a group that does not exist."""
     (future,) = admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S).values()
@@ -263,8 +334,19 @@ def _members_of(admin: Any, group_id: str) -> list[str]:
 
 
 @app.command()
-def delete(group_ids: GroupIds, bootstrap_server: Server = DEFAULT_SERVER, client_config: ClientConfig = None) -> None:
-    """Delete groups that have no members, with all that they have committed."""
+def delete(
+    group_ids: GroupIds,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only what the groups have of this topic; may be repeated."),
+    ] = None,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Delete groups that have no members, with all that they have committed; or only their offsets of topics."""
+    if topic:
+        _delete_offsets(group_ids, topic, bootstrap_server, client_config)
+        return
     status = 0
     with failures(bootstrap_server):
         admin = admin_client(bootstrap_server, client_config)
@@ -275,6 +357,28 @@ def delete(group_ids: GroupIds, bootstrap_server: Server = DEFAULT_SERVER, clien
                 status = fail(f"{group_id}: {error}")
     if status:
         raise typer.Exit(status)
+
+
+def _delete_offsets(group_ids: list[str], topics: list[str], server: str, client_config: list[str] | None) -> None:
+    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, delete_offsets
+    from kafkapy.cli.share_groups import ShareOffsets, member_names
+
+    status = 0
+    with failures(server), BrokerConnections(client_properties(server, client_config)) as brokers:
+        for group_id in group_ids:
+            try:
+                if member_names(brokers, group_id) is not None:
+                    ShareOffsets(brokers, group_id).delete(topics)
+                else:
+                    delete_offsets(brokers, group_id, topics)
+                print(f"Deleted the offsets of group {group_id} for {', '.join(topics)}.")
+            except CoordinatorError as error:
+                status = fail(f"{group_id}: {error}")
+    if status:
+        raise typer.Exit(status)
+
+
+app.command("redrive")(redrive_letters)
 
 
 def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:
@@ -334,7 +438,7 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
         f"lag {group['lag']}",
     ]
     title = f"{group['group']}  {', '.join(fact for fact in facts if fact)}"
-    columns = SHARE_COLUMNS if group["type"].lower() == SHARE else OFFSET_COLUMNS
+    columns = SHARE_COLUMNS if group["type"] == SHARE else OFFSET_COLUMNS
     print_table(columns, (_dashed(row.values()) for row in group["partitions"]), title=title)
     if with_members:
         print_table(MEMBER_COLUMNS, (_dashed(row.values()) for row in group["members"]))
@@ -343,16 +447,6 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
 
 def _dashed(cells: Any) -> list[object]:
     return ["-" if cell in (None, OFFSET_INVALID) else cell for cell in cells]
-
-
-def _choice(enumeration: Any, text: str) -> Any:
-    """Return the enum member with this name, ignoring case and dashes. Raises BadParameter."""
-    wanted = text.replace("-", "").replace("_", "").lower()
-    for member in enumeration:
-        if member.name.replace("_", "").lower() == wanted:
-            return member
-    names = ", ".join(_word(member) for member in enumeration if member.name != "UNKNOWN")
-    raise typer.BadParameter(f"{quoted(text)} is none of: {names}")
 
 
 def _word(member: Any) -> str:

@@ -264,6 +264,7 @@ def _stand_in(app: typer.Typer, name: str, text: str) -> None:
 STAND_INS = {
     "start": "Run a broker in the foreground (kafkapy start --help).",
     "console": "Serve pages about a cluster to a browser (kafkapy console --help).",
+    "registry": "Serve a schema registry with Confluent's HTTP API (kafkapy registry --help).",
     "storage": "Format and inspect log directories: format, info, random-uuid.",
     "protocol": "Decode and encode frames as JSON lines: decode, encode.",
     "dump-log": "Print segments, snapshots and indexes of a stopped directory.",

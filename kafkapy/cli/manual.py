@@ -54,6 +54,7 @@ def _lines(command: Command, root: Command) -> Iterator[str]:
     yield ".SH OPTIONS"
     for option in command.options:
         yield from _option(option)
+    # commands with a status of their own explain it in their help
     if "Exit status:" not in " ".join((command.help, *command.more)):
         yield from (".SH EXIT STATUS", _plain(EXIT_STATUS))
     yield ".SH SEE ALSO"

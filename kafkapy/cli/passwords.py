@@ -11,6 +11,7 @@ from kafkapy.cli.failure import fail, reason_of
 
 STDIN: Final = "-"
 MAX_CHARACTERS: Final = 4_096
+"""A file without an end of line, such as /dev/zero, is not read whole."""
 
 Prompt = Annotated[bool, typer.Option("--password-prompt", help="Ask for the password on the terminal, twice.")]
 File = Annotated[

@@ -135,6 +135,7 @@ def produce(options: ProduceOptions) -> None:
         _check_files(options.files)
         check_reachable(properties)
         producer = kafka.Producer(properties)
+        # a slip in the name would make a topic; scripts may rely on auto.create.topics.enable
         if options.create is False or (options.create is None and sys.stderr.isatty()):
             _check_topic(producer, options.topic)
         sender = Sender(producer, options.topic)

@@ -9,8 +9,11 @@ from typing import Final, Self
 from kafkapy.cli.failure import note
 
 BAR_S: Final = 0.1
+"""Ten frames a second look like motion."""
 LINE_S: Final = 10.0
+"""Without a terminal progress is a line of a log."""
 WIDTH: Final = 30
+"""Fits beside the numbers into 80 columns."""
 CLEAR: Final = "\r\x1b[K"
 
 

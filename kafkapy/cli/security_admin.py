@@ -30,6 +30,7 @@ acl_app = typer.Typer(help="Who may do what.", no_args_is_help=True)
 MECHANISM: Final = "SCRAM-SHA-512"
 ITERATIONS: Final = 4096
 PASSWORD_BYTES: Final = 18
+"""144 random bits: 24 characters of base64 without padding."""
 
 User = Annotated[str, typer.Argument(metavar="USER", show_default=False, help="The user's name.")]
 Principal = Annotated[str, typer.Option("--user", "-u", metavar="USER", help="Whom: a user's name, * for everybody.")]

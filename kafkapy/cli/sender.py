@@ -4,7 +4,9 @@ import time
 from typing import Any, Final
 
 FLUSH_S: Final = 30.0
+"""A broker that restarts is back by then."""
 INTERRUPTED_FLUSH_S: Final = 0.3
+"""Whoever pressed Ctrl-C wants to leave; what is on its way arrives within it."""
 FLUSH_SLICE_S: Final = 0.2
 """A flush is not interruptible: Ctrl-C may be delayed by this time."""
 

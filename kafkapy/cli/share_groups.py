@@ -1,68 +1,143 @@
-"""Share groups for `kafkapy groups`: librdkafka's admin client neither lists nor describes them.
+"""Share groups for `kafkapy groups` and the console: librdkafka's admin client has no requests for them.
 
-Versions: ListGroups 5, the first with types; FindCoordinator 1; ShareGroupDescribe 1; DescribeShareGroupOffsets 1, the
-first with the lag. A broker that lacks them has no share groups.
+Versions: FindCoordinator 1; ShareGroupDescribe 1; DescribeShareGroupOffsets 1, the first with the lag;
+AlterShareGroupOffsets 0, DeleteShareGroupOffsets 0. A broker that lacks them has no share groups.
 """
 
+import time
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import GROUP_KEY_TYPE, BrokerCalls, CoordinatorError
+from kafkapy.cli.committed_offsets import GROUP_KEY_TYPE, RETRIED, RETRY_S, BrokerCalls, CoordinatorError, NoAnswerError
+from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.group_names import SHARE
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from kafkapy.protocol.messages.delete_share_group_offsets_request import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 
-TYPE: Final = "Share"
+Partition = tuple[str, int]
+
+UNKNOWN: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""What a coordinator answers that has no share group of the name."""
 
 
-def share_group_ids(brokers: BrokerCalls) -> dict[str, str]:
-    """Return the state of each share group, by id; none of brokers that do not answer."""
-    found: dict[str, str] = {}
-    try:
-        metadata = brokers.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
-    except CoordinatorError:
-        return found
-    for broker in metadata.brokers:
-        try:
-            listed = brokers.call(broker.node_id, ListGroupsRequest(types_filter=["share"]), 5)
-        except CoordinatorError:
-            continue
-        found |= {each.group_id: each.group_state for each in listed.groups}
-    return found
+def coordinator_of(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> Any:
+    """Return FindCoordinator's response; one that is not available is looked for again. Raises CoordinatorError."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
+        if found.error_code not in RETRIED or time.monotonic() >= deadline:
+            _check(found.error_code, getattr(found, "error_message", None))
+            return found
+        time.sleep(RETRY_S)
 
 
 def describe_share_group(brokers: BrokerCalls, group_id: str) -> dict[str, Any] | None:
-    """Return what `groups describe` shows of a share group; None if there is none with this id."""
-    try:
-        coordinator = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
-        if coordinator.error_code:
-            return None
-        (group,) = brokers.call(coordinator.node_id, ShareGroupDescribeRequest([group_id]), 1).groups
-        if group.error_code != ErrorCode.NONE:
-            return None
-        requested = DescribeShareGroupOffsetsRequestGroup(group_id, topics=None)
-        answer = brokers.call(coordinator.node_id, DescribeShareGroupOffsetsRequest([requested]), 1)
-    except CoordinatorError:
+    """Return what `groups describe` shows of a share group; None if there is none with this id.
+
+    Raises CoordinatorError.
+    """
+    coordinator = coordinator_of(brokers, group_id)
+    group = _described(brokers, coordinator.node_id, group_id)
+    if group is None:
         return None
-    partitions = [
-        {"topic": topic.topic_name, "partition": each.partition_index, "start": each.start_offset, "lag": each.lag}
-        for topic in answer.groups[0].topics
-        for each in topic.partitions
+    partitions: list[dict[str, Any]] = [
+        {"topic": name, "partition": number, "start": start, "lag": lag}
+        for (name, number), (start, lag) in sorted(_offsets(brokers, coordinator.node_id, group_id).items())
     ]
     return {
         "group": group_id,
-        "type": TYPE,
+        "type": SHARE,
         "state": group.group_state,
         "assignor": group.assignor_name,
         "coordinator": f"{coordinator.host}:{coordinator.port}",
         "lag": sum(max(each["lag"], 0) for each in partitions),
-        "partitions": sorted(partitions, key=lambda each: (each["topic"], each["partition"])),
+        "partitions": partitions,
         "members": [_member(each) for each in group.members],
+    }
+
+
+def member_names(brokers: BrokerCalls, group_id: str) -> dict[str, str] | None:
+    """Return `client id (host)` of each member of a share group by its id; None if there is no such group.
+
+    Raises CoordinatorError.
+    """
+    group = _described(brokers, coordinator_of(brokers, group_id).node_id, group_id)
+    if group is None:
+        return None
+    return {member.member_id: f"{member.client_id} ({member.client_host})" for member in group.members}
+
+
+class ShareOffsets:
+    """The start offsets of a share group: a group_offsets.OffsetStore. Methods raise CoordinatorError."""
+
+    def __init__(self, brokers: BrokerCalls, group_id: str) -> None:
+        self._brokers = brokers
+        self._group_id = group_id
+
+    def committed(self) -> dict[Partition, int]:
+        """Return the start offset of each partition that the group has begun to read."""
+        node_id = coordinator_of(self._brokers, self._group_id).node_id
+        offsets = _offsets(self._brokers, node_id, self._group_id)
+        return {partition: start for partition, (start, _) in offsets.items() if start >= 0}
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Begin to read at these offsets. A group with members is refused by its coordinator."""
+        topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
+        for (name, number), offset in offsets.items():
+            topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, partitions=[]))
+            topic.partitions.append(AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offset))
+        request = AlterShareGroupOffsetsRequest(self._group_id, topics=[*topics.values()])
+        answer = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
+        _check(answer.error_code, answer.error_message)
+        for of_topic in answer.responses:
+            for each in of_topic.partitions:
+                _check(each.error_code, each.error_message, f"{of_topic.topic_name}-{each.partition_index}: ")
+
+    def delete(self, topics: Iterable[str]) -> None:
+        """Forget where the group is in topics: it begins there again by share.auto.offset.reset."""
+        requested = [DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
+        request = DeleteShareGroupOffsetsRequest(self._group_id, topics=requested)
+        answer = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
+        _check(answer.error_code, answer.error_message)
+        for each in answer.responses:
+            _check(each.error_code, each.error_message, f"{each.topic_name}: ")
+
+
+def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:
+    """Return ShareGroupDescribe's group; None if there is none. Raises CoordinatorError."""
+    try:
+        (group,) = brokers.call(node_id, ShareGroupDescribeRequest([group_id]), 1).groups
+    except NoAnswerError:
+        return None  # it may have ended the connection because it does not know the API
+    if group.error_code in UNKNOWN:
+        return None
+    _check(group.error_code, group.error_message)
+    return group
+
+
+def _offsets(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partition, tuple[int, int]]:
+    """Return (start offset, lag) of each partition, -1 for what is not known. Raises CoordinatorError."""
+    requested = DescribeShareGroupOffsetsRequestGroup(group_id, topics=None)
+    (answer,) = brokers.call(node_id, DescribeShareGroupOffsetsRequest([requested]), 1).groups
+    _check(answer.error_code, answer.error_message)
+    return {
+        (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
+        for topic in answer.topics
+        for each in topic.partitions
     }
 
 
@@ -74,3 +149,9 @@ def _member(member: Any) -> dict[str, Any]:
         "host": member.client_host,
         "partitions": sum(len(topic.partitions) for topic in member.assignment.topic_partitions),
     }
+
+
+def _check(code: int, message: str | None, what: str = "") -> None:
+    if code:
+        error = ErrorCode(code)
+        raise CoordinatorError(f"{what}{message or error.message} ({error.name})")

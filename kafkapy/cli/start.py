@@ -28,8 +28,10 @@ DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = "kafkapy-data"
 DIRECTORY_KEYS: Final = ("log.dirs", "log.dir", "metadata.log.dir", "cordoned.log.dirs")
 DEFAULT_STOP_TIMEOUT_S: Final = 300
+"""A controlled shutdown, and flushing a large page cache, may take minutes."""
 DEFAULT_CONSOLE_PORT: Final = 8080
 MAX_STOP_TIMEOUT_S: Final = 86_400
+"""A day: a larger one is a mistake in units."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -91,6 +91,7 @@ def _delete(
         if missing:
             raise typer.Exit(fail(f"{topic.name} has no partition {', '.join(map(str, missing))}"))
         topic.partitions = [each for each in topic.partitions if not partitions or each.number in partitions]
+    # read now, and not by the broker later: what is confirmed is what is deleted, whatever is appended meanwhile
     queries.add_offsets(found)
     wanted = _goals(queries, found, before)
     going = {

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from kafkapy.cli.topic_facts import TopicFacts
 
 RECORDS_AT_ONCE = 500
+"""What is polled, and produced, between two looks at the progress."""
 POLL_S = 0.2
+"""How long Ctrl-C may go unnoticed, as librdkafka's poll is not interruptible."""
 SILENCE_S = 30.0
 """A copy ends when no record has come for so long, although some are left."""
 

@@ -27,6 +27,7 @@ TOPIC_RESOURCE: Final = 2
 OF_TOPIC: Final = 1
 """The source of a config that was set on the topic itself."""
 TOPICS_AT_ONCE: Final = 500
+"""Of one DescribeConfigs: a response of some 2 MB."""
 DELETE_TIMEOUT_MS: Final = 8_000
 """Less than a connection waits for its answer."""
 

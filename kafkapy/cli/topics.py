@@ -101,6 +101,7 @@ def list_topics(
     of each partition, the leader's.
     """
     with asked_topics(bootstrap_server, client_config) as queries:
+        # offsets and sizes only of what is shown: each costs requests to leaders
         topics = queries.topics()
         names = sorted(topics) if internal and not pattern else matching(pattern or "*", topics)
         found = [topics[name] for name in names]

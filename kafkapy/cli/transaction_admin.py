@@ -32,6 +32,7 @@ from kafkapy.types import TopicPartition
 TRANSACTION_KEY_TYPE: Final = 1
 PARTITIONS_PER_REQUEST: Final = 500
 RETRY_S: Final = 0.1
+"""retry.backoff.ms of Kafka's clients."""
 TERMINATION_TIMEOUT_MS: Final = 1
 """The transaction time-out that `terminate` sets; no transaction is to begin with it. As in Java's tool."""
 
@@ -97,6 +98,7 @@ class TransactionAdmin:
             duration_filter=duration_ms,
             transactional_id_pattern=pattern,
         )
+        # the first that has the filter: older brokers serve the others
         version = 2 if pattern is not None else 1 if duration_ms >= 0 else 0
         found = []
         for node_id in self._brokers():

@@ -157,6 +157,7 @@ def _check_controller_only(config: BrokerConfig) -> None:
 
 
 def _check_broker_only(config: BrokerConfig) -> None:
+    # the words are Apache Kafka's: operators search for them
     voter_ids, key = set(config.quorum_voters), "controller.listener.names"
     _require(
         config.node_id not in voter_ids,

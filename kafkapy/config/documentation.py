@@ -81,10 +81,12 @@ group.initial.rebalance.delay.ms: How long the first rebalance of an empty class
 group.max.session.timeout.ms: The longest session that a classic member may ask for.
 group.max.size: How many members a classic group may have.
 group.min.session.timeout.ms: The shortest session that a classic member may ask for.
-errors.deadletterqueue.*: No effect: dead letters of share groups (KIP-1191) are not built.
+errors.deadletterqueue.auto.create.topics.enable: Whether a dead-letter topic that a share group names is created if it is missing.
+errors.deadletterqueue.topic.name.prefix: What the name of each dead-letter topic must begin with; dead letters for another topic are not written.
 group.share.*: Bounds of a group's own setting, or what it is where a group sets none; the group's key says what it does.
 group.share.assignor.offload.enable: No effect: assignors run on the event loop.
 group.share.assignors: Which assignors share groups have: simple alone.
+group.share.dlq.manager.class.name: org.apache.kafka.server.share.dlq.NoOpShareGroupDLQManager, or empty: what share groups give up is archived without a dead letter. Other classes have no effect.
 group.share.heartbeat.interval.ms: How often members of a share group report, where the group sets nothing.
 group.share.initialize.retry.interval.ms: After so long the state of a share partition is created again, if no answer came.
 group.share.max.share.sessions: How many share sessions a broker keeps; a further member is answered SHARE_SESSION_LIMIT_REACHED.
@@ -105,6 +107,7 @@ kafkapy.metrics.groups: A pattern (RE2) of the groups whose members, offsets and
 kafkapy.metrics.names: What the names in /metrics look like: as the rules for the JMX exporter that Strimzi ships make them, as Confluent's do, or both.
 kafkapy.metrics.rules: A file of rules of Prometheus' JMX exporter (YAML) that names Kafka's metrics in /metrics instead of kafkapy.metrics.names.
 kafkapy.metrics.topics: A pattern (RE2) of the topics that have series of their own in /metrics; sums are over all topics in any case.
+kafkapy.producers.max: How many producers a broker keeps over all partitions, 430 bytes each; beyond half of it only those of the last ten minutes.
 kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may name; empty: all that are built. The system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.files: The files that client assertions and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.
@@ -289,7 +292,7 @@ compression.lz4.level: How hard lz4 works where compression.type asks for it.
 compression.type: producer: batches stay as they came; else the broker compresses them so, which takes its CPU.
 compression.zstd.level: How hard zstd works where compression.type asks for it.
 delete.retention.ms: How long compaction keeps tombstones, and markers of transactions, so that readers see them.
-errors.deadletterqueue.group.enable: No effect: dead letters of share groups (KIP-1191) are not built.
+errors.deadletterqueue.group.enable: Whether share groups may write their dead letters to this topic.
 file.delete.delay.ms: How long the files of a deleted segment stay, renamed.
 flush.messages: fsync after so many records, before they are acknowledged; as a rule replicas make records safe, not this.
 flush.ms: fsync a log with new records after so long.
@@ -323,7 +326,8 @@ consumer.assignment.interval.ms: The least time between two target assignments o
 consumer.assignor.offload.enable: No effect: assignors run on the event loop.
 consumer.heartbeat.interval.ms: How often members of this KIP-848 group send heartbeats.
 consumer.session.timeout.ms: A member of this KIP-848 group that is silent for so long is removed.
-errors.deadletterqueue.*: No effect: dead letters of share groups (KIP-1191) are not built.
+errors.deadletterqueue.copy.record.enable: Whether a dead letter has the key and value of its record, beside the headers that say where it was.
+errors.deadletterqueue.topic.name: The topic that gets a record for each that this share group rejects or gives up; empty for none.
 share.assignor.offload.enable: No effect: assignors run on the event loop.
 share.assignment.interval.ms: The least time between two assignments of a share group.
 share.auto.offset.reset: Where a share group begins to read a partition: latest, earliest, by_duration:PT1H.
@@ -335,7 +339,7 @@ share.record.lock.duration.ms: For so long a delivered record is its member's; t
 share.renew.acknowledge.enable: Lets members extend the lock of a record (KIP-1222).
 share.session.timeout.ms: After so long without a heartbeat a member is removed.
 streams.*: No effect: streams groups are not built.
-"""
+"""  # noqa: E501
 
 _CLIENT_METRICS: Final = """
 interval.ms: How often clients that match push their metrics, five minutes at most; while the broker has a receiver.

@@ -518,6 +518,7 @@ kafkapy.metrics.groups | STRING | .* |  | LOW | false
 kafkapy.metrics.names | STRING | strimzi | [strimzi, confluent, both] | LOW | false
 kafkapy.metrics.rules | STRING | null |  | LOW | false
 kafkapy.metrics.topics | STRING | .* |  | LOW | false
+kafkapy.producers.max | INT | 1048576 | [1,...] | LOW | false
 kafkapy.sasl.allowed.login.modules | LIST | [] |  | LOW | false
 kafkapy.sasl.oauthbearer.allowed.files | LIST | [] |  | LOW | false
 kafkapy.sasl.oauthbearer.allowed.urls | LIST | [] |  | LOW | false

@@ -10,6 +10,7 @@ class TransactionConfig(Section):
 
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     add_partitions_to_txn_retry_backoff_ms: int = 20
+    kafkapy_producers_max: int = 1048576
     producer_id_expiration_check_interval_ms: int = 600000
     producer_id_expiration_ms: int = 86400000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10000

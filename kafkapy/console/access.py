@@ -11,6 +11,7 @@ from kafkapy.protocol.messages.describe_user_scram_credentials_request import De
 ANY: Final = 1
 MATCH_ANY: Final = 2
 MAX_ROWS: Final = 1000
+"""A browser lays out a table of so many rows at once, and a person filters by name beyond that."""
 RESOURCE_TYPES: Final = {2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "delegation token", 7: "user"}
 PATTERN_TYPES: Final = {3: "literal", 4: "prefixed"}
 OPERATIONS: Final = {

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from kafkapy.cli.client import confluent, outcomes
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.console import groups
+from kafkapy.console import groups, other_groups, share_groups
 from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.change import Change, Fields, who_asks
@@ -32,8 +32,11 @@ from kafkapy.types import INT32_MAX
 logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_CONFIGS: Final = 100
+"""Kafka has some 35 keys of a topic."""
 MAX_VALUE: Final = 1 << 20
+"""Far beyond any config, and half of what a form may have (security.MAX_BODY_BYTES)."""
 MAX_PARTITIONS: Final = 10_000
+"""Guards against a slip of the finger: partitions cannot be taken away again."""
 NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
 
 
@@ -220,14 +223,15 @@ class Changes:
 
     def _reset_offsets(self, fields: Fields) -> Change:
         name, topic, to = group_name(fields), fields.get("topic", ""), fields.get("to", "")
-        plan = groups.plan_reset(self._console.clients, name, topic, to)
+        offsets = share_groups.offsets_of(self._console.clients, name)
+        plan = groups.plan_reset(offsets, topic, to)
         before = {number: "nothing" if each.before is None else each.before for number, each in enumerate(plan)}
 
         def run() -> None:
-            group = groups.group(self._console.clients, name)
+            group = other_groups.any_group(self._console.brokers, self._console.clients, name)
             if group.members:
                 raise ClusterError("The group has members: stop them first.")
-            groups.reset(self._console.clients, name, plan)
+            groups.reset(offsets, plan)
 
         lines = tuple(f"{each.topic}-{each.partition}: {before[i]} → {each.after}" for i, each in enumerate(plan))
         return Change(f"Reset the offsets of {name}.", lines, run, "Reset.", _of_group(name))
@@ -238,7 +242,7 @@ class Changes:
         def run() -> None:
             _all_done(self._console.clients.admin().delete_consumer_groups([name], request_timeout=TIMEOUT_S))
 
-        lines = ("Its committed offsets are gone for good.",)
+        lines = ("Its offsets are gone for good.",)
         return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkapy.cli.client import client_properties, confluent, reason_of_kafka
 from kafkapy.cli.committed_offsets import CoordinatorError, NoAnswerError
-from kafkapy.cli.group_offsets import GroupOffsets
+from kafkapy.cli.group_offsets import CommittedOffsets, GroupOffsets
 from kafkapy.console.brokers import Brokers, ClusterError
 from kafkapy.console.settings import Settings
 
@@ -47,7 +47,7 @@ class Clients:
         return Clients(self._settings, self._brokers)
 
     def offsets(self, group: str) -> GroupOffsets:
-        return GroupOffsets(self.admin(), self, group)
+        return GroupOffsets(self.admin(), CommittedOffsets(self.admin(), self, group))
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
         """committed_offsets.BrokerCalls.call: Brokers.call, which raises NoAnswerError."""

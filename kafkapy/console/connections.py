@@ -10,7 +10,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_TIMEOUT_S: Final = 5.0
+"""A browser sends a request's head at once: half a head for so long is none."""
 MAX_CONNECTIONS: Final = 200
+"""Some thirty browsers with the six connections that each opens to a host."""
 
 
 def new_protocol(

@@ -15,7 +15,9 @@ from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
 
 MAX_OFFSETS: Final = 1000
+"""One page's table; each row costs an end offset that a leader is asked for."""
 MAX_REBALANCES: Final = 20
+"""The newest explain what is going on; `kafkapy groups explain` shows all."""
 SHARE: Final = "Share"
 STREAMS: Final = "Streams"
 
@@ -76,9 +78,13 @@ class Group:
         return sum(each.lag or 0 for each in self.offsets)
 
     @property
-    def is_of_consumers(self) -> bool:
-        """Whether it rebalances and has offsets that can be reset here: share groups and streams groups do not."""
-        return self.type not in (SHARE, STREAMS)
+    def is_share(self) -> bool:
+        return self.type == SHARE
+
+    @property
+    def can_be_reset(self) -> bool:
+        """Whether its offsets can be reset here, and its rebalances told: those of streams groups cannot."""
+        return self.type != STREAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,22 +169,21 @@ def lags_of(clients: Clients, name: str) -> dict[str, int]:
     return found
 
 
-def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRow]:
+def plan_reset(offsets: GroupOffsets, topic: str, to: str) -> list[ResetRow]:
     """Return what a reset would change. `topic`: TOPIC or TOPIC:0,1; `to`: as `kafkapy groups reset --to`."""
     try:
         target, requested = ResetTarget.parse(to.strip()), parse_topics([topic.strip()])
         with failures():
-            offsets = clients.offsets(name)
             plan = offsets.plan(offsets.partitions_of(requested), target)
     except (ValueError, LookupError, OverflowError) as error:
         raise BadRequest(str(error.args[0])) from error
     return [ResetRow(*partition, before, after) for partition, (before, after) in sorted(plan.items())]
 
 
-def reset(clients: Clients, name: str, rows: Iterable[ResetRow]) -> None:
-    """Commit the offsets of a plan; a group with members is refused by its coordinator."""
+def reset(offsets: GroupOffsets, rows: Iterable[ResetRow]) -> None:
+    """Move a group to the offsets of a plan; one with members is refused by its coordinator."""
     with failures():
-        clients.offsets(name).commit({(each.topic, each.partition): each.after for each in rows})
+        offsets.commit({(each.topic, each.partition): each.after for each in rows})
 
 
 def _lag_of(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> int:

@@ -17,11 +17,15 @@ from kafkapy.console.groups import consumer_groups, lags_of
 from kafkapy.console.samples import HOUR_S, Points
 
 INTERVAL_S: Final = 15
+"""Four points a minute show a lag that grows, for some requests to each coordinator."""
 MAX_GROUPS: Final = 100
+"""Each costs requests every INTERVAL_S, and 50 KB of points."""
 MAX_POINTS: Final = HOUR_S // INTERVAL_S * 2
 """Including the points that pages add."""
 LEFT_OUT_S: Final = 300
+"""A group that could not be read is not asked for again before: it may be gone, or forbidden."""
 STOP_S: Final = 1
+"""The thread may be waiting for a broker's response; it is a daemon, which ends with the process."""
 
 
 class LagSamples:

@@ -26,7 +26,9 @@ from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry
 
 STOP_S: Final = 2
+"""Streams are open for ever: a stop does not wait for them."""
 BACKLOG: Final = 128
+"""As many as Linux queued by default before 5.4 (net.core.somaxconn)."""
 
 
 class OptionError(Exception):

@@ -1,7 +1,7 @@
 """Logins by OpenID Connect: the authorization code with PKCE (RFC 7636), and a role by a claim of the ID token.
 
-What belongs to one login (state, nonce, PKCE verifier) waits in a signed cookie of ten minutes: nothing is kept here. The
-ID token's signature, issuer, audience, times and nonce are checked (PyJWT); the session is the console's own.
+What belongs to one login (state, nonce, PKCE verifier) waits in a signed cookie of ten minutes, not here. The ID
+token's signature, issuer, audience, times and nonce are checked (PyJWT); the session is the console's own.
 """
 
 import base64

@@ -1,5 +1,5 @@
 """Groups of every type as brokers list them, and what librdkafka does not know: share groups (KIP-932), streams groups
-(KIP-1071). kafkapy serves neither of these two; brokers of Apache Kafka do.
+(KIP-1071), which kafkapy does not serve; brokers of Apache Kafka do. share_groups.py has more about share groups.
 
 Versions: ListGroups 5 (groups have a type from Apache Kafka 3.8 on), ShareGroupDescribe 1, DescribeShareGroupOffsets 0
 and 1 (with the lag), StreamsGroupDescribe 0.
@@ -8,6 +8,7 @@ and 1 (with the lag), StreamsGroupDescribe 0.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kafkapy.console import groups
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow, consumer_groups
@@ -64,6 +65,14 @@ def group(brokers: Brokers, clients: Clients, name: str) -> Group:
             check(described.error_code, described.error_message)
             return _streams_group(clients, described, coordinator)
     raise NotFound(f"There is no group {name}.")
+
+
+def any_group(brokers: Brokers, clients: Clients, name: str) -> Group:
+    """Return a group of any kind. Raises ClusterError, NotFound."""
+    try:
+        return groups.group(clients, name)
+    except NotFound:
+        return group(brokers, clients, name)
 
 
 def share_groups_of_topic(brokers: Brokers, topic: str, names: Iterable[str]) -> list[tuple[str, int]]:

@@ -8,7 +8,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console import access, cluster, group_list, groups, other_groups, queries, topics, transactions
+from kafkapy.console import (
+    access,
+    cluster,
+    group_list,
+    groups,
+    other_groups,
+    queries,
+    share_groups,
+    topics,
+    transactions,
+)
 from kafkapy.console.admin_changes import QUOTAS
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.fields import number
@@ -22,7 +32,7 @@ from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
-RESET_BY: Final = {groups.SHARE: "kafka-share-groups.sh", groups.STREAMS: "kafka-streams-groups.sh"}
+"""Each row costs the group's committed offsets."""
 CHOICES: Final = {
     "permissions": tuple(access.PERMISSIONS.values()),
     "operations": tuple(access.OPERATIONS.values()),
@@ -196,9 +206,18 @@ class Pages:
         self._console.lags.record(group.name, group.lag, time.time())
         rebalances: list[dict[str, Any]] = []
         why_none: str | None = f"{group.type} groups do not report their rebalances."
-        if group.is_of_consumers:
+        if group.can_be_reset:
             rebalances, why_none = groups.rebalances(self._console.settings, group.name)
-        return self._page(request, "group.html", group=group, rebalances=rebalances, why_no_rebalances=why_none)
+        return self._page(
+            request,
+            "group.html",
+            group=group,
+            rebalances=rebalances,
+            why_no_rebalances=why_none,
+            in_flight=share_groups.in_flight(self._console.clients, group) if group.is_share else None,
+            held_by=share_groups.held_by,
+            fetched_by=share_groups.fetched_by,
+        )
 
     def group_lag(self, request: Request) -> Response:
         """The lag of the last hour."""
@@ -208,19 +227,18 @@ class Pages:
     def group_reset(self, request: Request) -> Response:
         requested = request.query_params
         group = self._group(request)
-        if not group.is_of_consumers:
-            raise BadRequest(f"{RESET_BY[group.type]} resets the offsets of such a group.")
+        if not group.can_be_reset:
+            raise BadRequest("kafka-streams-groups.sh resets the offsets of such a group.")
         topic, to = requested.get("topic", ""), requested.get("to", "")
-        plan = groups.plan_reset(self._console.clients, group.name, topic, to) if topic and to else None
+        plan = None
+        if topic and to:
+            plan = groups.plan_reset(share_groups.offsets_of(self._console.clients, group.name), topic, to)
         return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
 
     def _group(self, request: Request) -> Group:
         name = group_name(request.query_params)
         self._console.brokers.nodes()  # fails at once where no broker answers
-        try:
-            return groups.group(self._console.clients, name)
-        except NotFound:
-            return other_groups.group(self._console.brokers, self._console.clients, name)
+        return other_groups.any_group(self._console.brokers, self._console.clients, name)
 
     # -- brokers ----------------------------------------------------------------------------------------------------
 
@@ -316,6 +334,7 @@ class Pages:
 
 
 MAX_CHARTS: Final = 24
+"""A page that is still read as a whole."""
 CHOSEN: Final = (
     "bytesin",
     "bytesout",

@@ -15,6 +15,7 @@ MAX_NAME: Final = 249
 MAX_STRING_BYTES: Final = 2**15 - 1
 """Of a group's name or a transactional id: the protocol's strings that are not compact have a length of 16 bits."""
 MAX_PARTITIONS: Final = 1000
+"""A form names them one by one; all of a topic is asked for by none."""
 MAX_OFFSET: Final = INT64_MAX
 MORE_FIELDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("json_path", "key", "header", "regex", "until", "partitions", "latest"), ""),

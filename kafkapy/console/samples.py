@@ -22,10 +22,14 @@ Points: TypeAlias = list[tuple[float, float]]
 
 HOUR_S: Final = 3600
 INTERVAL_S: Final = 5
+"""720 points an hour for each chart; a scrape costs a broker some milliseconds."""
 MAX_POINTS: Final = HOUR_S // INTERVAL_S
 MAX_NAMES: Final = 400
+"""720 points of some 100 bytes each: 30 MB at most."""
 MAX_METRICS_BYTES: Final = 32 << 20
+"""A scrape is held in memory while it is read; a broker of ten thousand partitions shows less."""
 TIMEOUT_S: Final = 4
+"""Less than INTERVAL_S: a broker that does not answer makes one round late, not the next one, too."""
 PRODUCE_P99: Final = "produce 99th percentile"
 """A series that is not a metric's name: the slowest broker's 99th percentile of a Produce, in ms."""
 _PRODUCE_P99: Final = re.compile(

@@ -26,21 +26,29 @@ from kafkapy.decoders.row import row_of as json_row
 AnyDecoders: TypeAlias = Decoders | MaskedDecoders
 
 MAX_ROWS: Final = 500
+"""Of one page."""
 MAX_LAST: Final = 100_000
+"""Of `last N`: more is a search from a time or an offset."""
 MAX_TEXT: Final = 256
+"""Of what is searched for."""
 MAX_DECODED_BYTES: Final = 1 << 20
+"""Larger values are shown as bytes: decoding them in Python would hold up the search."""
 MAX_SHOWN_CHARACTERS: Final = 8192
 """Of a key, value or header in a list."""
 MAX_RECORD_CHARACTERS: Final = 1 << 18
 """Where one record is shown alone."""
 MAX_HEADERS: Final = 50
+"""Of one record."""
 MAX_LINE_CHARACTERS: Final = 1 << 16
 """Of a record as a JSON line, which pages download, copy and produce again; longer ones have none."""
 MAX_NAME_CHARACTERS: Final = 256
 """Of a header's name."""
 STEP_BYTES: Final = 4 << 20
+"""Of one step: what it may take of memory."""
 STEP_MESSAGES: Final = 1000
+"""Of one step: how much may be matched before progress is shown."""
 STEP_S: Final = 0.25
+"""How long a stop, or a closed tab, may go unnoticed."""
 REGEX_MEMORY: Final = 8 << 20
 MAX_REGEX_INSTRUCTIONS: Final = 2000
 """Where RE2's automaton does not fit its memory, the time for a byte rises with these."""

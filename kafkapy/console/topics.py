@@ -19,6 +19,7 @@ KEYS: Final = ("name", "partitions", "replicas", "records", "size", "lag", "stat
 MAX_SORTED: Final = 5000
 """By another column than the name at most so many topics are sorted: offsets and sizes of all are asked for."""
 MAX_SHOWN_PARTITIONS: Final = 1000
+"""One page's table."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 

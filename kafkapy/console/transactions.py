@@ -9,6 +9,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import TopicPartition
 
 MAX_TRANSACTIONS: Final = 1000
+"""One page's table."""
 
 
 def transaction_list(settings: Settings, states: list[str], open_ms: int = -1) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from kafkapy.decoders.zigzag import read_zigzag
 MAX_DEPTH: Final = 64
 """How deep decoded values may be nested: json.dumps and templates walk them by recursion."""
 MAX_SCHEMA_DEPTH: Final = 200
+"""Well below the 1,000 calls at which Python's own parsers would fail."""
 FREE_VALUES: Final = 100_000
 VALUES_PER_BYTE: Final = 4
 """A value may have FREE_VALUES, and this many more for each of its bytes."""

@@ -15,6 +15,7 @@ from kafkapy.decoders.errors import DecodeError
 from kafkapy.errors import quoted
 
 MAX_CHARACTERS: Final = 1_000
+"""A person types it; each step costs time for every record."""
 EVERY: Final = "*"
 STEP: Final = re.compile(
     r"(?P<deep>\.\.)?(?:"

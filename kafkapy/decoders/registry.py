@@ -28,10 +28,13 @@ from kafkapy.types import INT32_MAX
 
 MAGIC_AND_ID_BYTES: Final = 5
 TIMEOUT_S: Final = 5.0
+"""A search waits for it, once for each schema."""
 MAX_SCHEMA_BYTES: Final = 4 << 20
 """Of what is read for a schema, with those that it refers to."""
 MAX_CACHED_BYTES: Final = 64 << 20
+"""Of schemas as text; parsed they take some times as much."""
 READ_BYTES: Final = 1 << 16
+"""Of one read of a response, so that MAX_SCHEMA_BYTES ends it in time."""
 MAX_SCHEMAS: Final = 1000
 """The cache is cleared when full: the numbers come from records, which anybody may have written."""
 RETRY_S: Final = 30.0
@@ -40,6 +43,7 @@ SILENCE_S: Final = 5.0
 MAX_TOTAL_S: Final = 20.0
 """For a schema, with those that it refers to."""
 MAX_REFERENCES: Final = 100
+"""Each is a request to the registry, and one schema may name any number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,26 @@ program does.
 
 If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
 method, and the end of the `with` block, raises RuntimeError.
+
+`broker.faults` has requests fail, wait or lose their answer, by name; the `with` block ends with FaultNeverHit if a
+fault has hit nothing.
 """
 
 import asyncio
 import atexit
 import contextlib
+import errno
 import logging
-import tempfile
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.embedded.options import BROKER_OPTIONS, check_options, client_config, security_of, text_of
+from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.process.distributions import warnings_of_installation
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
@@ -37,8 +42,12 @@ from kafkapy.storage.offline.format import directories_of, embedded_config, form
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
+    import tempfile
+    from typing import Unpack
+
     from kafkapy.config.broker import BrokerConfig
-    from kafkapy.embedded.security import EmbeddedSecurity
+    from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.embedded.options import BrokerOptions
 
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
 NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
@@ -52,35 +61,58 @@ class Broker:
     The methods `create_topics`, `restart` and `kill` block, for `with`; in `async with` it is `await
     broker.create_topics_async(...)` and so on.
 
-    `properties`: Kafka's keys, as in {"num.partitions": 3}; unknown keys cause a UserWarning. `tls`: clients connect by
-    TLS. `users`: passwords by name; clients log in by SASL/PLAIN or SCRAM. `acls`: as in "allow alice read
-    topic:orders", "deny * all group:test-*"; everything that they do not allow is denied.
+    | argument | |
+    |---|---|
+    | `data_dir` | the data is kept there; None: in a temporary directory |
+    | `port` | where clients connect, on 127.0.0.1; 0: a free one |
+    | `properties` | Kafka's keys, as in {"num.partitions": 3}; unknown keys cause a UserWarning |
+    | `tls` | clients connect by TLS |
+    | `users` | passwords by name; clients log in by SASL/PLAIN or SCRAM |
+    | `acls` | as in "allow alice read topic:orders", "deny * all group:test-*"; everything else is denied |
     """
 
     def __init__(
         self,
         data_dir: str | Path | None = None,
-        *,
-        port: int = 0,
-        properties: Mapping[str, object] | None = None,
-        tls: bool = False,
-        users: Mapping[str, str] | None = None,
-        acls: Sequence[str] | None = None,
+        **options: "Unpack[BrokerOptions]",
     ) -> None:
+        check_options("Broker", options, BROKER_OPTIONS)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._given_data_dir = data_dir
-        self._given_port = port
-        self._port = port
+        self._given_port = self._port = options.get("port", 0)
         """The port since the first start; a restart uses the same."""
-        self._properties = {key: _text(value) for key, value in (properties or {}).items()}
+        self._properties = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
         for warning in warnings_of_keys(self._properties):
             warnings.warn(warning, stacklevel=2)
-        self._security = _security(tls, users, acls)
+        self._security = security_of(options)
         self._directory: str | None = None
         """The data directory while it is in use, also after `kill`."""
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
+        self._faults: ActingFaults | None = None
+
+    @property
+    def faults(self) -> "ActingFaults":
+        """Faults by name, as in `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)`."""
+        if self._faults is None:
+            from kafkapy.embedded.faults.actions import ActingFaults
+            from kafkapy.embedded.faults.installing import OneBroker, topics_of
+
+            servers = lambda: [self._running]  # noqa: E731 - the server of the moment
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(servers), OneBroker(servers))
+        return self._faults
+
+    def _install_faults(self) -> None:
+        """Let requests meet the faults from now on; after a restart, too."""
+        from kafkapy.embedded.faults.installing import install
+
+        server, faults = self._running, self._faults
+        assert faults is not None
+        if self._thread is None:
+            install(server, faults)
+        else:
+            self._thread.run_soon(lambda: install(server, faults))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -90,11 +122,9 @@ class Broker:
     def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
         """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
 
-        `mechanism`: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        `mechanism`: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Raises ValueError for an unknown user or mechanism.
         """
-        if self._security is None:
-            return {"bootstrap.servers": self.bootstrap_servers}
-        return self._security.client_config(self.bootstrap_servers, user, mechanism)
+        return client_config(self._security, self.bootstrap_servers, user, mechanism)
 
     @property
     def ca_pem(self) -> str | None:
@@ -122,7 +152,7 @@ class Broker:
     ) -> None:
         from kafkapy.embedded.topics import create_topics
 
-        texts = {key: _text(value) for key, value in (configs or {}).items()}
+        texts = {key: text_of(value) for key, value in (configs or {}).items()}
         await create_topics(self._running, names, partitions=partitions, configs=texts, timeout_s=timeout_s)
 
     def delete_topics(self, *names: str) -> None:
@@ -170,6 +200,15 @@ class Broker:
             raise
         return self
 
+    async def _start_on_port(self, server: BrokerServer) -> None:
+        try:
+            await server.start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not self._port:
+                raise
+            message = f"port={self._port} is in use: another one, or 0 for a free one, is needed"
+            raise OSError(errno.EADDRINUSE, message) from error
+
     async def _start_server(self) -> BrokerServer:
         """Start a server on the directory; the broker keeps the port that it binds first."""
         assert self._directory is not None
@@ -182,9 +221,13 @@ class Broker:
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
         server = BrokerServer(config, disk=disk, clock=clock, random=random)
-        await server.start()
+        await self._start_on_port(server)
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
         self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
+        if self._faults is not None and self._faults.is_used:
+            from kafkapy.embedded.faults.installing import install
+
+            install(server, self._faults)
         return server
 
     async def _stop_server(self) -> BrokerServer | None:
@@ -214,6 +257,8 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+        if kind is None and self._faults is not None:
+            self._faults.check_hit()
 
     def __enter__(self) -> Self:
         self._check_not_running()
@@ -235,6 +280,8 @@ class Broker:
             self._thread.call(self.stop)
         finally:
             self._end_thread()
+        if kind is None and self._faults is not None:
+            self._faults.check_hit()
 
     def _end_thread(self) -> None:
         thread, self._thread = self._thread, None
@@ -273,7 +320,7 @@ class Broker:
     def _prepare_directory(self) -> str:
         if self._given_data_dir is not None:
             return str(Path(self._given_data_dir).absolute())
-        self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-")
+        self._temporary = temporary_directory()
         atexit.register(self._finish_io)  # after the directory's own registration: it is called before
         return self._temporary.name
 
@@ -294,12 +341,12 @@ class Broker:
             self._server.node.io_pool.close()
 
 
-def _security(tls: bool, users: Mapping[str, str] | None, acls: Sequence[str] | None) -> "EmbeddedSecurity | None":
-    if not tls and users is None and acls is None:
-        return None
-    from kafkapy.embedded.security import EmbeddedSecurity  # imports cryptography
+class NewKafkaBroker(Protocol):
+    """What the fixture `new_kafka_broker` returns: it starts a broker that ends with the test."""
 
-    return EmbeddedSecurity(tls=tls, users=users, acls=acls)
+    def __call__(self, data_dir: "str | Path | None" = None, **options: "Unpack[BrokerOptions]") -> Broker:
+        """Return a running broker. The arguments are those of `Broker`."""
+        ...
 
 
 async def _stop_when_failed(server: BrokerServer) -> None:
@@ -325,9 +372,3 @@ def _check_not_failed(server: BrokerServer) -> None:
     if server.failed is not None and server.failed.done():
         error = server.failed.result()
         raise RuntimeError(f"this broker could not go on: {error}") from error
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)

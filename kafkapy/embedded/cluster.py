@@ -5,64 +5,91 @@
         cluster.kill(cluster.leader_of("orders", 0))
         cluster.partition({1}, {2, 3})
 
+    async with Cluster(3) as cluster:           # other calls block: await asyncio.to_thread(cluster.kill, 1)
+        ...
+
+    with Cluster(3, tls=True, users={"alice": "secret"}) as cluster:
+        Producer(cluster.client_config("alice"))
+
 Node ids: brokers are 1, 2, ...; separate controllers, if requested, are 101, 102, ... Without a data_dir the data is in
 a temporary directory that is removed with the cluster, and the nodes are killed at the end; they reach each other
 through proxies in this process, so that their network can be partitioned.
 """
 
+import asyncio
 import contextlib
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafkapy.embedded.in_process import InProcessCluster
+from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, text_of
 from kafkapy.embedded.proxies import Proxies
-from kafkapy.errors import KafkapyError
+from kafkapy.embedded.temporary import temporary_directory
+from kafkapy.embedded.topics import raise_first, request_of_controller, topic_creation, topic_deletion
+from kafkapy.errors import KafkapyError, first_of, quoted
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
-from kafkapy.server.cluster.plan import ClusterError
+from kafkapy.server.cluster.plan import HOST, PLAINTEXT, STATE_FILE, ClusterError
 from kafkapy.server.cluster.processes import POLL_S
+from kafkapy.server.process.system_clock import SystemRandom
+
+if TYPE_CHECKING:
+    import tempfile
+    from typing import Unpack
+
+    from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.embedded.options import ClusterOptions
 
 T = TypeVar("T")
 
 QUESTION_TIMEOUT_S: Final = 30.0
+SYNC_TIMEOUT_S: Final = 60.0
+NEW_TOPIC_S: Final = 1.0
+"""How long brokers may not yet know a topic that a client has just created."""
+SHOWN: Final = 8
+"""How many names an error shows."""
 
 
 class Cluster:
-    """Brokers and controllers on this machine; a context manager. `properties` are Kafka's keys, for every node."""
+    """Brokers and controllers on this machine; a sync and async context manager.
+
+    | argument | |
+    |---|---|
+    | `broker_count` | the first three are also controllers (if fewer than three, the first) |
+    | `controller_count` | separate controllers, in place of those |
+    | `data_dir` | the data is kept there; None: in a temporary directory |
+    | `properties` | Kafka's keys, for every node. Topics have three replicas unless they say otherwise |
+    | `in_process` | all nodes on one event loop in a thread; they cannot be killed or paused, but isolated |
+    | `tls`, `users`, `acls` | as those of `Broker`; nodes reach each other without them, by ports of their own |
+    """
 
     def __init__(
-        self,
-        broker_count: int = 3,
-        *,
-        controller_count: int = 0,
-        data_dir: str | Path | None = None,
-        properties: Mapping[str, object] | None = None,
-        in_process: bool = False,
+        self, broker_count: int = 3, *, data_dir: str | Path | None = None, **options: "Unpack[ClusterOptions]"
     ) -> None:
-        """Without separate controllers, the first three brokers are also controllers (if fewer than three, the first).
-
-        in_process: all nodes on one event loop in a thread; they cannot be killed or paused, but isolated from each
-        other.
-        """
+        check_options("Cluster", options, CLUSTER_OPTIONS)
         self._broker_count = broker_count
-        self._controller_count = controller_count
+        self._controller_count = options.get("controller_count", 0)
         self._data_dir = Path(data_dir) if data_dir is not None else None
-        self._properties = {key: _text(value) for key, value in (properties or {}).items()}
-        self._is_in_process = in_process
+        self._properties = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
+        self._is_in_process = options.get("in_process", False)
+        self._security = security_of(options)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
+        self._faults: ActingFaults | None = None
 
     def __enter__(self) -> Self:
         try:
             found = self._open()
             self._found = InProcessCluster(found) if self._is_in_process else found
             self._found.up(START_TIMEOUT_S)
+            if self._security is not None:
+                self._security.apply_to_cluster(self._ask(), SystemRandom())
         except BaseException:
             self._close()
             raise
@@ -71,7 +98,27 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        faults = self._faults
         self._close()
+        if kind is None and faults is not None:
+            faults.check_hit()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    @property
+    def faults(self) -> "ActingFaults":
+        """Faults by name, of all brokers; with in_process=True. Raises ClusterError for nodes that are processes."""
+        found = self._cluster
+        if not isinstance(found, InProcessCluster):
+            raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
+        self._faults = found.faults
+        return self._faults
 
     @property
     def bootstrap_servers(self) -> str:
@@ -82,6 +129,61 @@ class Cluster:
     def bootstrap_controllers(self) -> str:
         """`host:port` of all controllers, for tools that take --bootstrap-controller."""
         return self._cluster.plan.bootstrap_controllers
+
+    def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
+
+        `mechanism`: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Raises ValueError for an unknown user or mechanism.
+        """
+        return client_config(self._security, self.bootstrap_servers, user, mechanism)
+
+    @property
+    def ca_pem(self) -> str | None:
+        """The CA certificate that clients trust (PEM); None without `tls`."""
+        return None if self._security is None else self._security.ca_pem
+
+    def create_topics(
+        self,
+        *names: str,
+        partitions: int = -1,
+        replicas: int = -1,
+        configs: Mapping[str, object] | None = None,
+        timeout_s: float = QUESTION_TIMEOUT_S,
+    ) -> None:
+        """Create topics that clients can use, by any broker, on return. Raises ApiError, ClusterError.
+
+        partitions=-1: num.partitions. replicas=-1: default.replication.factor, here 3 (with fewer brokers, as many).
+        """
+        texts = {key: text_of(value) for key, value in (configs or {}).items()}
+        request = topic_creation(names, partitions=partitions, replicas=replicas, configs=texts, timeout_s=timeout_s)
+        raise_first(request_of_controller(self._ask, request, timeout_s=timeout_s))
+        self._until(lambda: self._lacks(names) is None, lambda: f"{self._lacks(names)}", timeout_s)
+
+    def delete_topics(self, *names: str, timeout_s: float = QUESTION_TIMEOUT_S) -> None:
+        """Delete topics; those that do not exist are ignored. Raises ApiError, ClusterError."""
+        request = topic_deletion(names, timeout_s=timeout_s)
+        raise_first(
+            request_of_controller(self._ask, request, timeout_s=timeout_s), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    def wait_in_sync(self, *topics: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
+        """Return once all replicas are in sync, of these topics or of all. Raises ClusterError, which names the others.
+
+        Every running broker has to say so, as one that was started again knows first what it has missed.
+        """
+        missing: list[str] = []
+        for topic in topics:
+            self._wait_for_topic(topic, 0)
+
+        def is_in_sync() -> bool:
+            missing[:] = []
+            for found in self._views():
+                missing.extend(name for name in found.under_replicated if name not in missing)
+            if topics:
+                missing[:] = [name for name in missing if name.rpartition("-")[0] in topics]
+            return not missing
+
+        self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN)}", timeout_s)
 
     @property
     def cluster_id(self) -> str:
@@ -102,7 +204,7 @@ class Cluster:
         def find() -> int | None:
             for node in self._cluster.plan.controllers:
                 if self._answers(node.node_id):
-                    leader_id, _ = queries.controllers(queries.asking((node.address[0], node.controller_port)))
+                    leader_id, _ = queries.controllers(queries.asking((HOST, node.controller_port)))
                     if leader_id >= 0 and self._answers(leader_id):
                         return leader_id
             return None
@@ -115,7 +217,11 @@ class Cluster:
         return f"{host}:{port}"
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """Return the broker that leads a partition; waits for a leader that runs. Raises ClusterError after 30 s."""
+        """Return the broker that leads a partition; waits for a leader that runs. Raises ClusterError after 30 s.
+
+        Raises ClusterError at once if there is no such topic or partition.
+        """
+        self._wait_for_topic(topic, partition)
 
         def find() -> int | None:
             leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
@@ -126,13 +232,20 @@ class Cluster:
     def partitions(self) -> queries.TopicPartitions:
         """Return the partitions of all topics, from a running broker. Raises ClusterError after 30 s."""
 
-        def find() -> queries.TopicPartitions | None:
-            for broker in self._cluster.plan.brokers:
-                if self._answers(broker.node_id):
-                    return queries.partitions(queries.asking(broker.address))
-            return None
+        return self._until(lambda: next(self._views(), None), "no broker answers")
 
-        return self._until(find, "no broker answers")
+    def restart(self, *node_ids: int) -> None:
+        """Stop nodes as on SIGTERM and start them again, with the same data and ports; after `kill` only start them.
+
+        Nodes that are named restart one after another, as in a rolling restart; if none is named, all at once.
+        """
+        for node_id in node_ids:
+            if self._cluster.is_running(node_id):
+                self.stop(node_id)
+            self.start(node_id)
+        if not node_ids:
+            self._cluster.stop_all()
+            self._cluster.up(START_TIMEOUT_S)
 
     def kill(self, node_id: int) -> None:
         """Kill a node as in a crash (SIGKILL)."""
@@ -141,6 +254,7 @@ class Cluster:
 
     def stop(self, node_id: int) -> None:
         """Stop a node cleanly (SIGTERM)."""
+        self._check_not_paused(node_id)
         self._cluster.stop(node_id)
 
     def start(self, node_id: int) -> None:
@@ -191,25 +305,71 @@ class Cluster:
         """Return whether a node should answer: it runs, and is not paused."""
         return node_id not in self._paused and self._cluster.is_running(node_id)
 
-    def _until(self, find: Callable[[], T | None], complaint: str) -> T:
-        """Poll `find` until it does not return None; errors of a node that stops count as None."""
-        deadline = time.monotonic() + QUESTION_TIMEOUT_S
+    def _check_not_paused(self, node_id: int) -> None:
+        if node_id in self._paused:
+            raise ClusterError(f"node {node_id} is paused, and would not stop: resume it first")
+
+    def _ask(self) -> queries.Ask:
+        """Return what asks a broker that answers. Raises ClusterError."""
+        for broker in self._cluster.plan.brokers:
+            if self._answers(broker.node_id):
+                return queries.asking(broker.query_address)
+        raise ClusterError("no broker runs")
+
+    def _views(self) -> Iterator[queries.TopicPartitions]:
+        """Yield the partitions as each running broker sees them. Raises OSError, ProtocolError."""
+        for broker in self._cluster.plan.brokers:
+            if self._answers(broker.node_id):
+                yield queries.partitions(queries.asking(broker.query_address))
+
+    def _lacks(self, names: Sequence[str]) -> str | None:
+        """Return which of these topics has a partition without a leader, or is unknown to a broker; None if none."""
+        for found in self._views():
+            for name in names:
+                if name not in found.leaders or -1 in found.leaders[name].values():
+                    return f"a broker knows no leader of {name}"
+        return None
+
+    def _wait_for_topic(self, topic: str, partition: int) -> None:
+        """Return if a broker knows the partition. Brokers learn of a new topic one after another, so wait a moment.
+
+        Raises ClusterError.
+        """
+        deadline = time.monotonic() + NEW_TOPIC_S
+        while True:
+            views = [self.partitions(), *self._views()]
+            if any(partition in found.leaders.get(topic, {}) for found in views):
+                return
+            if time.monotonic() > deadline:
+                raise ClusterError(_unknown_partition(views[0], topic, partition))
+            time.sleep(POLL_S)
+
+    def _until(
+        self, find: Callable[[], T | None], complaint: str | Callable[[], str], timeout_s: float = QUESTION_TIMEOUT_S
+    ) -> T:
+        """Poll `find` until its value is true (or 0); errors of a node that stops count as None."""
+        deadline = time.monotonic() + timeout_s
         while True:
             with contextlib.suppress(OSError, KafkapyError):
                 found = find()
-                if found is not None:
+                if found is not None and found is not False:
                     return found
             if time.monotonic() > deadline:
-                raise ClusterError(f"{complaint} after {QUESTION_TIMEOUT_S:.0f} s")
+                text = complaint if isinstance(complaint, str) else complaint()
+                raise ClusterError(f"{text} after {timeout_s:.0f} s")
             time.sleep(POLL_S)
 
     def _open(self) -> LocalCluster:
         """Return the cluster of the given directory, created if there is none; else of a new temporary one."""
         if self._data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-cluster-")
+            self._temporary = temporary_directory("cluster-")
             directory = Path(self._temporary.name)
             self._proxies = Proxies() if not self._is_in_process else None
-        elif (self._data_dir / "cluster.json").exists():
+        elif (self._data_dir / STATE_FILE).exists():
+            if self._security is not None:
+                raise ClusterError(
+                    f"{self._data_dir} holds a cluster, whose tls, users and acls are those of its begin"
+                )
             return LocalCluster.load(self._data_dir)
         else:
             directory = self._data_dir
@@ -217,8 +377,11 @@ class Cluster:
             directory,
             broker_count=self._broker_count,
             controller_count=self._controller_count,
-            properties=self._properties,
+            properties=self._properties
+            if self._security is None
+            else self._security.properties_of_nodes(self._properties),
             proxies=self._proxies,
+            client_protocol=self._security.protocol if self._security is not None else PLAINTEXT,
         )
 
     def _close(self) -> None:
@@ -249,5 +412,7 @@ def _all(
             temporary.cleanup()
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _unknown_partition(found: queries.TopicPartitions, topic: str, partition: int) -> str:
+    if topic in found.leaders:
+        return f"topic {topic} has no partition {partition}: it has {len(found.leaders[topic])}, from 0 on"
+    return f"there is no topic {quoted(topic)}; there are: {first_of(sorted(found.leaders), SHOWN) or 'none'}"

@@ -5,7 +5,8 @@ A single node cannot be killed or paused; such calls raise an error.
 
 import asyncio
 from collections.abc import Collection
-from typing import Final, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from kafkapy.config.load import load
 from kafkapy.embedded.links import LinkedConnector, Links
@@ -14,6 +15,10 @@ from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
 from kafkapy.server.cluster.plan import ClusterError, ClusterPlan, NodePlan
 from kafkapy.server.cluster.queries import asking
 from kafkapy.server.run import NodeServer, new_node
+
+if TYPE_CHECKING:
+    from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.server.broker import BrokerServer
 
 REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, or leave in_process out"
 
@@ -27,6 +32,7 @@ class InProcessCluster:
         self._links = Links(self._node_at)
         self._servers: dict[int, NodeServer] = {}
         self._thread = LoopThread()
+        self._faults: ActingFaults | None = None
         for node in cluster.plan.nodes:
             self._add_ports(node)
 
@@ -70,7 +76,12 @@ class InProcessCluster:
         self._thread.call(server.stop)
 
     def down(self) -> None:
-        """Stop all nodes, brokers before separate controllers, and end the thread.
+        """Stop all nodes and end the thread."""
+        self.stop_all()
+        self._thread.close()
+
+    def stop_all(self) -> None:
+        """Stop all nodes, brokers before separate controllers.
 
         As LocalCluster.down: the last combined nodes need not wait for a quorum that is gone.
         """
@@ -91,7 +102,6 @@ class InProcessCluster:
                 await asyncio.gather(*(stop(node_id) for node_id in node_ids), return_exceptions=True)
 
             self._thread.call(stop_all)
-        self._thread.close()
 
     kill_all = down
 
@@ -108,7 +118,7 @@ class InProcessCluster:
         broker = next((each for each in self.plan.brokers if self.is_running(each.node_id)), None)
         if broker is None:
             raise ClusterError("no broker runs that could be asked to add a voter")
-        self._cluster.make_voter(node, asking(broker.address), timeout_s)
+        self._cluster.make_voter(node, asking(broker.query_address), timeout_s)
         return node
 
     def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
@@ -123,6 +133,37 @@ class InProcessCluster:
     def heal(self) -> None:
         self._thread.run_soon(self._links.heal)
 
+    @property
+    def faults(self) -> "ActingFaults":
+        """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
+        if self._faults is None:
+            from kafkapy.embedded.faults.actions import ActingFaults
+            from kafkapy.embedded.faults.installing import topics_of
+
+            self._faults = ActingFaults(self._install_faults, lambda: topics_of(self.servers), self)
+        return self._faults
+
+    def servers(self) -> "list[BrokerServer]":
+        """Return the brokers that run."""
+        ids = {node.node_id for node in self.plan.brokers}
+        return [cast("BrokerServer", server) for node_id, server in self._servers.items() if node_id in ids]
+
+    def move_leader(self, topic: str, partition: int, to: int | None) -> int:
+        """Implements faults.actions.World: the replicas in another order, then an election of the preferred leader."""
+        from kafkapy.embedded.faults.installing import move_leader
+
+        return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
+
+    def _install_faults(self) -> None:
+        for server in self.servers():
+            self._thread.run_soon(partial(self._install_into, server))
+
+    def _install_into(self, server: "BrokerServer") -> None:
+        from kafkapy.embedded.faults.installing import install
+
+        assert self._faults is not None
+        install(server, self._faults, [node.node_id for node in self.plan.nodes])
+
     def kill(self, node_id: int) -> NoReturn:
         raise ClusterError(REFUSED.format("killed"))
 
@@ -135,7 +176,8 @@ class InProcessCluster:
         raise ClusterError("nodes of one process have no logs of their own: theirs are the process's")
 
     def _add_ports(self, node: NodePlan) -> None:
-        self._node_at.update({port: node.node_id for port in (node.port, node.controller_port) if port})
+        ports = (node.port, node.peer_port, node.controller_port)
+        self._node_at.update({port: node.node_id for port in ports if port})
 
     async def _start(self, node: NodePlan) -> None:
         log_dir = str(self._cluster.processes[node.node_id].log_dir)
@@ -143,5 +185,7 @@ class InProcessCluster:
         server = new_node(config, new_connector=lambda loop: LinkedConnector(loop, self._links, node.node_id))
         await server.start()
         self._servers[node.node_id] = server
+        if self._faults is not None and self._faults.is_used and node.is_broker:
+            self._install_into(cast("BrokerServer", server))
         for each in self._servers.values():
             each.node.share_open_files(len(self._servers))

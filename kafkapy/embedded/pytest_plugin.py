@@ -7,7 +7,11 @@
 | `own_kafka_broker` | a `Broker` of the test's own, which it may restart or kill |
 | `new_kafka_broker` | a function that starts a `Broker` with the arguments given; it ends with the test |
 | `secure_kafka_broker` | as `kafka_broker`, with TLS and the user alice |
-| `kafka_cluster` | a `Cluster` of three nodes of the test's own |
+| `kafka_cluster` | a `Cluster` of three nodes for all tests of the session, which leave its nodes alone |
+| `own_kafka_cluster` | a `Cluster` of three nodes of the test's own, which it may kill, pause and cut off |
+
+`@pytest.mark.kafka_faults("fail", "Produce", "NOT_LEADER_OR_FOLLOWER", times=2)` sets a fault of the test's broker. A
+test fails if a fault was set and hit nothing; a failing test shows what was hit; faults end with their test.
 
 `kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
 """
@@ -16,7 +20,7 @@ import gc
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -25,10 +29,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from kafkapy.embedded.broker import Broker
+    from pathlib import Path
+    from typing import Unpack
+
+    from kafkapy.embedded.broker import Broker, NewKafkaBroker
     from kafkapy.embedded.cluster import Cluster
+    from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.options import BrokerOptions
 
 MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
+FAULTS_MARKER: Final = (
+    "kafka_faults(kind, api, ..., **selectors): a fault of the test's broker, as broker.faults.fail(...) sets it"
+)
+MARKED: Final = ("own_kafka_cluster", "own_kafka_broker", "kafka_cluster", "secure_kafka_broker", "kafka_broker")
+"""The fixtures that a marker is about: the first one that a test has."""
+FAULTS: Final = "kafkapy.embedded.faults.rules"
+"""The module that knows all faults; it is not imported unless there are some."""
 MAX_NAME: Final = 200
 """The maximum length of the test's name within a topic's name, of which Kafka allows 249 characters."""
 
@@ -53,6 +69,53 @@ def pytest_addoption() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", FAULTS_MARKER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Set the faults of the test's markers; after the test, fail it if a fault has hit nothing."""
+    for marker in reversed(list(item.iter_markers("kafka_faults"))):
+        _marked(item).faults.add(*marker.args, **marker.kwargs)
+    result = yield
+    for faults in _all_faults():
+        faults.check_hit()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, pytest.TestReport, pytest.TestReport]":
+    """Show in the report of a failing test which faults there were, and what they hit."""
+    report = yield
+    if report.failed:
+        text = "\n".join(filter(None, (faults.report() for faults in _all_faults())))
+        if text:
+            report.sections.append(("Kafka faults", text))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """End the faults of a test with it; before the end of its fixtures, as the test itself has said what is wrong."""
+    for faults in _all_faults():
+        faults.clear()
+        faults.log.clear()
+    return (yield)
+
+
+def _marked(item: pytest.Item) -> "Broker | Cluster":
+    """Return the broker or cluster that a marker of a test is about. Raises UsageError."""
+    given: dict[str, Any] = getattr(item, "funcargs", {})
+    for name in MARKED:
+        if name in given:
+            found: Broker | Cluster = given[name]
+            return found
+    raise pytest.UsageError(f"{item.nodeid}: kafka_faults needs one of the fixtures {', '.join(MARKED)}")
+
+
+def _all_faults() -> "list[Faults]":
+    module = sys.modules.get(FAULTS)
+    return [] if module is None else list(module.LIVE)
 
 
 @pytest.fixture(scope="session")
@@ -87,14 +150,18 @@ def kafka_topic(kafka_broker: "Broker", request: pytest.FixtureRequest) -> Itera
 
 
 @pytest.fixture
-def new_kafka_broker() -> "Iterator[Callable[..., Broker]]":
+def new_kafka_broker() -> "Iterator[NewKafkaBroker]":
     """A function that starts a broker: `new_kafka_broker(properties={"num.partitions": 3})`. It ends with the test."""
     with ExitStack() as stack:
-        yield lambda *arguments, **options: stack.enter_context(_running_broker(*arguments, **options))
+
+        def start(data_dir: "str | Path | None" = None, **options: "Unpack[BrokerOptions]") -> "Broker":
+            return stack.enter_context(_running_broker(data_dir, **options))
+
+        yield start
 
 
 @pytest.fixture
-def own_kafka_broker(new_kafka_broker: "Callable[..., Broker]") -> "Broker":
+def own_kafka_broker(new_kafka_broker: "NewKafkaBroker") -> "Broker":
     """A running broker of the test's own, which may restart or kill it."""
     return new_kafka_broker()
 
@@ -106,9 +173,22 @@ def secure_kafka_broker() -> "Iterator[Broker]":
         yield broker
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kafka_cluster() -> "Iterator[Cluster]":
+    """Three running nodes on free ports, data in a temporary directory, for the whole test session.
+
+    Tests that kill or cut off nodes take `own_kafka_cluster`.
+    """
+    yield from _running_cluster()
+
+
+@pytest.fixture
+def own_kafka_cluster() -> "Iterator[Cluster]":
     """Three running nodes on free ports, data in a temporary directory, for one test, which may kill them."""
+    yield from _running_cluster()
+
+
+def _running_cluster() -> "Iterator[Cluster]":
     from kafkapy.embedded.cluster import Cluster
 
     with Cluster(3) as cluster:
@@ -116,13 +196,13 @@ def kafka_cluster() -> "Iterator[Cluster]":
 
 
 @contextmanager
-def _running_broker(*arguments: Any, **options: Any) -> "Iterator[Broker]":
+def _running_broker(data_dir: "str | Path | None" = None, **options: "Unpack[BrokerOptions]") -> "Iterator[Broker]":
     """Import and start a `Broker`; stop it at the end."""
     with ExitStack() as stack:
         with _no_collections():
             from kafkapy.embedded.broker import Broker
 
-            broker = stack.enter_context(Broker(*arguments, **options))
+            broker = stack.enter_context(Broker(data_dir, **options))
         yield broker
 
 

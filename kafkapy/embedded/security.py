@@ -6,13 +6,15 @@ delegation.token.secret.key.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.checks import STANDARD_AUTHORIZER
 from kafkapy.errors import quoted
+from kafkapy.metadata.acl_types import WILDCARD, Acl
 from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, SALT_BITS, salt_of, salted_password
+from kafkapy.protocol.answered import answered_error
 from kafkapy.security.jaas import LOGIN_MODULES, USER_NAME, option_text
 from kafkapy.server.tls.dev_certificates import DevAuthority
 
@@ -23,9 +25,14 @@ if TYPE_CHECKING:
     from kafkapy.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
     from kafkapy.seams import Random
     from kafkapy.server.broker import BrokerServer
+    from kafkapy.server.cluster.queries import Ask
 
 ENABLED: Final = ("PLAIN", *MECHANISMS)
 TOKEN_KEY_BYTES: Final = 32
+REQUEST_TIMEOUT_S: Final = 30.0
+SUPER_USERS: Final = "super.users"
+NODES_PRINCIPAL: Final = "User:ANONYMOUS"
+"""The principal of nodes that reach each other without a login."""
 
 
 class EmbeddedSecurity:
@@ -42,6 +49,7 @@ class EmbeddedSecurity:
         for name in users or ():
             if USER_NAME.fullmatch(name) is None:
                 raise ValueError(f"a user's name may have letters, digits, _ and -, not {quoted(name)}")
+        _check_principals(self._acls or (), users)
         self._users = dict(users) if users is not None else None
         self._authority = DevAuthority() if tls else None
         transport = "PLAINTEXT" if self._authority is None else "SSL"
@@ -53,10 +61,27 @@ class EmbeddedSecurity:
         return None if self._authority is None else self._authority.certificate_pem
 
     def properties(self, port: int) -> dict[str, str]:
-        """Return Kafka's keys for the broker."""
-        found: dict[str, str] = {}
+        """Return Kafka's keys for a broker that is its own controller."""
+        found = self.shared_properties()
         if self.protocol != "PLAINTEXT":
             found["listeners"] = f"{self.protocol}://127.0.0.1:{port}"
+        if self._users is not None:
+            found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+        return found
+
+    def properties_of_nodes(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return Kafka's keys for all nodes of a cluster, which reach each other by PLAINTEXT on loopback.
+
+        They are super users then, as nobody: clients have a name, or there is no authorizer.
+        """
+        found = {**self.shared_properties(), **properties}
+        if self._acls is not None:
+            found[SUPER_USERS] = ";".join(filter(None, (NODES_PRINCIPAL, properties.get(SUPER_USERS, ""))))
+        return found
+
+    def shared_properties(self) -> dict[str, str]:
+        """Return Kafka's keys that do not depend on the node."""
+        found: dict[str, str] = {}
         if self._authority is not None:
             issued = self._authority.issue("broker")
             found |= {
@@ -69,7 +94,6 @@ class EmbeddedSecurity:
         if self._users is not None:
             found |= {
                 "sasl.enabled.mechanisms": ",".join(ENABLED),
-                "sasl.mechanism.inter.broker.protocol": "PLAIN",
                 "delegation.token.secret.key": secrets.token_urlsafe(TOKEN_KEY_BYTES),
             }
             prefix = f"listener.name.{self.protocol.lower()}"
@@ -82,6 +106,41 @@ class EmbeddedSecurity:
 
     async def apply(self, server: "BrokerServer", random: "Random") -> None:
         """Write the SCRAM users and the ACLs to the metadata. Raises ApiError."""
+        for request in self._scram_requests(random):
+            await server.change(partial(_alter, request))
+        acls = self._acls
+        if acls:
+            for error in await server.change(lambda controller, _: controller.acls.decide_create(acls)):
+                if error is not None:
+                    raise error
+
+    def apply_to_cluster(self, ask: "Ask", random: "Random") -> None:
+        """Write the SCRAM users and the ACLs by requests to a broker. Raises ApiError, OSError, ProtocolError."""
+        from kafkapy.protocol.messages.create_acls_request import AclCreation, CreateAclsRequest
+
+        for request in self._scram_requests(random):
+            for altered in ask(request, timeout_s=REQUEST_TIMEOUT_S).results:
+                if altered.error_code:
+                    raise answered_error(altered.error_code, altered.error_message)
+        creations = [
+            AclCreation(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                resource_pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission_type,
+            )
+            for acl in self._acls or ()
+        ]
+        if creations:
+            for created in ask(CreateAclsRequest(creations=creations), timeout_s=REQUEST_TIMEOUT_S).results:
+                if created.error_code:
+                    raise answered_error(created.error_code, created.error_message)
+
+    def _scram_requests(self, random: "Random") -> "Iterator[AlterUserScramCredentialsRequest]":
+        """Yield a request for each mechanism, which names each user once."""
         from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
             AlterUserScramCredentialsRequest,
             ScramCredentialUpsertion,
@@ -96,15 +155,12 @@ class EmbeddedSecurity:
                     name, mechanism=mechanism.code, iterations=MIN_ITERATIONS, salt=salt, salted_password=salted
                 )
                 request.upsertions.append(upsertion)
-            await server.change(partial(_alter, request))
-        acls = self._acls
-        if acls:
-            for error in await server.change(lambda controller, _: controller.acls.decide_create(acls)):
-                if error is not None:
-                    raise error
+            yield request
 
     def client_config(self, bootstrap_servers: str, user: str | None, mechanism: str) -> dict[str, str]:
-        """Return the properties of a librdkafka client. Raises ValueError for an unknown user."""
+        """Return the properties of a librdkafka client. Raises ValueError for an unknown user or mechanism."""
+        if mechanism not in ENABLED:
+            raise ValueError(f"there is no mechanism {quoted(mechanism)}, only {', '.join(ENABLED)}")
         found = {"bootstrap.servers": bootstrap_servers, "security.protocol": self.protocol}
         if self._authority is not None:
             found["ssl.ca.pem"] = self._authority.certificate_pem
@@ -117,6 +173,16 @@ class EmbeddedSecurity:
             raise ValueError(f"{problem}, only {', '.join(self._users)}")
         login = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": self._users[user]}
         return {**found, **login}
+
+
+def _check_principals(acls: "Sequence[Acl]", users: Mapping[str, str] | None) -> None:
+    """Raise ValueError for ACLs of users that there are not: they would allow nobody anything."""
+    if acls and users is None:
+        raise ValueError("acls need users, whom they are about: users={'alice': 'secret'}")
+    for acl in acls:
+        kind, _, name = acl.principal.partition(":")
+        if kind == "User" and name != WILDCARD and name not in (users or ()):
+            raise ValueError(f"an ACL names the user {quoted(name)}, but users are {', '.join(users or ())}")
 
 
 def _alter(

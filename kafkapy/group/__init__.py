@@ -16,5 +16,5 @@ assignors/     who gets which partition (KIP-848)
 offsets.py metadata_hash.py sessions.py    committed offsets; what groups know of their topics; who is silent
 decision.py records.py embedded.py settings.py shared_rules.py    a shard's result; its records; subscriptions as bytes;
     keys; what holds for groups of each type that assigns
-history.py explain.py    the last rebalances, for `kafkapy groups explain`
+history.py epoch_history.py explain.py    the last rebalances, for `kafkapy groups explain`
 """

@@ -13,7 +13,7 @@ from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from kafkapy.group.consumer.group import ConsumerGroup, supported_assignors
 from kafkapy.group.consumer.heartbeat import decide_heartbeat
-from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
+from kafkapy.group.consumer.history import EXPIRED, consumer_history
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
@@ -64,7 +64,7 @@ class ConsumerGroups:
         self._random = random
         self._wall_ms = wall_ms
         self.hashes = MetadataHashes()
-        self._history = ConsumerHistory(wall_ms)
+        self._history = consumer_history(wall_ms)
 
     def heartbeat(
         self,

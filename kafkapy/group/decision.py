@@ -66,3 +66,5 @@ class RequestContext:
     wall_ms: int
     """Wall clock, for records."""
     image: MetadataImage
+    gives_way: bool = False
+    """Whether what takes long may be refused, to be prepared in turns and decided again."""

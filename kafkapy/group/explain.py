@@ -23,6 +23,8 @@ from kafkapy.types import TopicPartition, uuid_to_string
 
 EXPLAIN_TAG: Final = 7_000
 """Far above the tags that Kafka uses, which it numbers from 0."""
+IN_FLIGHT_TAG: Final = 7_001
+"""Asks for what kafkapy.share.explain tells, as another field of the same response."""
 
 
 def explain(group: Any, image: MetadataImage) -> bytes:

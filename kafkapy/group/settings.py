@@ -59,7 +59,8 @@ class GroupSettings:
         if self._share_config is None:
             from kafkapy.config.share import ShareConfig
 
-            return ShareConfig()
+            config = ShareConfig()
+            self._share_config = lambda: config
         return self._share_config()
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:

@@ -192,6 +192,17 @@ class GroupShard:
                 self._deadlines = [(deadline_ms, group_id) for group_id, deadline_ms in self._noted.items()]
                 heapq.heapify(self._deadlines)
 
+    def end_session(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """Let the session of a member end now: call on_time for what is due."""
+        group = self.groups[group_id]
+        if isinstance(group, ConsumerGroup):
+            group.timers.touch_session(member_id, now_ms, 0)
+        elif isinstance(group, ClassicGroup):
+            group.rebalance.schedule_session(group.log.members[member_id], now_ms)
+        else:
+            group.sessions.touch(member_id, now_ms)
+        self.add_deadline(group_id)
+
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request: renew the members' sessions."""
         self._is_loaded = True

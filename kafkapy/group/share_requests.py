@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from kafkapy.errors import ApiError
+from kafkapy.group.assignors.spec import GroupAssignment
 from kafkapy.group.decision import Client, GroupDecision, RequestContext
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
@@ -15,13 +16,14 @@ from kafkapy.group.settings import GroupSettings
 from kafkapy.group.share.decision import ShareDecision
 from kafkapy.group.share.group import ShareGroup
 from kafkapy.group.share.heartbeat import check_heartbeat, decide_heartbeat, decide_leave
-from kafkapy.group.share.history import EXPIRED, ShareHistory
+from kafkapy.group.share.history import EXPIRED, share_history
 from kafkapy.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from kafkapy.group.share.offsets import decide_alter, decide_delete, decide_deleted, decide_group_deletion
 from kafkapy.group.share.records import states_record
 from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.simple_assignor import NAME
 from kafkapy.group.share.states import NO_STATES, PartitionsByTopic
+from kafkapy.group.share.target import PreparedTarget, TargetInput
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequestTopic
@@ -51,13 +53,18 @@ class ShareGroups:
         self._hashes = hashes
         self._metadata = metadata
         self._wall_ms = wall_ms
-        self._history = ShareHistory(wall_ms)
+        self._history = share_history(wall_ms)
 
-    def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int) -> ShareDecision:
-        """Decide ShareGroupHeartbeat. Raises ApiError (KIP-932's codes) without having changed anything."""
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int, *, gives_way: bool = False
+    ) -> ShareDecision:
+        """Decide ShareGroupHeartbeat. Raises ApiError (KIP-932's codes) without having changed anything.
+
+        gives_way: raise LargeTargetError, too, if a target is needed first that takes long to compute.
+        """
         check_heartbeat(request)
         self._history.begin_decision()
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
+        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         if request.member_epoch == LEAVE_EPOCH:
             return decide_leave(self._existing(request.group_id), request, context)
         group = self._groups.get(request.group_id)
@@ -66,6 +73,12 @@ class ShareGroups:
         if not isinstance(group, ShareGroup):
             raise _not_found(request.group_id, group, "Share group")
         return decide_heartbeat(group, request, context)
+
+    def keep_target(self, group_id: str, wanted: TargetInput, assignment: GroupAssignment) -> None:
+        """Keep a target for the heartbeat that comes next, if nothing has changed by then."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            group.prepared_target = PreparedTarget(wanted, assignment)
 
     # -- the states of share partitions ---------------------------------------------------------------------------
 
@@ -168,9 +181,10 @@ class ShareGroups:
     def on_time(self, group: ShareGroup, now_ms: int) -> GroupDecision:
         """Decide the removal of the members whose session has expired."""
         self._history.begin_decision(EXPIRED)
-        timeout_ms = group.times().session_timeout_ms
+        image = self._metadata()
+        timeout_ms = group.times(image.configs).session_timeout_ms
         late = group.sessions.late_members(group.log.members, now_ms, timeout_ms)
-        return GroupDecision(records=removal_records(group, late, self._metadata()))
+        return GroupDecision(records=removal_records(group, late, image))
 
     def on_loaded(self) -> None:
         """Start after the log was replayed and before the first request."""

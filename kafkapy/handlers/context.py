@@ -92,8 +92,11 @@ class Meter(Protocol):
     def most_fetched(self, max_bytes: int) -> int:
         """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
 
-    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]") -> int:
-        """Count a Fetch response; return the throttle in ms, for which the connection is muted."""
+    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False) -> int:
+        """Count a Fetch response; return the throttle in ms, for which the connection is muted.
+
+        A throttled response does not count unless it is sent all the same.
+        """
 
 
 class NodeRefusals(Protocol):

@@ -221,9 +221,8 @@ class BrokerControl:
 
         INVALID_REGISTRATION without metadata.version. The request's own features are checked before that.
 
-        Deviation: Apache Kafka checks every finalized feature. Here share.version 2 and streams.version are not,
-        because kafkapy's brokers do not serve them yet, but must run on a directory in which Apache Kafka has finalized
-        them.
+        Deviation: Apache Kafka checks every finalized feature. Here streams.version is not, because kafkapy's brokers
+        do not serve it yet, but must run on a directory in which Apache Kafka has finalized it.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features

@@ -8,6 +8,7 @@ A record that is inconsistent with the image means a broken log: replay raises A
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from kafkapy.machine import end_of
 from kafkapy.metadata.image import (
     EMPTY_IMAGE,
     KRAFT_VERSION,
@@ -96,7 +97,7 @@ class MetadataDelta:
 
     def apply(self, provenance: Provenance) -> MetadataImage:
         """Return the image after the records; unchanged parts are shared."""
-        return _end_of(self.apply_steps(provenance))
+        return end_of(self.apply_steps(provenance))
 
     def apply_steps(self, provenance: Provenance) -> ImageSteps:
         """Like `apply`, in steps."""
@@ -288,7 +289,7 @@ def delta_to(image: MetadataImage, records: Iterable[Any]) -> MetadataDelta:
 
     Everything that the snapshot does not contain is deleted.
     """
-    return _end_of(delta_steps(image, records))
+    return end_of(delta_steps(image, records))
 
 
 def delta_steps(image: MetadataImage, records: Iterable[Any]) -> DeltaSteps:
@@ -364,7 +365,7 @@ class _SnapshotTopics:
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     """Return the delta from one image to any other."""
-    return _end_of(difference_steps(before, after))
+    return end_of(difference_steps(before, after))
 
 
 def difference_steps(before: MetadataImage, after: MetadataImage) -> DeltaSteps:
@@ -389,15 +390,6 @@ def _add_difference(delta: MetadataDelta, after: MetadataImage) -> Iterator[None
     delta.scram_changes = yield from _changes_steps(before.scram, after.scram)
     delta.token_changes = yield from _changes_steps(before.delegation_tokens, after.delegation_tokens)
     delta.next_producer_id = after.next_producer_id
-
-
-def _end_of(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> Iterator[None]:
@@ -432,7 +424,7 @@ def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[A
 
 def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the changes from `before` to `after`: new values by key, None for removed keys."""
-    return _end_of(_changes_steps(before, after))
+    return end_of(_changes_steps(before, after))
 
 
 def _changes_steps(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Generator[None, None, dict[Any, Any]]:

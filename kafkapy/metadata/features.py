@@ -71,11 +71,11 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
-    SHARE_VERSION: VersionRange(0, 1),
+    SHARE_VERSION: VersionRange(0, 2),
 }
 """The levels supported here: those in ApiVersions, and with which brokers register.
 
-No dead letters (share.version 2) and no streams groups yet."""
+No streams groups yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from kafkapy.metrics.operations import OperationCounts
 from kafkapy.metrics.quorum import QuorumCounts
 from kafkapy.metrics.rates import Rates
 from kafkapy.metrics.requests import RequestCounts
+from kafkapy.metrics.shares import ShareCounts
 from kafkapy.metrics.traffic import BrokerTraffic
 from kafkapy.metrics.verifications import VerificationCounts
 from kafkapy.protocol.traffic import ConnectionTraffic, OutboundTraffic
@@ -34,6 +35,7 @@ class NodeCounts:
         self.operations = OperationCounts(now_ns)
         self.verifications = VerificationCounts(now_ns)
         self.quorum = QuorumCounts()
+        self.shares = ShareCounts(now_ns)
         self.raft_channel = OutboundTraffic()
         """Of this node's connections to the voters of the quorum."""
         self.flush_us = new_histogram()

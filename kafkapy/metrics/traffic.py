@@ -15,10 +15,14 @@ TOPIC_COUNTS: Final = (
     "bytes_rejected",
     "failed_fetches",
     "failed_produces",
+    "failed_share_acknowledgements",
+    "failed_share_fetches",
     "fetches",
     "messages_in",
     "produce_conversions",
     "produces",
+    "share_acknowledgements",
+    "share_fetches",
 )
 
 REJECTED: Final = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
@@ -46,6 +50,8 @@ class TopicTraffic:
         self.bytes_rejected = 0
         self.failed_fetches = 0
         self.failed_produces = 0
+        self.failed_share_acknowledgements = 0
+        self.failed_share_fetches = 0
         self.fetches = 0
         """Reads of a partition, for consumers and followers; a fetch that waits reads twice."""
         self.messages_in = 0
@@ -53,6 +59,9 @@ class TopicTraffic:
         """Records re-encoded in the topic's compression.type."""
         self.produces = 0
         """Appends to a partition."""
+        self.share_acknowledgements = 0
+        """Requests of share groups with acknowledgements for the topic; those below are counted alike."""
+        self.share_fetches = 0
 
     def count_appends(self, *, produces: int, size_bytes: int, messages: int) -> None:
         self.produces += produces
@@ -75,6 +84,14 @@ class TopicTraffic:
         self.fetches += 1
         if error_code in READ_FAILURES:
             self.failed_fetches += 1
+
+    def count_share_fetch(self, *, has_failed: bool) -> None:
+        self.share_fetches += 1
+        self.failed_share_fetches += has_failed
+
+    def count_share_acknowledgement(self, *, has_failed: bool) -> None:
+        self.share_acknowledgements += 1
+        self.failed_share_acknowledgements += has_failed
 
     def add(self, other: "TopicTraffic") -> None:
         for name in TOPIC_COUNTS:
@@ -106,6 +123,10 @@ class BrokerTraffic:
         if found is None:
             found = self.topics[topic] = TopicTraffic()
         return found
+
+    def of_any(self, topic: str) -> TopicTraffic:
+        """Return the counts of a topic; of one without a partition on this broker only the broker's sums have them."""
+        return self.topics.get(topic, self._gone)
 
     def forget(self, topic: str) -> None:
         """Remove a topic whose last partition has left this broker; the broker's sums keep its counts."""

@@ -5,6 +5,7 @@ When reading pauses, the callback stays registered until it next fires: a short 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import api_key_of, api_name
 from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection, discard
-from kafkapy.protocol.serving import ConnectionInfo, Login
+from kafkapy.protocol.serving import ConnectionInfo, Login, Serving
 from kafkapy.reactor.limits import BYTES_PER_TURN, FRAMES_PER_TURN, HALF_CLOSED_LINGER_MS, PEEK_BYTES
 from kafkapy.reactor.pending_request import PendingRequest
 from kafkapy.reactor.receiving import ANY_BYTES, bytes_to_await, receive_rest
@@ -103,8 +104,13 @@ class Link:
         self._machine.admit()
         self._login_deadline.cancel()
         if not self._login.is_used_further:
-            self._route, self._coalesce = self.processor.serving.route, self.processor.serving.coalesce
             self._login = None
+            self.use_router(self.processor.serving)
+
+    def use_router(self, serving: Serving) -> None:
+        """From now on let this router serve the requests, once a login is over."""
+        if self._login is None:
+            self._route, self._coalesce = serving.route, serving.coalesce
 
     def open(self) -> None:
         """Start to read, or do so again."""
@@ -204,6 +210,7 @@ class Link:
                 if not self._make_room():
                     break
             elif bytes_left <= 0:
+                # the loop is woken for the rest of a large frame, not for each of its segments
                 if machine.rest_bytes or self.awaited_bytes != ANY_BYTES:
                     self._await_rest(machine.rest_bytes)
                 break
@@ -467,7 +474,8 @@ class Link:
     def _refuse(self, api_key: int | None, error: ProtocolError) -> None:
         """Close the connection because its bytes cannot be parsed; log one line."""
         if not self.is_closed:
-            self._flush_quietly()
+            with contextlib.suppress(EOFError, OSError):  # the ready responses, as far as they are accepted at once
+                self._flush()
             asked = "a frame" if api_key is None else f"api {api_name(api_key)}"
             logger.warning("Closing connection %s: %s cannot be read: %s", self.info.connection_id, asked, error)
             self.close()
@@ -476,13 +484,6 @@ class Link:
         failed = (self.info.connection_id, api_name(api_key))
         logger.error("Closing connection %s: api %s failed unexpectedly", *failed, exc_info=error or True)
         self.close()
-
-    def _flush_quietly(self) -> None:
-        """Send the ready responses before closing, as far as the channel accepts them at once."""
-        try:
-            self._flush()
-        except (EOFError, OSError):
-            self.close()
 
     def close(self) -> None:
         """Close now and release regions; suspended handlers continue, but their responses are dropped."""

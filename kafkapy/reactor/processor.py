@@ -89,6 +89,12 @@ class Processor:
             self._schedule_sweep()
         return link
 
+    def serve_by(self, serving: Serving) -> None:
+        """Let another router serve all connections, also those that there are, but those whose login can expire."""
+        self.serving = serving
+        for link in self.links:
+            link.use_router(serving)
+
     # ---- called by links
 
     def is_crowded(self, link: "Link") -> bool:

@@ -151,6 +151,11 @@ class Reactor:
             acceptor.close()
         self.acceptors.clear()
 
+    def serve_by(self, serving: Serving) -> None:
+        """Let another router serve all connections, also those that there are: for tests that inject faults."""
+        for processor in self.processors:
+            processor.serve_by(serving)
+
     def stop_serving(self) -> None:
         """Accept no connection and start no request any more. Each connection closes once its requests are answered."""
         self.stop_accepting()

@@ -262,6 +262,15 @@ class FetchSessionCache:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def partitions_of(self, session_id: int) -> list[tuple[str, Uuid, int]]:
+        """Return the partitions of a session as a request names them: by topic name or topic id; none if it ended."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return []
+        if session.uses_topic_ids:
+            return [("", each.topic_id, each.request.partition) for each in session.partitions.values()]
+        return [(each.topic, ZERO_UUID, each.request.partition) for each in session.partitions.values()]
+
     def open(
         self,
         session_id: int,

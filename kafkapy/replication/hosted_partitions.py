@@ -111,7 +111,7 @@ class HostedPartitions:
         """Set the newest metadata, which clients see from now on and which `apply` will apply."""
         self.newest_image = image
         self.brokers.announce(image)
-        self.log_manager.ungranted_producers.learn_next_producer_id(image.next_producer_id)
+        self.log_manager.producer_counts.learn_next_producer_id(image.next_producer_id)
         self.is_behind = True
 
     def apply(

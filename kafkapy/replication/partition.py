@@ -181,6 +181,7 @@ class Partition(Generic[LogT]):
             return False
         is_new_epoch, was_leader = registration.leader_epoch > self.leader_epoch, self.role is Role.LEADER
         is_known = was_leader and registration.partition_epoch == self.partition_epoch
+        # an epoch that was skipped may have been another leader's
         has_led_since = was_leader and registration.leader_epoch <= self.leader_epoch + 1
         pending_isr = self.pending_isr if is_known else None
         self._become(Role.LEADER, registration)

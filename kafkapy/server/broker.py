@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from kafkapy.gauge import Measured
     from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
+    from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.seams import Clock, Disk, IoPool, Random
 
 GRACE_MS: Final = 2000
-"""At a stop: how long parked requests (long polls, acks=-1) may still be answered before their connections close, and
-how long committed metadata changes may still be applied."""
+"""At a stop: how long parked requests may still be answered, and committed metadata changes applied."""
 MAX_SESSION_ID: Final = 2**31
 DIFFERENCE_STEPS_PER_TURN: Final = 20
 """A step covers some hundred partitions of the initial image and takes about 0.1 ms."""
@@ -103,8 +103,11 @@ class BrokerServer:
 
     @property
     def node(self) -> Node:
-        """The node, for tests and for the process that runs it."""
         return self._node
+
+    @property
+    def services(self) -> Services | None:
+        return self._services
 
     @property
     def cluster_id(self) -> str:
@@ -130,6 +133,11 @@ class BrokerServer:
         """Have the controller decide, and return once this broker has applied the change. Raises ApiError."""
         return await self._publisher.change(decide)
 
+    def intercept(self, intercepted: "Callable[[Services, Route, Coalesce], tuple[Route, Coalesce]]") -> None:
+        """Let what `intercepted` makes of the services and the router's functions serve all clients' connections."""
+        assert self._services is not None, "a broker that has started"
+        self._edge.intercept(partial(intercepted, self._services))
+
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns.
 
@@ -148,9 +156,6 @@ class BrokerServer:
         """Apply committed metadata changes, for at most GRACE_MS."""
         if not await self._publisher.caught_up(GRACE_MS):
             logger.info("Stopping before all metadata changes were applied; the next start applies the rest")
-
-    async def _shut_reactor_down(self) -> None:
-        await self._reactor.shut_down(GRACE_MS)
 
     async def _close_logs(self) -> None:
         await close_logs(
@@ -187,7 +192,8 @@ class BrokerServer:
         self._edge = ClientEdge(self._node)
         self._reactor = self._edge.reactor
         self._stops.add_apart(StopOrder.SERVING, self._reactor.stop_serving, undo=self._reactor.stop_accepting)
-        self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
+        shut_down = partial(self._reactor.shut_down, GRACE_MS)
+        self._stops.add_apart(StopOrder.CONNECTIONS, shut_down, undo=self._reactor.close)
         self._edge.bind()
         self._lifecycle = self._new_lifecycle()
         self._node.add_directory_listener(self._report_failed_directory)
@@ -234,6 +240,7 @@ class BrokerServer:
         """Load the logs, then lead and follow partitions as in the metadata."""
         self._logs = BrokerLogs(self._node, self._new_helper)
         await self._logs.load()
+        # the pool was made before the metadata was known, which may set another size
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._node.check_not_failed()
         self._flusher = LogFlusher(self._io_pool, self._clock)
@@ -320,6 +327,7 @@ class BrokerServer:
             system=self._node.system,
             wheel=self._wheel,
             stops=self._stops,
+            counts=None if self._node.counts is None else self._node.counts.shares,
         )
 
     def _new_replication(self) -> Replication:
@@ -467,11 +475,7 @@ class BrokerServer:
                 self.cluster_id,
                 self._node.incarnation_id,
                 listeners.advertised(self.config, self._edge.addresses),
-                [
-                    directory.directory_id
-                    for directory in self._log_manager.directories.live
-                    if directory.directory_id is not None
-                ],
+                [each.directory_id for each in self._log_manager.directories.live if each.directory_id is not None],
                 previous_broker_epoch=self._node.previous_broker_epoch,
             ),
             cordoned_directories=lambda: self._log_manager.directories.cordoned_ids,
@@ -481,9 +485,9 @@ class BrokerServer:
     # -- failures -------------------------------------------------------------------------------------------------
 
     def _report_failed_directory(self, path: str) -> None:
-        for directory in self._log_manager.directories:
-            if directory.path == path and directory.directory_id is not None:
-                self._lifecycle.directory_failed(directory.directory_id)
+        for each in self._log_manager.directories:
+            if each.path == path and each.directory_id is not None:
+                self._lifecycle.directory_failed(each.directory_id)
 
 
 def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":

@@ -58,6 +58,7 @@ class BrokerLogs:
         self._node.log_manager.configure_producers(
             expiration_ms=config.transaction.producer_id_expiration_ms,
             is_verification_enabled=config.transaction.transaction_partition_verification_enable,
+            max_producers=config.transaction.kafkapy_producers_max,
         )
 
     def _registration_of(self, log: Log) -> PartitionRegistration | None:

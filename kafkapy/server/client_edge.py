@@ -1,8 +1,9 @@
 """The edge between a broker and its clients: the reactor with the client listeners, the router, logins and limits."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkapy.protocol.serving import Serving
+from kafkapy.protocol.serving import Coalesce, Route, Serving
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.server import listeners
 from kafkapy.server.limits import changed_limits, limits_at_start
@@ -37,7 +38,8 @@ class ClientEdge:
             node.dynamic_config.add_check(self._logins.check)
             node.stops.add(StopOrder.LOGINS, self._logins.close)
             self._logins.start()
-        route, coalesce = measured(self._router, node.counts)
+        self._clock = node.clock
+        self._route, self._coalesce = route, coalesce = measured(self._router, node.counts)
         self.reactor = Reactor(
             node.loop,
             self._limits,
@@ -57,6 +59,12 @@ class ClientEdge:
     def serve(self, services: "Services") -> None:
         """Let handlers use the services; call it once, before the reactor starts."""
         self._router.serve(services)
+
+    def intercept(self, intercepted: "Callable[[Route, Coalesce], tuple[Route, Coalesce]]") -> None:
+        """Let what `intercepted` makes of the router's functions serve all connections: for faults in tests."""
+        route, coalesce = intercepted(self._route, self._coalesce)
+        new_login = listeners.new_login(self._logins, route, coalesce, self._clock)
+        self.reactor.serve_by(Serving(route, coalesce, new_login))
 
     def update(self, before: "BrokerConfig", config: "BrokerConfig") -> None:
         """Apply the limits and logins of a configuration that changed at run time."""

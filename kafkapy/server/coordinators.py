@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.metrics.verifications import VerificationCounts
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.coordinators.markers import MarkerSink
@@ -60,16 +61,21 @@ class Coordinators:
         system: "System",
         wheel: "TimingWheel",
         stops: Stops,
+        counts: "ShareCounts | None" = None,
     ) -> None:
+        """counts: what share groups are counted in, if anywhere."""
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._image = cluster.image
         self._new_peer = cluster.new_peer
         self._services: Services | None = None
         self._clock = system.clock
+        self._counts = counts
         self._wheel = wheel
         self._io_pool = system.io_pool
         self.groups = self._new_groups(system.random)
+        if counts is not None:
+            self.groups.count_in(counts)
         stops.add(StopOrder.GROUPS, self.groups.close)
         self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
         stops.add(StopOrder.SHARE_GROUPS, self.share.close)
@@ -157,6 +163,7 @@ class Coordinators:
             clock=self._clock,
             wheel=self._wheel,
             io_pool=self._io_pool,
+            counts=self._counts,
         )
 
     def _new_persister(self, coordinator: "ShareCoordinator") -> "RoutedPersister":
@@ -186,7 +193,10 @@ class Coordinators:
 
     def _new_share_parts(self) -> "ShareParts":
         from kafkapy.runtime.share.share_partitions import ShareParts
+        from kafkapy.server.dead_letters import has_dead_letters, new_dead_letters
 
+        assert self._services is not None, "a request of a share group came before the services"
+        has_any = has_dead_letters(self._dynamic_config.static.share)
         return ShareParts(
             persister=lambda: self.share.persister,
             settings=ShareSettings(self._dynamic_config, self._image).of,
@@ -194,6 +204,8 @@ class Coordinators:
             wheel=self._wheel,
             io_pool=self._io_pool,
             replica_manager=self._replica_manager,
+            dead_letters=new_dead_letters(self._services, self._new_peer, self._counts) if has_any else None,
+            counts=self._counts,
         )
 
     def _new_transactions(self) -> TransactionCoordinator:

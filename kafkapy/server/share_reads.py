@@ -29,6 +29,11 @@ class ShareReads:
             self._partitions = SharePartitions(self._new_parts(), self._max_sessions())
         return self._partitions
 
+    @property
+    def made(self) -> "SharePartitions | None":
+        """The share partitions if there have been any."""
+        return self._partitions
+
     def disconnected(self, connection_id: str) -> None:
         if self._partitions is not None:
             self._partitions.connection_closed(connection_id)

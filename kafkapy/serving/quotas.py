@@ -167,10 +167,10 @@ class Meter:
         most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
         return max_bytes if most is None or most >= max_bytes else int(most)
 
-    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]") -> int:
+    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False) -> int:
         """Count a Fetch response; return the throttle in ms, for which the connection is muted.
 
-        A throttled response does not count, because it is not sent.
+        A throttled response does not count, because it is not sent, unless is_sent_throttled.
         """
         self._is_charged = True
         size_bytes = sum(sent_bytes(answer) for _, answer in answers)
@@ -179,7 +179,8 @@ class Meter:
         request_ms = self._count_time()
         throttle_ms = max(request_ms, quota.record(self._user, self._client_id, size_bytes, now_ms))
         if throttle_ms > 0:
-            quota.unrecord(self._user, self._client_id, size_bytes, now_ms)
+            if not is_sent_throttled:
+                quota.unrecord(self._user, self._client_id, size_bytes, now_ms)
             self._mute(throttle_ms)
         return throttle_ms
 

@@ -8,6 +8,7 @@ session.py      share sessions: of a member with a broker
 acquisition.py aborted.py fetched.py    what a member acquires of the batches that were read
 acknowledgement.py lock_expiry.py       how deliveries end
 pending_write.py        what has to be written, and what follows
+dead_letters.py letter_headers.py    the records of a dead-letter topic (KIP-1191), and what their headers are called
 partition_settings.py group_settings.py    configuration of a share partition, and of its group
 persister.py    the seam between a share partition and its persisted state
 state_shard.py  the share coordinator: the states of one partition of `__share_group_state`, driven by

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.machine import SmallSteps
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.in_flight import InFlightRecords
 from kafkapy.share.in_flight_batch import InFlightBatch, Run
@@ -20,6 +21,11 @@ _ACQUIRED: Final = RecordState.ACQUIRED
 _AVAILABLE: Final = RecordState.AVAILABLE
 _ARCHIVING: Final = RecordState.ARCHIVING
 _ARCHIVED: Final = RecordState.ARCHIVED
+
+OFFSETS_PER_STEP: Final = 200
+"""Acknowledged with a type each, before other events may come: one to two milliseconds."""
+BATCHES_PER_STEP: Final = 100
+"""Acknowledgement batches, or batches in flight, before other events may come: about a millisecond."""
 
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 _NOT_FOUND: Final = Refusal(
@@ -71,18 +77,21 @@ class Acknowledgement:
         """What has to be written; empty if nothing but renewals, or records before the start, was acknowledged."""
         self.has_renewed = False
 
-    def run(self, batches: Sequence[AcknowledgementBatch]) -> Refusal | None:
+    def steps(self, batches: Sequence[AcknowledgementBatch]) -> SmallSteps[Refusal | None]:
         """Apply the batches in order up to the first that is refused; the caller undoes `write` then.
 
-        It holds the loop for some 6 us for each offset in flight, however many batches there are: those below the start
-        cost nothing, and a renewal of the offset that has just been renewed is skipped.
+        An offset in flight takes some 6 us, however many batches there are: those below the start cost nothing, and a
+        renewal of the offset that has just been renewed is skipped. What is applied before a step ends is in
+        transition, as in any write that is under way, so that no event in between depends on the rest.
         """
         renewed_offset = -1
-        for batch in batches:
+        for count, batch in enumerate(batches, 1):
+            if count % BATCHES_PER_STEP == 0:
+                yield
             is_renewal = batch.types[-1] == ACK_RENEW
             if is_renewal and batch.first_offset == batch.last_offset == renewed_offset:
                 continue
-            refusal = self._acknowledge(batch)
+            refusal = yield from self._acknowledge(batch)
             if refusal is not None:
                 return refusal
             renewed_offset = batch.last_offset if is_renewal else -1
@@ -110,7 +119,7 @@ class Acknowledgement:
     def _release(self, run: Run) -> None:
         self._end(run, _ARCHIVED if run.last_offset < self._records.start_offset else _AVAILABLE)
 
-    def _acknowledge(self, batch: AcknowledgementBatch) -> Refusal | None:
+    def _acknowledge(self, batch: AcknowledgementBatch) -> SmallSteps[Refusal | None]:
         unknown = next((t for t in batch.types if t != ACK_RENEW and t not in ACKNOWLEDGED_STATES), None)
         if unknown is not None:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {list(batch.types)}")
@@ -129,16 +138,18 @@ class Acknowledgement:
             return _FIRST_IS_PAST
         if in_flight[-1].last_offset < batch.last_offset:
             return _LAST_IS_PAST
-        for in_flight_batch in in_flight:
-            if in_flight_batch.last_offset >= records.start_offset:
-                refusal = self._acknowledge_in(in_flight_batch, batch)
+        for count, in_flight_batch in enumerate(in_flight, 1):
+            if count % BATCHES_PER_STEP == 0:
+                yield
+            if in_flight_batch.last_offset >= records.start_offset:  # else it is done, or was dropped meanwhile
+                refusal = yield from self._acknowledge_in(in_flight_batch, batch)
                 if refusal is not None:
                     return refusal
         return None
 
-    def _acknowledge_in(self, in_flight: InFlightBatch, batch: AcknowledgementBatch) -> Refusal | None:
+    def _acknowledge_in(self, in_flight: InFlightBatch, batch: AcknowledgementBatch) -> SmallSteps[Refusal | None]:
         if not in_flight.is_whole:
-            return self._acknowledge_offsets(in_flight, batch)
+            return (yield from self._acknowledge_offsets(in_flight, batch))
         run = in_flight.whole
         if run.member_id != self._member_id:
             return _ANOTHERS_BATCH if run.member_id else _BATCH_NOT_ACQUIRED
@@ -152,11 +163,25 @@ class Acknowledgement:
         if is_together:
             return self._apply(run, batch.types[0])
         in_flight.track_offsets()
-        return self._acknowledge_offsets(in_flight, batch)
+        return (yield from self._acknowledge_offsets(in_flight, batch))
 
-    def _acknowledge_offsets(self, in_flight: InFlightBatch, batch: AcknowledgementBatch) -> Refusal | None:
-        first_offset = max(batch.first_offset, self._records.start_offset, in_flight.first_offset)
-        last_offset = min(batch.last_offset, in_flight.last_offset)
+    def _acknowledge_offsets(self, in_flight: InFlightBatch, batch: AcknowledgementBatch) -> SmallSteps[Refusal | None]:
+        first_offset = max(batch.first_offset, in_flight.first_offset)
+        end_offset = min(batch.last_offset, in_flight.last_offset) + 1
+        while True:
+            first_offset = max(first_offset, self._records.start_offset)  # it may have moved in between
+            if first_offset >= end_offset:
+                return None
+            last_offset = _end_of_step(batch, first_offset, end_offset) - 1
+            refusal = self._acknowledge_some(in_flight, batch, first_offset, last_offset)
+            if refusal is not None or last_offset == end_offset - 1:
+                return refusal
+            yield
+            first_offset = last_offset + 1
+
+    def _acknowledge_some(
+        self, in_flight: InFlightBatch, batch: AcknowledgementBatch, first_offset: int, last_offset: int
+    ) -> Refusal | None:
         refusal = None
         for run in in_flight.runs_within(first_offset, last_offset):
             refusal = self._refusal_of(run)
@@ -218,6 +243,18 @@ class Acknowledgement:
         self.write.add(StateBatch(run.first_offset, run.last_offset, state.value, run.delivery_count), cause)
         if state.is_done:
             self._records.delivery_complete_count += self._records.count_from_start(run.first_offset, run.last_offset)
+
+
+def _end_of_step(batch: AcknowledgementBatch, first_offset: int, end_offset: int) -> int:
+    """Return where a step ends that begins at an offset: not between offsets that end alike, which are one run."""
+    types = batch.types
+    end = first_offset - batch.first_offset + OFFSETS_PER_STEP
+    last_end = end_offset - batch.first_offset
+    if len(types) == 1 or end >= last_end:
+        return end_offset
+    while end < last_end and types[end] == types[end - 1]:
+        end += 1
+    return batch.first_offset + end
 
 
 def state_after_release(run: Run, settings: PartitionSettings) -> RecordState:

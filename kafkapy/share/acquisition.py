@@ -38,6 +38,7 @@ class Acquisition:
         "_settings",
         "acquired",
         "count",
+        "new_batches",
     )
 
     def __init__(
@@ -62,6 +63,8 @@ class Acquisition:
         self.acquired: list[AcquiredRecords] = []
         self.count = 0
         """How many records these are; aborted ones, which were taken out, are not among them."""
+        self.new_batches: list[int] = []
+        """The number of records of each batch that came in flight."""
 
     def run(self, fetched: FetchedRecords) -> None:
         """Acquire what is there, within the limits."""
@@ -238,6 +241,7 @@ class Acquisition:
         rest = batch.runs[1]
         rest.state, rest.delivery_count, rest.member_id, rest.deadline_ms = _AVAILABLE, 0, "", None
         self._records.put(batch)
+        self.new_batches.append(batch.record_count)
         self._records.on_available()
         return [AcquiredRecords(acquired.first_offset, acquired.last_offset, 1)]
 
@@ -255,6 +259,7 @@ class Acquisition:
         acquired.append(AcquiredRecords(first_offset, last_offset, 1))
         for part in acquired:
             self._records.put(InFlightBatch(self._new_run(part.first_offset, part.last_offset)))
+            self.new_batches.append(part.record_count)
         return acquired
 
     def _new_run(self, first_offset: int, last_offset: int) -> Run:

@@ -33,7 +33,9 @@ class GroupShareSettings:
 def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_version: int) -> GroupShareSettings:
     """Return the settings of a group with these own keys (IncrementalAlterConfigs of the group)."""
     offset_reset, _, duration = own.get("share.auto.offset.reset", "latest").lower().partition(":")
-    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(own.get("errors.deadletterqueue.topic.name"))
+    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(
+        own.get("errors.deadletterqueue.topic.name", "").strip()
+    )
     return GroupShareSettings(
         PartitionSettings(
             delivery_count_limit=group_value(

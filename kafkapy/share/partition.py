@@ -22,6 +22,8 @@ from enum import Enum
 from typing import Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.machine import SmallSteps, end_of
+from kafkapy.metrics.shares import SharePartitionCounts
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.acknowledgement import Acknowledgement, AcknowledgementBatch
 from kafkapy.share.acquisition import Acquisition
@@ -44,6 +46,9 @@ _ACQUIRED: Final = RecordState.ACQUIRED
 _AVAILABLE: Final = RecordState.AVAILABLE
 _ARCHIVING: Final = RecordState.ARCHIVING
 _ARCHIVED: Final = RecordState.ARCHIVED
+
+WRITTEN_PER_STEP: Final = 200
+"""State batches of a write that are completed or undone before other events may come: one to two milliseconds."""
 
 
 class PartitionState(Enum):
@@ -78,6 +83,7 @@ class SharePartition:
     __slots__ = (
         "_fetch_owner",
         "_next_deadline_ms",
+        "counts",
         "key",
         "leader_epoch",
         "records",
@@ -93,6 +99,8 @@ class SharePartition:
         self.state = PartitionState.EMPTY
         self.state_epoch = 0
         self.records = InFlightRecords(0)
+        self.counts: SharePartitionCounts | None = None
+        """What the share partition is counted in, if anywhere."""
         self._fetch_owner: object | None = None
         self._next_deadline_ms: int | None = None
         """No lock times out before; perhaps none does then."""
@@ -171,6 +179,8 @@ class SharePartition:
                 state = _AVAILABLE
             run = Run(batch.first_offset, batch.last_offset, state, batch.delivery_count)
             records.put(InFlightBatch(run))
+            if self.counts is not None:
+                self.counts.record_batch(run.record_count)
             if state.is_done:
                 records.delivery_complete_count += run.record_count
         records.on_available()
@@ -219,11 +229,15 @@ class SharePartition:
         if self.state is not PartitionState.ACTIVE or self._fetch_owner is not None:
             return False
         self._fetch_owner = owner
+        if self.counts is not None:
+            self.counts.on_hold()
         return True
 
     def release_fetch(self, owner: object) -> None:
         if self._fetch_owner is owner:
             self._fetch_owner = None
+            if self.counts is not None:
+                self.counts.on_release()
 
     def acquire(
         self, member_id: str, fetched: FetchedRecords, limits: AcquireLimits, now_ms: int
@@ -236,6 +250,9 @@ class SharePartition:
         acquisition.run(fetched)
         if acquisition.acquired:
             self._wake_by(deadline_ms)
+        if self.counts is not None:
+            for record_count in acquisition.new_batches:
+                self.counts.record_batch(record_count)
         return acquisition.acquired
 
     def move_log_start(self, log_start_offset: int) -> bool:
@@ -256,13 +273,19 @@ class SharePartition:
         INVALID_RECORD_STATE: not acquired, by another member, timed out, or in a write. INVALID_REQUEST: an unknown
         type, or offsets that are not in flight.
         """
+        return end_of(self.acknowledge_steps(member_id, batches, now_ms))
+
+    def acknowledge_steps(
+        self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
+    ) -> SmallSteps[AcknowledgeOutcome]:
+        """As acknowledge(), in steps, between which all other events may come. To be run to its end."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
         acknowledgement = Acknowledgement(self.records, self.settings, member_id, deadline_ms)
-        refusal = acknowledgement.run(batches)
+        refusal = yield from acknowledgement.steps(batches)
         if acknowledgement.has_renewed:
             self._wake_by(deadline_ms)
         if refusal is not None:
-            self._undo(acknowledgement.write, now_ms)
+            yield from self._undo(acknowledgement.write, now_ms)
             return AcknowledgeOutcome(refusal)
         return AcknowledgeOutcome(write=self._prepared(acknowledgement.write))
 
@@ -284,6 +307,10 @@ class SharePartition:
         expiry = Expiry(self.records, self.settings, now_ms)
         expiry.run()
         self._next_deadline_ms = expiry.next_deadline_ms
+        if self.counts is not None:
+            self.counts.timeouts += sum(
+                batch.last_offset - batch.first_offset + 1 for batch in expiry.write.state_batches
+            )
         return self._prepared(expiry.write)
 
     def _wake_by(self, deadline_ms: int) -> None:
@@ -313,15 +340,25 @@ class SharePartition:
 
     def finish_write(self, write: PendingWrite, refusal: Refusal | None, now_ms: int) -> FinishedWrite:
         """Complete the changes of a write that has ended, or undo them if it failed (persister_refusal)."""
+        return end_of(self.finish_write_steps(write, refusal, now_ms))
+
+    def finish_write_steps(
+        self, write: PendingWrite, refusal: Refusal | None, now_ms: int
+    ) -> SmallSteps[FinishedWrite]:
+        """As finish_write(), in steps, between which all other events may come. To be run to its end."""
         if write.is_undoable:
             if refusal is not None:
-                self._undo(write, now_ms)
+                yield from self._undo(write, now_ms)
                 return FinishedWrite(False, [])
-            for run in self._runs_of(write):
-                run.complete_transition()
-                if run.state is _AVAILABLE:
-                    self.records.on_available()
-            self._join(write)
+            for some in _in_steps(write.state_batches):
+                if some.start > 0:
+                    yield
+                batches = write.state_batches[some.start : some.stop]
+                for run in self._runs_of(write, batches):
+                    run.complete_transition()
+                    if run.state is _AVAILABLE:
+                        self.records.on_available()
+                self._join(batches)
         has_moved = self.records.maybe_move_start()
         dead_letters = [
             DeadLetter(batch.first_offset, batch.last_offset, batch.delivery_count, cause)
@@ -330,42 +367,58 @@ class SharePartition:
         ]
         return FinishedWrite(has_moved, dead_letters)
 
-    def dead_lettered(self, letter: DeadLetter) -> PendingWrite | None:
+    def dead_lettered(self, *letters: DeadLetter) -> PendingWrite | None:
         """The copy of records to the dead-letter topic has ended, well or not: archive them."""
         records = self.records
         write = PendingWrite(is_undoable=False)
-        for batch in records.overlapping(letter.first_offset, letter.last_offset):
-            for run in batch.runs_within(letter.first_offset, letter.last_offset):
-                if run.state is _ARCHIVING:
-                    part = batch.cut_out(run, letter.first_offset, letter.last_offset)
-                    part.archive()
-                    records.delivery_complete_count += records.count_from_start(part.first_offset, part.last_offset)
-            batch.join_runs(letter.first_offset, letter.last_offset)
-        write.add(StateBatch(letter.first_offset, letter.last_offset, _ARCHIVED.value, letter.delivery_count))
+        for letter in letters:
+            first_offset, last_offset = letter.first_offset, letter.last_offset
+            for batch in records.overlapping(first_offset, last_offset):
+                for run in batch.runs_within(first_offset, last_offset):
+                    if run.state is _ARCHIVING:
+                        part = batch.cut_out(run, first_offset, last_offset)
+                        part.archive()
+                        done_count = records.count_from_start(part.first_offset, part.last_offset)
+                        records.delivery_complete_count += done_count
+                batch.join_runs(first_offset, last_offset)
+            write.add(StateBatch(first_offset, last_offset, _ARCHIVED.value, letter.delivery_count))
         return self._prepared(write)
 
-    def _undo(self, write: PendingWrite, now_ms: int) -> None:
+    def _undo(self, write: PendingWrite, now_ms: int) -> SmallSteps[None]:
         records = self.records
-        for run in self._runs_of(write):
-            was_done = run.state.is_done
-            run.undo_transition(now_ms)
-            if run.state is _AVAILABLE:
-                records.on_available()
-            if was_done and not run.state.is_done:
-                records.delivery_complete_count -= records.count_from_start(run.first_offset, run.last_offset)
-            if run.deadline_ms is not None:
-                self._wake_by(run.deadline_ms)
-        self._join(write)
+        for some in _in_steps(write.state_batches):
+            if some.start > 0:
+                yield
+            batches = write.state_batches[some.start : some.stop]
+            for run in self._runs_of(write, batches):
+                was_done = run.state.is_done
+                run.undo_transition(now_ms)
+                if run.state is _AVAILABLE:
+                    records.on_available()
+                if was_done and not run.state.is_done:
+                    records.delivery_complete_count -= records.count_from_start(run.first_offset, run.last_offset)
+                if run.deadline_ms is not None:
+                    self._wake_by(run.deadline_ms)
+            self._join(batches)
 
-    def _runs_of(self, write: PendingWrite) -> Iterator[Run]:
-        """Yield the runs that are in a transition by this write: none has been dropped, but they may be divided."""
-        for batch in write.state_batches:
+    def _runs_of(self, write: PendingWrite, batches: Sequence[StateBatch]) -> Iterator[Run]:
+        """Yield the runs that are in a transition by this write, of some of its batches.
+
+        None has been dropped, but they may be divided.
+        """
+        for batch in batches:
             for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
                 for run in in_flight.runs_within(batch.first_offset, batch.last_offset):
                     if run.transition is not None and run.transition.write is write:
                         yield run
 
-    def _join(self, write: PendingWrite) -> None:
-        for batch in write.state_batches:
+    def _join(self, batches: Sequence[StateBatch]) -> None:
+        for batch in batches:
             for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
                 in_flight.join_runs(batch.first_offset, batch.last_offset)
+
+
+def _in_steps(batches: Sequence[StateBatch]) -> Iterator[range]:
+    """Yield the indexes of the batches of each step; none if there are no batches."""
+    for start in range(0, len(batches), WRITTEN_PER_STEP):
+        yield range(start, min(start + WRITTEN_PER_STEP, len(batches)))

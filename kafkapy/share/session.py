@@ -112,7 +112,7 @@ class EndedSession(NamedTuple):
 class ShareSessionCache:
     """The share sessions of this broker, at most group.share.max.share.sessions."""
 
-    __slots__ = ("_by_connection", "_group_sizes", "_sessions", "max_sessions", "partition_count")
+    __slots__ = ("_by_connection", "_group_sizes", "_sessions", "closed_count", "max_sessions", "partition_count")
 
     def __init__(self, max_sessions: int) -> None:
         self.max_sessions = max_sessions
@@ -121,12 +121,22 @@ class ShareSessionCache:
         self._group_sizes: dict[str, int] = {}
         self.partition_count = 0
         """Of all sessions."""
+        self.closed_count = 0
+        """Sessions that ended with their connection."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def get(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
+
+    def members_of(self, group_id: str, partition: TopicIdPartition) -> list[str]:
+        """Return the members of a group that have a partition in their session."""
+        return [
+            key.member_id
+            for key, session in self._sessions.items()
+            if key.group_id == group_id and partition in session.partitions
+        ]
 
     def open(self, request: SessionRequest, connection: object) -> SessionContext:
         """Begin a session, go on with one, or find out what is to be read when it ends."""
@@ -175,6 +185,7 @@ class ShareSessionCache:
     def close_connection(self, connection: object) -> list[EndedSession]:
         """End the sessions of a connection that has closed."""
         keys = list(self._by_connection.get(connection, ()))
+        self.closed_count += len(keys)
         return [ended for ended in map(self.end, keys) if ended is not None]
 
     def _begin(self, request: SessionRequest, connection: object) -> SessionContext:

@@ -298,6 +298,7 @@ class ShareStateShard:
     ) -> ShareRecord:
         """Return the record of a write: an update, or a snapshot if enough updates were written."""
         start_offset = max(write.start_offset, state.start_offset)
+        # the count is that of records from the start offset on: of the higher start, or of both the higher count
         complete_count = write.delivery_complete_count
         if write.start_offset == state.start_offset:
             complete_count = max(complete_count, state.delivery_complete_count)

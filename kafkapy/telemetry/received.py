@@ -15,6 +15,7 @@ from kafkapy.telemetry.otlp import Point
 from kafkapy.types import Uuid
 
 MAX_SERIES: Final = 10_000
+"""Of all clients: /metrics must still be scraped within seconds."""
 MAX_OF_INSTANCE: Final = 1_000
 MAX_CHARACTERS: Final = 3_000_000
 MAX_CHARACTERS_OF_INSTANCE: Final = 300_000

@@ -319,10 +319,11 @@ class TransactionShard:
             if (metadata := self.transactions.get(each)) is not None and metadata.is_timed_out(now_ms)
         ]
 
-    def abort_timed_out(self, transactional_id: str, now_ms: int) -> TransactionDecision:
-        """Decide the abort of a transaction, if it has timed out. Raises NeedsProducerId."""
+    def abort_timed_out(self, transactional_id: str, now_ms: int, *, is_due: bool = False) -> TransactionDecision:
+        """Decide the abort of a transaction, if it has timed out or `is_due`. Raises NeedsProducerId."""
         metadata = self.transactions.get(transactional_id)
-        if metadata is None or not metadata.is_timed_out(now_ms):
+        is_due = is_due and transactional_id in self._ongoing
+        if metadata is None or not (is_due or metadata.is_timed_out(now_ms)):
             return TransactionDecision()
         return self._abort_and_fence(transactional_id, metadata, now_ms)
 

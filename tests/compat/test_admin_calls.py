@@ -20,7 +20,6 @@ DIFFERENT = {
     "describeConfigs of a logger": LOG4J,
     "describeConfigs of none": "the message names the topic",
     "describeStreamsGroups": STREAMS,
-    "describeFeatures: share.version": "dead letters (share.version 2) are not served",
     "describeFeatures: streams.version": STREAMS,
 }
 """Reasons by the names of calls."""

@@ -93,7 +93,7 @@ def cluster(
 
 def command_that_lowers(nodes: Nodes) -> list[str]:
     """Have our broker refused, return the arguments of the kafka-features.sh that it names."""
-    refusal = r"finalized .*share\.version at level \d \(this broker serves 1 at most\)"
+    refusal = r"finalized .*streams\.version at level \d \(this broker serves 0 at most\)"
     with pytest.raises(RuntimeError, match=refusal) as refused:
         nodes.by_id[OURS].start()
     (command,) = re.findall(r"kafka-features\.sh (.*)", str(refused.value))

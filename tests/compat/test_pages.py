@@ -24,7 +24,7 @@ def connector() -> str:
 
 
 def test_the_tutorial_leads_to_a_query_of_spark(connector: str, tmp_path: Path) -> None:
-    packages = '"spark.jars.packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"'
+    packages = '"spark.jars.packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"'
     page = ROOT / "docs" / "tutorial.md"
     assert packages in page.read_text()
     printed = read(page, tmp_path, {packages: connector})

@@ -1,137 +1,122 @@
-"""Six members of a share group that accept, release, reject, oversleep and are killed, on a node that is killed, too.
+"""Members of a share group of four makes that accept, release, reject, renew, oversleep and are killed.
 
-What the members did is judged by tests/support/share_history.py: nothing accepted comes again, none is in two hands,
-none comes too often, none is lost.
+Their node is killed, too. What they did is judged by tests/support/share_history.py: nothing accepted comes again, none
+is in two hands, none comes too often, none is lost, start and lag are right.
+
+KAFKAPY_SOAK_SEEDS: 20,000 records and more kills.
 """
 
-import json
+import os
 import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafkapy.protocol.messages.describe_share_group_offsets_request import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
+from harness.servers import Server
 from tests.compat.conftest import new_server
-from tests.compat.test_share_groups import PROPERTIES, begin_with_the_first
-from tests.support import topics
-from tests.support.share_history import Act, Breach, Event, Place, Rule, breaches
-from tests.support.share_worker import GROUP, LOCK_S, TOPIC
-from tests.support.wire import WireClient
+from tests.compat.test_share_groups import begin_with_the_first
+from tests.support import java_tools, topics
+from tests.support.share_history import Act, Breach, Place, Rule, aborted_breaches, breaches, wrong_positions
+from tests.support.share_runs import (
+    LOCK_S,
+    PARTITIONS,
+    PROPERTIES,
+    Run,
+    Transactions,
+    are_done,
+    positions,
+    wait_for,
+    why_no_go,
+    with_ends,
+)
 
-PARTITIONS, RECORDS, MEMBERS, LIMIT = 4, 2_000, 6, 5
-TIMES = {
-    "group.share.record.lock.duration.ms": "2000",
-    "group.share.min.session.timeout.ms": "3000",
-    "group.share.session.timeout.ms": "3000",
-}
-"""A killed member may be the only one that is assigned some partition, until its session has timed out."""
-TIME_S = 90
+pytestmark = pytest.mark.long
 
-
-class Worker:
-    """A process, whose events are read by a thread."""
-
-    def __init__(self, servers: str, name: str) -> None:
-        command = [sys.executable, "-m", "tests.support.share_worker", servers, name, name]
-        self.name = name
-        self.events: list[Event] = []
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith("\n"):  # else the kill cut it off
-                fields = json.loads(line)
-                place, act = tuple(fields.pop("place")), Act(fields.pop("act"))
-                self.events.append(Event(**fields, place=place, act=act))
-
-    def kill(self) -> None:
-        at_s = time.monotonic()
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.events.append(Event(at_s, time.monotonic(), self.name, Act.GONE))
+GROUP = "jobs"
+LIMIT = 5
+IS_LONG = "KAFKAPY_SOAK_SEEDS" in os.environ
+RECORDS, ROUNDS, TIME_S = (20_000, 6, 600) if IS_LONG else (2_000, 1, 90)
+MAKES = ["librdkafka", "java", "verifiable", "franz", "librdkafka", "java"]
+"""Without Java, or franz-go, librdkafka takes their places."""
 
 
-@contextmanager
-def workers(servers: str) -> Iterator[list[Worker]]:
-    running = [Worker(servers, f"worker {number}") for number in range(MEMBERS)]
-    try:
+def makes() -> list[str]:
+    missing = set() if java_tools.are_here() else {"java", "verifiable"}
+    missing |= {"franz"} if why_no_go() else set()
+    return ["librdkafka" if each in missing else each for each in MAKES]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with new_server(tmp_path / "data", PROPERTIES) as running:
         yield running
-    finally:
-        for each in running:
-            if each.process.returncode is None:
-                each.kill()
 
 
-def finished(running: list[Worker]) -> set[Place]:
-    ended = (Act.ACCEPT, Act.REJECT)
-    return {
-        event.place
-        for each in running
-        for event in list(each.events)
-        if event.act in ended or event.delivery_count >= LIMIT
-    }
+def fill(bootstrap: str, count: int, transactions: Transactions | None = None) -> list[Place]:
+    """Produce records in many batches, so that each fetch acquires some; return where they are."""
+    places: list[Place] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(count):
+        producer.produce(
+            GROUP,
+            f"{number}",
+            partition=number % PARTITIONS,
+            on_delivery=lambda _error, message: places.append((message.partition(), message.offset())),
+        )
+        if number % 50 == 0:
+            producer.flush(60)
+            if transactions is not None:
+                transactions.produce(8, is_aborted=number % 150 == 0)
+    assert producer.flush(60) == 0
+    return places
 
 
-def wait_for(is_done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIME_S
-    while not is_done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def log_ends(bootstrap: str) -> dict[int, int]:
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})) as consumer:
+        return {
+            partition: consumer.get_watermark_offsets(TopicPartition(GROUP, partition), timeout=30)[1]
+            for partition in range(PARTITIONS)
+        }
 
 
-def lag(servers: str) -> int:
-    """Return how many records the group has still to do, by its coordinator; all while that does not say it."""
-    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(GROUP, topics=None)])
-    with WireClient(servers) as client:
-        (group,) = client.call(request, 1).groups
-    lags = [each.lag for topic in group.topics for each in topic.partitions]
-    return sum(lags) if len(lags) == PARTITIONS and min(lags) >= 0 else RECORDS
+def judged(run: Run, sent: list[Place]) -> list[Breach]:
+    return breaches(run.events, sent, lock_s=LOCK_S, limit=LIMIT)
 
 
-def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_accepted(tmp_path: Path) -> None:
-    with new_server(tmp_path / "data", {**PROPERTIES, **TIMES}) as server:
-        topics.create(server.bootstrap, TOPIC, partitions=PARTITIONS)
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        begin_with_the_first(admin, GROUP, **{"share.partition.max.record.locks": "100"})
-        producer = Producer({"bootstrap.servers": server.bootstrap})
-        for number in range(RECORDS):
-            producer.produce(TOPIC, f"{number}", partition=number % PARTITIONS)
-            if number % 20 == 0:
-                producer.flush(60)  # many batches: each fetch acquires some of them
-        assert producer.flush(60) == 0
-        with workers(server.bootstrap) as running:
-            wait_for(lambda: len(finished(running)) >= RECORDS // 5)
-            running[0].kill()
-            wait_for(lambda: len(finished(running)) >= 2 * RECORDS // 5)
-            killed_s = time.monotonic()
-            server.stop(signal.SIGKILL)
-            server.start()
-            restarted = Event(killed_s, time.monotonic(), "", Act.RESTARTED)
-            running[1].kill()
-            wait_for(lambda: lag(server.bootstrap) == 0)
-            wait_for(lambda: Rule.LOST not in {each.rule for each in judged(running, restarted)})  # all is printed
-            assert judged(running, restarted) == []
-            acts = {event.act for each in running for event in list(each.events)}
+def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_accepted(
+    server: Server, tmp_path: Path
+) -> None:
+    bootstrap = server.bootstrap
+    topics.create(bootstrap, GROUP, partitions=PARTITIONS)
+    keys = {"share.partition.max.record.locks": "100", "share.isolation.level": "read_committed"}
+    begin_with_the_first(AdminClient({"bootstrap.servers": bootstrap}), GROUP, **keys)
+    transactions = Transactions(bootstrap, GROUP, "jobs")
+    with closing(Run(bootstrap, GROUP, tmp_path, knows_locks=True)) as run:
+        for make in makes():
+            run.begin(make)
+        sent = fill(bootstrap, RECORDS, transactions) + transactions.committed
+        for number in range(ROUNDS):
+            share = (number + 1) / (ROUNDS + 1)
+            wait_for(lambda share=share: len(run.ended(LIMIT)) >= share * len(sent), TIME_S)
+            run.alive[number % len(run.alive)].kill()
+            with run.broken_nodes():
+                server.stop(signal.SIGKILL)
+                server.start()
+            run.begin(makes()[number % len(MAKES)])
+        wait_for(lambda: are_done(positions(GROUP, bootstrap)), TIME_S, lambda: run.told(judged(run, sent)))
+        wait_for(  # all is printed
+            lambda: Rule.LOST not in {each.rule for each in judged(run, sent)}, 20, lambda: run.told(judged(run, sent))
+        )
+        found = [*judged(run, sent), *aborted_breaches(run.events, transactions.aborted)]
+        assert found == [], run.told(found)
+        standing = with_ends(positions(GROUP, bootstrap), log_ends(bootstrap))
+        assert wrong_positions(standing) == [], standing
+        acts = {event.act for event in run.events}
+        by_make = {each.make for each in run.members if any(event.act is Act.ACCEPT for event in each.events)}
     assert acts >= {Act.ACCEPT, Act.RELEASE, Act.REJECT, Act.GONE}
-
-
-def judged(running: list[Worker], restarted: Event) -> list[Breach]:
-    events = [event for each in running for event in list(each.events)]
-    sent = [(number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS)]
-    return breaches([*events, restarted], sent, lock_s=LOCK_S, limit=LIMIT)
+    assert transactions.aborted
+    assert by_make >= {"librdkafka"}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from spark_jobs import book
 from spark_jobs.book import BookConfig, book_rows
@@ -15,6 +15,7 @@ from spark_jobs.order_book import OrderBook
 from spark_jobs.schemas import BOOK
 from spark_jobs.source import read_topics_once
 from spark_jobs.topics import create_topic
+from tests.support import market
 from tests.support.exchange import Exchange, deliver
 from tests.support.market import recorded_depth
 
@@ -63,7 +64,7 @@ def test_books_are_the_exchanges_over_restarts_and_in_a_plain_batch(spark, boots
     messages = {symbol: deliver(exchange, 400).messages for symbol, exchange in exchanges.items()}
     create_topic(bootstrap, topic, 2)
     create_topic(bootstrap, f"{topic}-rows", 1, cleanup_policy="compact")
-    config = config_of(bootstrap, topic, tmp_path, book_topic=f"{topic}-rows")
+    config = config_of(bootstrap, topic, tmp_path, book_topic=f"{topic}-rows", delivery="exactly_once")
     for part in (slice(0, 150), slice(150, None)):
         put(bootstrap, topic, [message for each in messages.values() for message in each[part]])
         book.run(config)
@@ -79,24 +80,12 @@ def test_books_are_the_exchanges_over_restarts_and_in_a_plain_batch(spark, boots
             assert {name: row[name] for name in truth} == truth
     client = JobConfig(bootstrap_servers=bootstrap)
     assert rows_of(book_rows(read_topics_once(spark, client, [topic]))) == rows
-    assert last_by_key(bootstrap, f"{topic}-rows") == {
-        symbol: each[-1].last_update_id for symbol, each in messages.items()
-    }
-
-
-def last_by_key(bootstrap: str, topic: str) -> dict[str, int]:
-    """Return the update id of the last row of each symbol: what compaction leaves."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    try:
-        messages = []
-        end = -1
-        while not messages or messages[-1].offset() + 1 < end:
-            end = consumer.get_watermark_offsets(TopicPartition(topic, 0))[1]
-            messages += [message for message in consumer.consume(1000, 1.0) if message.error() is None]
-    finally:
-        consumer.close()
-    return {message.key().decode(): json.loads(message.value())["update_id"] for message in messages}
+    on_topic = [json.loads(record.value) for record in market.consume(bootstrap, f"{topic}-rows")]
+    for symbol in exchanges:
+        places = [(row["offset"], row["update_id"]) for row in rows if row["symbol"] == symbol]
+        ids = [(row["offset"], row["update_id"]) for row in on_topic if row["symbol"] == symbol]
+        assert sorted(ids) == sorted(places)
+        assert [offset for offset, _ in ids] == sorted(offset for offset, _ in ids), "in the order of the records"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not beside the project")

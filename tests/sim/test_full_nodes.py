@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
+import pytest
+
 from kafkapy.metadata.registrations import DIRECTORY_LOST, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import (
@@ -21,6 +23,7 @@ from tests.simulator.loop import START_WALL_MS
 from tests.simulator.process_lives import ProcessLoop, run_processes
 from tests.simulator.replicas import stored
 from tests.support.batches import build_batch
+from tests.support.interpreter import needs_interpreter
 
 GIVEN_AWAY_S: Final = 5.0
 """The longest that a record may wait: leaders wait for a follower for 30 s here, Kafka's default."""
@@ -145,6 +148,24 @@ async def test_a_full_node_is_neither_led_by_nor_waited_for_until_it_has_room(no
         await nodes.connections.call(2, ElectLeadersRequest(0, topic_partitions=None, timeout_ms=2000))
         await nodes.world.until(lambda: nodes.registration(LED).leader == 1, 10, "it leads again")
         await nodes.all_go_on()
+    await nodes.finish()
+
+
+@needs_interpreter("a method is replaced")
+def test_leaders_that_know_no_directories_do_not_wait_for_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka's leaders wait for a replica that was in sync lately, wherever it is reported to be."""
+    monkeypatch.setattr("kafkapy.replication.brokers.ReplicaBrokers.has_online_directory", lambda *_: True)
+    in_a_cluster(go_on_without_the_full_node)()
+
+
+async def go_on_without_the_full_node(nodes: FullNodes) -> None:
+    await nodes.all_go_on()
+    for _ in range(2):
+        nodes.fill(1)
+        await nodes.is_without(1, LED, FOLLOWED, OFFSETS)
+        await nodes.all_go_on()
+        nodes.empty(1)
+        await nodes.world.until(nodes.world.is_whole, 10, "it is in sync again")
     await nodes.finish()
 
 

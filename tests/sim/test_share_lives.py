@@ -14,12 +14,13 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE, ACK_RENEW
+from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.simulator.loop import SimLoop
 from tests.support.share_partition_hosting import Member, Shares, acquired_of, parts_of
 
 RECORDS, MEMBERS, LOCK_MS = 120, 4, 15_000
 TRANSIENT = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
-SEEDS = range(60)
+SEEDS = range(60 * SOAK_FACTOR)
 
 
 class Checker:

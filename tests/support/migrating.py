@@ -17,7 +17,7 @@ from harness.nodes import BROKER, COMBINED, CONTROLLER, Kind
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, PreviousKafka, free_port, java
 
 TIMEOUT_S = 120
-SERVED_BY_BOTH = ("--feature", "share.version=1", "--feature", "streams.version=0")
+SERVED_BY_BOTH = ("--feature", "streams.version=0")
 """How to format nodes of both kinds: a Java controller takes no broker that does not serve what is finalized."""
 
 

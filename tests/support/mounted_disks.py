@@ -40,8 +40,8 @@ class MountedDisk:
             raise
 
     def fill(self) -> None:
-        """Leave no byte free."""
-        with contextlib.suppress(OSError), self._ballast.open("wb", buffering=0) as file:
+        """Leave no byte free, now."""
+        with contextlib.suppress(OSError), self._ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
 

@@ -5,9 +5,10 @@ acknowledgement without outcome: such a record may come again, or not.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -20,12 +21,19 @@ class Act(StrEnum):
     """The broker has answered that the record is accepted."""
     RELEASE = "release"
     REJECT = "reject"
+    RENEW = "renew"
+    """The broker has answered that the lock begins anew."""
     UNKNOWN = "unknown"
     """An acknowledgement was sent, and refused or not answered."""
     GONE = "gone"
     """The member was killed, or closed: it holds nothing more. `place` says nothing."""
     RESTARTED = "restarted"
     """The node was killed: locks and delivery counts may be forgotten. `place` says nothing."""
+
+
+UNKNOWN_S: Final = 0.0
+"""The begin of a delivery whose client may have had the record since an earlier poll."""
+UNKNOWN_COUNT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Rule(StrEnum):
     TWO_HANDS = "a record was delivered to a second member while the first held it"
     TOO_OFTEN = "a record came more often than the limit"
     LOST = "the group has no lag, and nobody can have ended a record"
+    ABORTED = "a record of an aborted transaction was delivered"
+    POSITION = "the start offset or the lag does not fit what was done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +96,19 @@ def _came_again(here: list[Event], deliveries: list[Event]) -> bool:
 
 def _holds(first: Event, second: Event, others: list[Event], lock_s: float) -> bool:
     """Return whether the first delivery still held the record when the second one, to another member, came."""
-    if first.member == second.member or second.begin_s < first.end_s:
+    if first.member == second.member or second.begin_s < first.end_s or first.begin_s == UNKNOWN_S:
         return False
-    held_until_s = first.begin_s + lock_s
+    renewals = [
+        each.begin_s
+        for each in others
+        if each.act is Act.RENEW and each.member == first.member and first.end_s <= each.end_s <= second.begin_s
+    ]
+    held_until_s = max([first.begin_s, *renewals]) + lock_s
     for each in others:
+        if each.act is Act.RENEW:
+            continue
         ends_it = each.act is Act.RESTARTED or (each.member == first.member and each.act is not Act.DELIVERED)
-        if ends_it and each.end_s > first.end_s:
+        if ends_it and each.end_s >= first.end_s:
             held_until_s = min(held_until_s, each.begin_s)
     return second.end_s < held_until_s
 
@@ -102,6 +119,31 @@ def _is_finished(here: list[Event], gone: set[str], limit: int) -> bool:
     What a killed member acknowledged last, and what was not answered, may have been done.
     """
     deliveries = [each for each in here if each.act is Act.DELIVERED]
+    if here and here[-1].act is Act.DELIVERED and here[-1].delivery_count == UNKNOWN_COUNT:
+        return True  # perhaps its last attempt, whose lock timed out
     if any(each.act in (Act.ACCEPT, Act.REJECT, Act.UNKNOWN) or each.delivery_count >= limit for each in here):
         return True
     return bool(deliveries) and deliveries[-1].member in gone and here[-1].act is not Act.RELEASE
+
+
+class Position(NamedTuple):
+    """What the group's coordinator says of a partition, and where its log ends."""
+
+    start_offset: int
+    lag: int
+    end_offset: int
+
+
+def wrong_positions(positions: Mapping[int, Position]) -> list[Breach]:
+    """Return what is wrong once all members have ended all records: nothing is left, and the start is in the log."""
+    return [
+        Breach(Rule.POSITION, (partition, each.start_offset))
+        for partition, each in positions.items()
+        if each.lag != 0 or not 0 <= each.start_offset <= each.end_offset
+    ]
+
+
+def aborted_breaches(events: Iterable[Event], aborted: Iterable[Place]) -> list[Breach]:
+    """Return the records of aborted transactions that a member of a read_committed group was given."""
+    delivered = {event.place for event in events if event.act is Act.DELIVERED}
+    return [Breach(Rule.ABORTED, place) for place in sorted(delivered.intersection(aborted))]

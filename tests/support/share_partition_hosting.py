@@ -30,6 +30,7 @@ from kafkapy.protocol.messages.share_fetch_request import (
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.record.batches import batches
 from kafkapy.replication.hosted_partitions import HostedPartition
+from kafkapy.runtime.share.dead_letters import DeadLetters
 from kafkapy.runtime.share.share_partitions import SharePartitions, ShareParts
 from kafkapy.seams import FileRegion
 from kafkapy.share.group_settings import group_share_settings
@@ -105,16 +106,22 @@ class MemoryPersister:
 
 
 def share_partitions_of(
-    hosting: Any, persister: Callable[[], Any], own: Mapping[str, str], max_sessions: int = 10
+    hosting: Any,
+    persister: Callable[[], Any],
+    own: Mapping[str, str],
+    max_sessions: int = 10,
+    dead_letters: DeadLetters | None = None,
 ) -> SharePartitions:
     """Return the share partitions of a hosted broker. own: keys of every group, which may change."""
+    share_version = 1 if dead_letters is None else 2
     parts = ShareParts(
         persister=persister,
-        settings=lambda group_id: group_share_settings(ShareConfig(), own, 1),
+        settings=lambda group_id: group_share_settings(ShareConfig(), own, share_version),
         clock=hosting.clock,
         wheel=hosting.wheel,
         io_pool=hosting.io_pool,
         replica_manager=hosting.manager,
+        dead_letters=dead_letters,
     )
     return SharePartitions(parts, max_sessions)
 
@@ -123,10 +130,17 @@ class Shares:
     """A broker with the topic `orders`, and requests to its share handlers. Made inside a running SimLoop."""
 
     def __init__(
-        self, loop: SimLoop, *, partition_count: int = 1, authorizer: Any = None, max_sessions: int = 10, **own: str
+        self,
+        loop: SimLoop,
+        *,
+        partition_count: int = 1,
+        authorizer: Any = None,
+        max_sessions: int = 10,
+        properties: Mapping[str, Any] | None = None,
+        **own: str,
     ) -> None:
-        """own: keys of every group, with underscores for dots."""
-        self.hosting = Hosting(loop)
+        """properties: of the broker. own: keys of every group, with underscores for dots."""
+        self.hosting = Hosting(loop, **(properties or {}))
         self.hosting.commit(FeatureLevelRecord(name=SHARE_VERSION, feature_level=1))
         self.hosting.create_topic(partition_count=partition_count)
         self.persister = MemoryPersister()

@@ -1,8 +1,9 @@
 """A member of a share group in a process of its own, to be killed.
 
-    python -m tests.support.share_worker SERVERS NAME SEED
+    python -m tests.support.share_worker SERVERS NAME GROUP LOCK_S
 
-It acknowledges by chance: accepts most records, releases or rejects some, and sleeps through its lock now and then.
+The group reads the topic of its name. It acknowledges by chance: accepts most records, releases or rejects some, and
+sleeps through its lock now and then.
 Each event is a line of JSON on standard output, by the clock that all processes of the machine share.
 """
 
@@ -14,8 +15,6 @@ from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 
-GROUP = TOPIC = "jobs"
-LOCK_S = 2.0
 CHOICES = ("accept",) * 8 + ("release", "reject")
 TYPES = {"accept": AcknowledgeType.ACCEPT, "release": AcknowledgeType.RELEASE, "reject": AcknowledgeType.REJECT}
 
@@ -24,11 +23,11 @@ def say(**event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 
-def main(servers: str, name: str, seed: str) -> None:
-    dice = Random(seed)
-    settings = {"bootstrap.servers": servers, "group.id": GROUP, "log_level": 0}
+def main(servers: str, name: str, group: str, lock_s: str) -> None:
+    dice = Random(name)
+    settings = {"bootstrap.servers": servers, "group.id": group, "log_level": 0}
     consumer = ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"})
-    consumer.subscribe([TOPIC])
+    consumer.subscribe([group])
     while True:
         asked_s = time.monotonic()
         messages = [each for each in consumer.poll(0.2) or () if each.error() is None]
@@ -41,7 +40,7 @@ def main(servers: str, name: str, seed: str) -> None:
         if not messages:
             continue
         if dice.random() < 0.05:
-            time.sleep(LOCK_S * 1.5)
+            time.sleep(float(lock_s) * 1.5)
         chosen = {(each.partition(), each.offset()): dice.choice(CHOICES) for each in messages}
         for each in messages:
             consumer.acknowledge(each, TYPES[chosen[each.partition(), each.offset()]])
@@ -56,4 +55,4 @@ def main(servers: str, name: str, seed: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])

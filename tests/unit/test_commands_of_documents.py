@@ -30,6 +30,8 @@ RUN_BY: Final = {
     "docs/howto/prometheus.md": HERE,
     "docs/howto/promises.md": ON_HOSTS,
     "docs/howto/pytest.md": HERE,
+    "docs/howto/faults.md": HERE,
+    "docs/howto/registry.md": HERE,
     "docs/howto/replace.md": ON_HOSTS,
     "docs/howto/systemd.md": HERE,
     "docs/howto/three_hosts.md": ON_HOSTS,

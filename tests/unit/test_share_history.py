@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.support.share_history import Act, Breach, Event, Rule, breaches
+from tests.support.share_history import (
+    UNKNOWN_COUNT,
+    UNKNOWN_S,
+    Act,
+    Breach,
+    Event,
+    Position,
+    Rule,
+    aborted_breaches,
+    breaches,
+    wrong_positions,
+)
 
 PLACE = (0, 7)
 LOCK_S, LIMIT = 2.0, 3
@@ -50,6 +61,36 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("rule", FAULTS)
 def test_each_fault_is_found(rule: Rule) -> None:
     assert found(*FAULTS[rule]) == [Breach(rule, PLACE)]
+
+
+def test_a_lock_that_was_renewed_holds_its_record_from_then_on() -> None:
+    begun = [event(1, "a", Act.DELIVERED, 1), event(2.5, "a", Act.RENEW)]
+    assert found(*begun, event(3.5, "b", Act.DELIVERED, 2), event(4, "b", Act.ACCEPT)) == [
+        Breach(Rule.TWO_HANDS, PLACE)
+    ]
+    assert not found(*begun, event(4.7, "b", Act.DELIVERED, 2), event(5, "b", Act.ACCEPT))
+
+
+def test_a_record_that_a_client_had_since_an_earlier_poll_says_nothing_of_its_lock() -> None:
+    stale = Event(UNKNOWN_S, 3, "a", Act.DELIVERED, PLACE, 1)
+    assert not found(stale, event(3.2, "b", Act.DELIVERED, 2), event(4, "b", Act.ACCEPT))
+    ended = event(2, "b", Act.ACCEPT)
+    assert not found(event(1, "b", Act.DELIVERED, 2), ended, stale)
+
+
+def test_a_delivery_without_a_count_may_have_been_the_last() -> None:
+    assert not found(event(1, "a", Act.DELIVERED, UNKNOWN_COUNT))
+
+
+def test_records_of_aborted_transactions_are_not_delivered() -> None:
+    events = [event(1, "a", Act.DELIVERED, 1)]
+    assert aborted_breaches(events, [PLACE]) == [Breach(Rule.ABORTED, PLACE)]
+    assert aborted_breaches(events, [(0, 8)]) == []
+
+
+@pytest.mark.parametrize("position", [Position(9, 1, 10), Position(11, 0, 10), Position(-1, 0, 10)])
+def test_a_start_or_lag_that_does_not_fit_is_found(position: Position) -> None:
+    assert wrong_positions({0: Position(10, 0, 10), 1: position}) == [Breach(Rule.POSITION, (1, position.start_offset))]

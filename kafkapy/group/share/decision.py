@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
+from kafkapy.protocol.messages.share_group_metadata_key import ShareGroupMetadataKey
 from kafkapy.types import Uuid
 
 
@@ -48,3 +49,8 @@ class ShareDecision:
     replies: ClassVar[tuple[()]] = ()
     on_failed: ClassVar[None] = None
     is_atomic: ClassVar[bool] = True
+
+    @property
+    def begins_group_epoch(self) -> bool:
+        """Whether the group rebalances: its members are about to get other partitions."""
+        return any(type(record.key) is ShareGroupMetadataKey for record in self.records)

@@ -10,6 +10,7 @@ A share group commits no offsets: requests about committed offsets are refused, 
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
+from kafkapy.config.share import ShareConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
@@ -21,7 +22,8 @@ from kafkapy.group.share.records import group_tombstones
 from kafkapy.group.share.settings import ShareTimes, share_times
 from kafkapy.group.share.state import ShareGroupLog
 from kafkapy.group.share.states import NO_STATES
-from kafkapy.metadata.image import MetadataImage, TopicsImage
+from kafkapy.group.share.target import PreparedTarget
+from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.share_group_member_metadata_key import ShareGroupMemberMetadataKey
@@ -46,6 +48,10 @@ class ShareGroup:
         self.history = RebalanceHistory()
         self.log = ShareGroupLog(group_id, wall_ms)
         self.sessions = Sessions()
+        self.prepared_target: PreparedTarget | None = None
+        """The target that was computed in steps last; dropped with the next record."""
+        self._times: tuple[ShareConfig, ConfigsImage, ShareTimes] | None = None
+        """With the broker's and the groups' configs that they were read from."""
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._settled_topics: TopicsImage | None = None
@@ -78,12 +84,22 @@ class ShareGroup:
         """Never: a share group stays, with the states of its share partitions, until it is deleted."""
         return False
 
-    def times(self) -> ShareTimes:
-        return share_times(self.settings, self.group_id)
+    def times(self, configs: ConfigsImage) -> ShareTimes:
+        """Return what a heartbeat needs of the configuration; kept until any configuration changes."""
+        config = self.settings.share_config()
+        if self._times is None or self._times[0] is not config or self._times[1] is not configs:
+            self._times = config, configs, share_times(self.settings, self.group_id)
+        return self._times[2]
+
+    def continue_history(self, history: RebalanceHistory) -> None:
+        """Take over a history, one that starts from the log."""
+        assert not self.history.rebalances, f"group {self.group_id} has recorded rebalances of its own"
+        self.history = history
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ShareGroup* record; `value` is None for a tombstone."""
         self.log.replay(key, value)
+        self.prepared_target = None
         if isinstance(key, ShareGroupMemberMetadataKey | ShareGroupCurrentMemberAssignmentKey):
             self.sessions.on_replay(key.member_id, is_member=key.member_id in self.log.members)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kafkapy.errors import ApiError
-from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
+from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment
 from kafkapy.group.decision import RequestContext
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MOST_NAMES, MOST_NAMES_OF_GROUP
@@ -28,8 +28,15 @@ from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.settings import ShareTimes
 from kafkapy.group.share.state import ShareGroupLog, count_names
 from kafkapy.group.share.states import NO_STATES
-from kafkapy.group.share.target import is_assignment_pending, new_target, reconciled
+from kafkapy.group.share.target import (
+    LargeTargetError,
+    TargetInput,
+    is_assignment_pending,
+    reconciled,
+    target_steps,
+)
 from kafkapy.group.shared_rules import may_assign, unknown_member
+from kafkapy.machine import end_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.share_group_heartbeat_response import (
@@ -71,7 +78,7 @@ def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context
 
 def decide_heartbeat(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareDecision:
     """Decide a heartbeat of a member that joins or stays. The request has passed check_heartbeat. Raises ApiError."""
-    times = group.times()
+    times = group.times(context.image.configs)
     member = group.log.members.get(request.member_id)
     if member is None or not _changes_nothing(group, member, request, context):
         return _Heartbeat(group, request, context, times).decide()
@@ -179,12 +186,21 @@ class _Heartbeat:
         log, context = self._group.log, self._context
         if log.assignment_epoch >= self._group_epoch or not self._may_assign():
             return log.assignment_epoch, log.targets.get(updated.member_id, EMPTY_ASSIGNMENT)
-        assignment = new_target(log, updated, self._topic_names, context.image)
+        assignment = self._new_target(TargetInput.of(log, updated, self._topic_names, context.image))
         for member_id, target in assignment.items():
             if log.targets.get(member_id) != target:
                 self._records.append(target_record(log.group_id, member_id, target))
         self._records.append(target_epoch_record(log.group_id, self._group_epoch, context.wall_ms))
         return self._group_epoch, assignment[updated.member_id]
+
+    def _new_target(self, wanted: TargetInput) -> GroupAssignment:
+        """Return the target. Raises LargeTargetError if it takes long, and was not prepared."""
+        prepared = self._group.prepared_target
+        if prepared is not None and prepared.is_for(wanted):
+            return prepared.assignment
+        if self._context.gives_way and wanted.is_large:
+            raise LargeTargetError(wanted)
+        return end_of(target_steps(wanted))
 
     def _may_assign(self) -> bool:
         """Whether the target assignment may be recomputed yet (group.share.assignment.interval.ms)."""

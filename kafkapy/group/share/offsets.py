@@ -54,6 +54,7 @@ def decide_alter(
             if offsets:
                 start_offsets.setdefault(known.topic_id, {}).update(offsets)
     decision = ShareDecision(response)
+    # recorded before the states are written: if that fails, a later heartbeat or fetch initialises them again
     if initializing:
         states = (group.log.states or NO_STATES).with_initializing(initializing)
         decision.records = [states_record(group.group_id, states, image)]

@@ -23,9 +23,12 @@ from kafkapy.group.share.hash_order import (
     in_computed_order,
     in_put_order,
 )
+from kafkapy.machine import SmallSteps, end_of
 from kafkapy.types import Uuid
 
 NAME: Final = "simple"
+KEYS_PER_STEP: Final = 1_000
+"""Partitions that are looked at before other work may come: one to three milliseconds."""
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 _Owned: TypeAlias = dict[Uuid, set[int]]
@@ -46,44 +49,62 @@ class ShareGroupSpec:
 
 def assign_simply(spec: ShareGroupSpec) -> GroupAssignment:
     """Return the assignment of every member. A topic that a member just lost may have an empty set, as in Kafka."""
+    return end_of(assign_steps(spec))
+
+
+def assign_steps(spec: ShareGroupSpec) -> SmallSteps[GroupAssignment]:
+    """As assign_simply(), in steps of some milliseconds with 10,000 partitions: each sorts them at most."""
     if not spec.members or not spec.assignable:
         return {}
     members = list(spec.members.values())
-    owned = _assign_together(spec, members) if spec.is_homogeneous else _assign_by_topic(spec, members)
+    if spec.is_homogeneous:
+        owned = yield from _assign_together(spec, members)
+    else:
+        owned = yield from _assign_by_topic(spec, members)
     return {
         member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
         for member_id, topics in zip(spec.members, owned, strict=True)
     }
 
 
-def _assign_together(spec: ShareGroupSpec, members: list[MemberSpec]) -> list[_Owned]:
+def _assign_together(spec: ShareGroupSpec, members: list[MemberSpec]) -> SmallSteps[list[_Owned]]:
     targets = [(topic_id, partition) for topic_id, partitions in spec.assignable.items() for partition in partitions]
     topic_hashes = {topic_id: hash_of_topic(topic_id) for topic_id in spec.assignable}
 
     def hash_of(key: tuple[Uuid, int]) -> int:
         return topic_hashes[key[0]] + key[1] & 0xFFFFFFFF
 
-    had = [
-        [(topic_id, partition) for topic_id, partition in _partitions(member.assignment) if topic_id in spec.assignable]
-        for member in members
-    ]
-    final = _Sharing(targets, range(len(members)), had, hash_of).assign()
+    yield
+    had: list[list[tuple[Uuid, int]]] = []
+    seen_count = 0
+    for member in members:
+        keys = list(_partitions(member.assignment))
+        had.append([key for key in keys if key[0] in spec.assignable])
+        seen_count += len(keys)
+        if seen_count >= KEYS_PER_STEP:
+            seen_count = 0
+            yield
+    final = yield from _Sharing(targets, range(len(members)), had, hash_of).steps()
     owned: list[_Owned] = []
-    for member, keys in zip(members, final, strict=True):
+    for member, owned_keys in zip(members, final, strict=True):
         topics: _Owned = {topic_id: set() for topic_id in member.assignment if topic_id in spec.assignable}
-        for topic_id, partition in keys:
+        for topic_id, partition in owned_keys:
             topics.setdefault(topic_id, set()).add(partition)
         owned.append(topics)
+        seen_count += len(owned_keys)
+        if seen_count >= KEYS_PER_STEP:
+            seen_count = 0
+            yield
     return owned
 
 
-def _assign_by_topic(spec: ShareGroupSpec, members: list[MemberSpec]) -> list[_Owned]:
+def _assign_by_topic(spec: ShareGroupSpec, members: list[MemberSpec]) -> SmallSteps[list[_Owned]]:
     """Assign each topic to its subscribers. Topics that nobody subscribes to stay in the target, as in Kafka."""
     owned = [{topic_id: set(partitions) for topic_id, partitions in member.assignment.items()} for member in members]
     for topic_id, assignable in spec.assignable.items():
         subscribers = [index for index, member in enumerate(members) if topic_id in member.topic_ids]
         had = [list(_in_set_order(member.assignment.get(topic_id, ()))) for member in members]
-        final = _Sharing(list(assignable), subscribers, had, hash_of_int).assign()
+        final = yield from _Sharing(list(assignable), subscribers, had, hash_of_int).steps()
         for topics, partitions in zip(owned, final, strict=True):
             if partitions or topic_id in topics:
                 topics[topic_id] = set(partitions)
@@ -131,22 +152,25 @@ class _Sharing(Generic[KeyT]):
             for key in keys:
                 self._had_holders.setdefault(key, []).append(member)
 
-    def assign(self) -> list[set[KeyT]]:
+    def steps(self) -> SmallSteps[list[set[KeyT]]]:
         """Return the keys of each member."""
-        self._take_from_overfilled()
-        self._take_overshared()
-        self._give_remaining()
+        yield from self._take_from_overfilled()
+        yield from self._take_overshared()
+        yield from self._give_remaining()
         return self._owned
 
-    def _take_from_overfilled(self) -> None:
+    def _take_from_overfilled(self) -> SmallSteps[None]:
         for member, owned in enumerate(self._owned):
             surplus = len(owned) - self._quotas.get(member, 0)
             if surplus > 0:
                 owned.difference_update(in_put_order(self._had[member], self._hash_of)[:surplus])
+                yield
 
-    def _take_overshared(self) -> None:
+    def _take_overshared(self) -> SmallSteps[None]:
         owned = self._owned
-        for key, members in self._had_holders.items():
+        for count, (key, members) in enumerate(self._had_holders.items(), 1):
+            if count % KEYS_PER_STEP == 0:
+                yield
             if len(members) <= self._sharing:
                 continue
             holders = [member for member in in_put_order(members, hash_of_int) if key in owned[member]]
@@ -158,7 +182,7 @@ class _Sharing(Generic[KeyT]):
         keys = chain(self._had_holders, self._targets)
         return in_computed_order(keys, self._hash_of, capacity_for(len(self._targets)))
 
-    def _give_remaining(self) -> None:
+    def _give_remaining(self) -> SmallSteps[None]:
         """Give each partition that too few members share to those below their quota, in turns.
 
         If none of them can take a partition, because all of them have it, neither it nor the ones after it are given.
@@ -169,7 +193,10 @@ class _Sharing(Generic[KeyT]):
         kept = [frozenset(keys) for keys in self._owned]
         hungry = [member for member, quota in self._quotas.items() if len(kept[member]) < quota]
         turn, has_given = 0, False
-        for key in self._keys_in_order() if hungry else ():
+        keys = self._keys_in_order() if hungry else ()
+        for count, key in enumerate(keys):
+            if count % KEYS_PER_STEP == 0:
+                yield
             missing = self._sharing
             if key in self._had_holders:
                 missing -= sum(key in kept[member] for member in self._had_holders[key])
@@ -186,7 +213,7 @@ class _Sharing(Generic[KeyT]):
                 missing -= 1
                 has_given = True
                 if len(self._owned[member]) >= self._quotas[member]:
-                    del hungry[turn]
+                    del hungry[turn]  # the next one moves to this turn
                 else:
                     turn += 1
             if not hungry:

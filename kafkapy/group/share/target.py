@@ -2,57 +2,120 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment, MemberSpec
 from kafkapy.group.share.hash_order import capacity_of_copy, hash_of_text, hash_of_uuid, in_put_order
 from kafkapy.group.share.member import ShareMember
-from kafkapy.group.share.simple_assignor import ShareGroupSpec, assign_simply
+from kafkapy.group.share.simple_assignor import ShareGroupSpec, assign_steps
 from kafkapy.group.share.state import ShareGroupLog
-from kafkapy.group.share.states import NO_STATES
-from kafkapy.metadata.image import MetadataImage
+from kafkapy.group.share.states import NO_STATES, GroupStates
+from kafkapy.machine import SmallSteps
+from kafkapy.metadata.image import MetadataImage, TopicsImage
 from kafkapy.types import Uuid
 
+LARGE: Final = 1_000
+"""Partitions that have a state, and those of all targets, from which on a target is computed in steps: 10 ms."""
+MEMBERS_PER_STEP: Final = 50
 
-def new_target(
-    log: ShareGroupLog, updated: ShareMember, topic_names: Mapping[str, int], image: MetadataImage
-) -> GroupAssignment:
-    """Return the group's target with a member as `updated`. `topic_names`: how many members subscribe to each topic.
+
+@dataclass(frozen=True, slots=True)
+class TargetInput:
+    """What a target depends on. Equal inputs have equal targets."""
+
+    subscriptions: Mapping[str, frozenset[str]]
+    """By member id."""
+    targets: Mapping[str, Assignment]
+    states: GroupStates
+    topics: TopicsImage
+    is_homogeneous: bool
+
+    @classmethod
+    def of(
+        cls, log: ShareGroupLog, updated: ShareMember, topic_names: Mapping[str, int], image: MetadataImage
+    ) -> "TargetInput":
+        """Return the input for a group's target with a member as `updated`.
+
+        `topic_names`: how many members subscribe to each topic.
+        """
+        members = {**log.members, updated.member_id: updated}
+        return cls(
+            {member_id: member.subscribed_topic_names for member_id, member in members.items()},
+            dict(log.targets),
+            log.states or NO_STATES,
+            image.topics,
+            all(count == len(members) for count in topic_names.values()),
+        )
+
+    @property
+    def is_large(self) -> bool:
+        count = sum(len(states.partitions) for states in self.states.initialized.values())
+        return count + sum(len(each) for target in self.targets.values() for each in target.values()) >= LARGE
+
+
+class PreparedTarget:
+    """A target that was computed in steps, for the heartbeat that needs it. Kept by the group."""
+
+    __slots__ = ("assignment", "input")
+
+    def __init__(self, input_: TargetInput, assignment: GroupAssignment) -> None:
+        self.input = input_
+        self.assignment = assignment
+
+    def is_for(self, wanted: TargetInput) -> bool:
+        mine = self.input
+        return mine.topics is wanted.topics and mine.states is wanted.states and mine == wanted
+
+
+class LargeTargetError(Exception):
+    """A heartbeat needs a large target: to be computed by target_steps(input), kept by the group, and tried again."""
+
+    def __init__(self, input_: TargetInput) -> None:
+        super().__init__("a large target is to be computed first")
+        self.input = input_
+
+
+def target_steps(wanted: TargetInput) -> SmallSteps[GroupAssignment]:
+    """Return the target of a group.
 
     Everything is in the order of Kafka's hash maps, so that the target is the one that Kafka would compute.
     """
-    members = {**log.members, updated.member_id: updated}
-    in_order = {member_id: members[member_id] for member_id in in_put_order(members, hash_of_text)}
+    in_order = in_put_order(wanted.subscriptions, hash_of_text)
     topic_ids: dict[frozenset[str], dict[Uuid, None]] = {}
     specs: dict[str, MemberSpec] = {}
-    for member_id, member in in_order.items():
-        names = member.subscribed_topic_names
+    for count, member_id in enumerate(in_order, 1):
+        names = wanted.subscriptions[member_id]
         if names not in topic_ids:
-            topic_ids[names] = dict.fromkeys(_topic_ids(names, image))
-        target = log.targets.get(member_id, {})
+            topic_ids[names] = dict.fromkeys(_topic_ids(names, wanted.topics))
+        target = wanted.targets.get(member_id, {})
         had = {topic_id: target[topic_id] for topic_id in in_put_order(target, hash_of_uuid)}
         specs[member_id] = MemberSpec(frozenset(topic_ids[names]), None, had)
+        if count % MEMBERS_PER_STEP == 0:
+            yield
     subscribed = {topic_id: None for ids in topic_ids.values() for topic_id in ids}
-    is_homogeneous = all(count == len(members) for count in topic_names.values())
-    assignment = assign_simply(ShareGroupSpec(specs, _assignable(log, subscribed, image), is_homogeneous))
+    assignable = yield from _assignable(wanted, subscribed)
+    assignment = yield from assign_steps(ShareGroupSpec(specs, assignable, wanted.is_homogeneous))
     return {member_id: assignment.get(member_id, EMPTY_ASSIGNMENT) for member_id in in_order}
 
 
-def _topic_ids(names: frozenset[str], image: MetadataImage) -> Iterator[Uuid]:
+def _topic_ids(names: frozenset[str], topics: TopicsImage) -> Iterator[Uuid]:
     """Yield the ids of the topics that exist."""
     for name in in_put_order(sorted(names), hash_of_text, capacity_of_copy(len(names))):
-        topic = image.topics.by_name.get(name)
+        topic = topics.by_name.get(name)
         if topic is not None:
             yield topic.topic_id
 
 
-def _assignable(log: ShareGroupLog, topic_ids: Mapping[Uuid, None], image: MetadataImage) -> dict[Uuid, list[int]]:
+def _assignable(wanted: TargetInput, topic_ids: Mapping[Uuid, None]) -> SmallSteps[dict[Uuid, list[int]]]:
     """Return the partitions of existing topics that have a state."""
-    initialized = (log.states or NO_STATES).initialized
+    initialized = wanted.states.initialized
     assignable: dict[Uuid, list[int]] = {}
     for topic_id in topic_ids:
         states = initialized.get(topic_id)
-        count = len(image.topics.by_id[topic_id].partitions)
+        count = len(wanted.topics.by_id[topic_id].partitions)
         assignable[topic_id] = [] if states is None else sorted(each for each in states.partitions if each < count)
+        yield
     return assignable
 
 

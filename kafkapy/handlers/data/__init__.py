@@ -2,7 +2,7 @@
 
 produce.py          the whole way of a Produce request: begin here
 small_produces.py   its fast path for consecutive small requests; delayed_answers.py has their responses with acks=-1
-transactional_produce.py    batches of a transaction, verified first
+transactional_produce.py    batches of a transaction, verified first; own_produce.py    this broker's own dead letters
 fetch.py            Fetch of a consumer, over fetch_reading.py (read, wait, read again) and fetch_wire.py (sessions);
                     wide_fetch.py has those of many partitions
 follower_fetch.py   Fetch of a follower, whose progress moves the high watermark

@@ -86,7 +86,7 @@ async def serve(
     elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
         return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if plan.appends:
-        await _append(services, context, plan.appends, request)
+        await append_and_wait(services, context, plan.appends, request)
         traffic = services.replica_manager.traffic
         if traffic is not None:
             _count_conversions(traffic, plan.appends)
@@ -120,7 +120,7 @@ async def _verify(services: Services, context: RequestContext, plan: "_PlannedAp
     return True
 
 
-async def _append(
+async def append_and_wait(
     services: Services, context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest
 ) -> None:
     """Append; with acks=-1, wait until the in-sync replicas have the records or the time-out."""
@@ -248,22 +248,24 @@ class _PlannedAppends:
     def plan(self) -> None:
         """Decide the outcome of each partition."""
         for topic in self._request.topic_data:
-            key = topic.topic_id if self._version >= TOPIC_IDS_SINCE else topic.name
-            of_topic = self._outcomes.setdefault(key, (topic, {}))[1]
-            for data in topic.partition_data:
-                outcome, index = self._plan(topic, data), data.index
-                of_topic[index] = outcome if index not in of_topic else self._replace(of_topic[index], outcome)
-        self._drop_superseded()
+            self._plan_some(topic, topic.partition_data)
+        if self._is_any_superseded:
+            self._drop_superseded()
 
     async def plan_in_turns(self, way: Walk) -> None:
         """As `plan`, for many partitions."""
         for topic in self._request.topic_data:
-            key = topic.topic_id if self._version >= TOPIC_IDS_SINCE else topic.name
-            of_topic = self._outcomes.setdefault(key, (topic, {}))[1]
             async for data in way.over(topic.partition_data):
-                outcome, index = self._plan(topic, data), data.index
-                of_topic[index] = outcome if index not in of_topic else self._replace(of_topic[index], outcome)
-        self._drop_superseded()
+                self._plan_some(topic, (data,))
+        if self._is_any_superseded:
+            self._drop_superseded()
+
+    def _plan_some(self, topic: TopicProduceData, partition_data: Iterable[PartitionProduceData]) -> None:
+        key = topic.topic_id if self._version >= TOPIC_IDS_SINCE else topic.name
+        of_topic = self._outcomes.setdefault(key, (topic, {}))[1]
+        for data in partition_data:
+            outcome, index = self._plan(topic, data), data.index
+            of_topic[index] = outcome if index not in of_topic else self._replace(of_topic[index], outcome)
 
     def _replace(self, earlier: _Outcome, outcome: _Outcome) -> _Outcome:
         """Return the outcome of a partition that is named again: a refusal stays it, whatever is appended."""
@@ -272,10 +274,9 @@ class _PlannedAppends:
 
     def _drop_superseded(self) -> None:
         """Append only the last batch of each partition, as Apache Kafka does."""
-        if self._is_any_superseded:
-            last = {append.partition: append for append in self.appends}
-            self.appends = list(last.values())
-            self.transactional = [append for append in self.transactional if last[append.partition] is append]
+        last = {append.partition: append for append in self.appends}
+        self.appends = list(last.values())
+        self.transactional = [append for append in self.transactional if last[append.partition] is append]
 
     def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> _Outcome:
         index = data.index

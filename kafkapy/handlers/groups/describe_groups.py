@@ -3,11 +3,12 @@
 v3: authorized operations (KIP-430). v4: static members. v6: a group that does not exist, or is not a classic one, gets
 GROUP_ID_NOT_FOUND with a message (KIP-1043); before v6 it is shown as Dead.
 
-A request with the tag of kafkapy.group.explain also gets each group's last rebalances, in the same tag.
+A request with the tag of kafkapy.group.explain also gets each group's last rebalances, in the same tag; one with its
+IN_FLIGHT_TAG what this broker, as a leader, does with records for a share group, whoever coordinates that.
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.group.explain import EXPLAIN_TAG
+from kafkapy.group.explain import EXPLAIN_TAG, IN_FLIGHT_TAG
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -21,9 +22,13 @@ async def handle(services: Services, context: RequestContext, request: DescribeG
     # members.
     group_ids = dict.fromkeys(request.groups)
     groups = [await _describe(services, context, group_id) async for group_id in way.over(group_ids)]
-    if request.unknown_tagged_fields is not None and EXPLAIN_TAG in request.unknown_tagged_fields:
+    tags = request.unknown_tagged_fields or {}
+    if EXPLAIN_TAG in tags:
         async for group in way.over(groups):
             await _explain(services, group)
+    if IN_FLIGHT_TAG in tags:
+        async for group in way.over(groups):
+            await _add_in_flight(services, context, group)
     if request.include_authorized_operations:
         async for group in way.over(groups):
             if group.error_code == ErrorCode.NONE:
@@ -48,3 +53,14 @@ async def _explain(services: Services, group: DescribedGroup) -> None:
         return
     explanation = await services.groups.read(group.group_id, lambda shard: shard.explain_group(group.group_id))
     group.unknown_tagged_fields = {EXPLAIN_TAG: explanation}
+
+
+async def _add_in_flight(services: Services, context: RequestContext, group: DescribedGroup) -> None:
+    """Add what this broker knows of a group's share partitions, unless the group may not be described."""
+    has_share_groups = services.metadata.image.features.has_share_groups
+    if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED or not has_share_groups:
+        return
+    from kafkapy.handlers.share.in_flight import in_flight  # most brokers have no share groups
+
+    explanation = await in_flight(services, context, group.group_id)
+    group.unknown_tagged_fields = {**(group.unknown_tagged_fields or {}), IN_FLIGHT_TAG: explanation}

@@ -29,6 +29,7 @@ async def handle(
     requester = owner = split(context.principal)
     if request.owner_principal_name:
         if request.owner_principal_type is None:
+            # as Apache Kafka, which fails on it before it knows whose token this is
             anonymous = split(ANONYMOUS)
             return _refused(_named(context, anonymous, requester=anonymous), ErrorCode.UNKNOWN_SERVER_ERROR)
         owner = (request.owner_principal_type, request.owner_principal_name)

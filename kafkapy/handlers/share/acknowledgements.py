@@ -75,10 +75,17 @@ def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:
 class PendingAcknowledgements:
     """What a request acknowledges: applied, or refused; the outcomes are there when all is written."""
 
-    __slots__ = ("_applied", "_nothing", "_refused")
+    __slots__ = ("_applied", "_nothing", "_refused", "_services")
 
-    def __init__(self, refused: Outcomes, nothing: list[TopicIdPartition], applied: "Acknowledging | None") -> None:
+    def __init__(
+        self,
+        services: Services,
+        refused: Outcomes,
+        nothing: list[TopicIdPartition],
+        applied: "Acknowledging | None",
+    ) -> None:
         """nothing: the partitions for which nothing was acknowledged."""
+        self._services = services
         self._refused = refused
         self._nothing = nothing
         self._applied = applied
@@ -88,6 +95,7 @@ class PendingAcknowledgements:
         if self._applied is None:
             return self._refused
         outcomes = {partition: refusal or NONE for partition, refusal in (await self._applied.outcomes()).items()}
+        _count(self._services, outcomes)
         return outcomes | self._refused | dict.fromkeys(self._nothing, NONE)
 
 
@@ -102,8 +110,8 @@ async def acknowledge(
 ) -> PendingAcknowledgements:
     """Apply acknowledgements, and begin to write them: what follows sees them, and need not wait for the write."""
 
-    def give_way() -> Awaitable[None] | None:
-        return way.give_way() if way.is_over() else None
+    def give_way(steps: int) -> Awaitable[None] | None:
+        return way.give_way() if way.is_over(steps) else None
 
     refused: Outcomes = {}
     accepted: Acknowledgements = {}
@@ -117,7 +125,28 @@ async def acknowledge(
         else:
             nothing.append(partition)
     applied = await shares.acknowledge(key, accepted, give_way) if accepted else None
-    return PendingAcknowledgements(refused, nothing, applied)
+    return PendingAcknowledgements(services, refused, nothing, applied)
+
+
+def _count(services: Services, outcomes: Outcomes) -> None:
+    """Count the request for each topic, and as failed if one of its partitions was refused."""
+    traffic = services.replica_manager.traffic
+    if traffic is None:
+        return
+    codes = {partition: outcome.error_code for partition, outcome in outcomes.items()}
+    for name, has_failed in failures_by_topic(services, codes).items():
+        traffic.of_any(name).count_share_acknowledgement(has_failed=has_failed)
+
+
+def failures_by_topic(services: Services, codes: Mapping[TopicIdPartition, int]) -> dict[str, bool]:
+    """Return whether one of its partitions has an error code, of each topic that exists."""
+    by_id = services.metadata.image.topics.by_id
+    failed: dict[str, bool] = {}
+    for partition, code in codes.items():
+        topic = by_id.get(partition.topic_id)
+        if topic is not None:
+            failed[topic.name] = failed.get(topic.name, False) or code != ErrorCode.NONE
+    return failed
 
 
 def _refusal(

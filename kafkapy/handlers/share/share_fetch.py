@@ -22,6 +22,7 @@ from kafkapy.handlers.share.acknowledgements import (
     RENEWAL_SINCE,
     acknowledge,
     acknowledgements_of,
+    failures_by_topic,
     max_type_of,
     names_of,
     session_key_of,
@@ -132,7 +133,19 @@ async def _fetch(
     if usable:
         reading = ShareReading(services, context, request, shares, usable)
         fetched |= await reading.run(must_answer=bool(fetched))
+    _count(services, session.partitions, fetched, access)
     return fetched
+
+
+def _count(services: Services, partitions: list[TopicIdPartition], fetched: Fetched, access: TopicAccess) -> None:
+    """Count the request for each topic that it may read, and as failed if there was an error in one."""
+    traffic = services.replica_manager.traffic
+    if traffic is None:
+        return
+    codes = {each: fetched[each].refusal.error_code if each in fetched else ErrorCode.NONE for each in partitions}
+    for name, has_failed in failures_by_topic(services, codes).items():
+        if access.allows(name):
+            traffic.of_any(name).count_share_fetch(has_failed=has_failed)
 
 
 def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:

@@ -47,6 +47,7 @@ def respond(
         return ShareFetchResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     shown = _with_news(session, fetched)
     throttle_time_ms = _throttle(context, shown)
+    _count_bytes(services, shown)
     moved, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
     for partition in [*shown, *(each for each in outcomes if each not in shown)]:
@@ -75,6 +76,17 @@ def _with_news(session: SessionContext, fetched: Fetched) -> Fetched:
     }
 
 
+def _count_bytes(services: Services, shown: Fetched) -> None:
+    traffic = services.replica_manager.traffic
+    if traffic is None:
+        return
+    by_id = services.metadata.image.topics.by_id
+    for partition, each in shown.items():
+        topic = by_id.get(partition.topic_id)
+        if topic is not None and each.region is not None:
+            traffic.of_any(topic.name).bytes_out += each.region.length
+
+
 def _throttle(context: RequestContext, shown: Fetched) -> int:
     if context.meter is None:
         return 0
@@ -82,7 +94,7 @@ def _throttle(context: RequestContext, shown: Fetched) -> int:
         (None, PartitionRead(each.refusal.error_code, -1, -1, -1, NO_RECORDS if each.region is None else each.region))
         for each in shown.values()
     ]
-    return context.meter.throttle_fetch(reads)
+    return context.meter.throttle_fetch(reads, is_sent_throttled=True)
 
 
 def _partition_data(partition: TopicIdPartition, fetched: FetchedShare | None, outcome: Refusal) -> PartitionData:

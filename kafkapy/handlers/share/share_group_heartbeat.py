@@ -27,7 +27,5 @@ async def handle(
         if named.denied(request.subscribed_topic_names):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     client = Client(context.client_id or "", f"/{context.client_host}")
-    response: ShareGroupHeartbeatResponse = await services.groups.call(
-        request.group_id, lambda shard, token, now_ms: shard.share.heartbeat(request, client, now_ms)
-    )
+    response: ShareGroupHeartbeatResponse = await services.groups.share_heartbeat(request, client)
     return response

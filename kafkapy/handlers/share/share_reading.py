@@ -42,6 +42,7 @@ class ShareReading:
         settings = shares.settings(request.group_id)
         self._context = context
         self._shares = shares
+        self._counts = None if shares.counts is None else shares.counts.of_group(request.group_id)
         self._max_record_locks = settings.partition.max_record_locks
         self._services = services
         self._request = request
@@ -59,7 +60,8 @@ class ShareReading:
     async def run(self, *, must_answer: bool) -> Fetched:
         """Return what was acquired, and errors. must_answer: there is something else to answer, so do not wait."""
         clock = self._services.clock
-        deadline_ms = clock.monotonic_ms() + (0 if must_answer else max(self._request.max_wait_ms, 0))
+        began_ms = entered_ms = clock.monotonic_ms()
+        deadline_ms = began_ms + (0 if must_answer else max(self._request.max_wait_ms, 0))
         try:
             while True:
                 is_last = clock.monotonic_ms() >= deadline_ms
@@ -68,7 +70,10 @@ class ShareReading:
                 try:
                     if not wait.try_hold() and not self._record_failures() and not is_last:
                         await self._wait(wait, future, on_ready, deadline_ms)
+                    began_ms = self._count_acquire(began_ms, has_ended=bool(wait.held) or is_last)
+                    held_count = len(wait.held)
                     if await self._acquire(wait.held, is_last=is_last) or self._record_failures() or is_last:
+                        self._count_end(held_count, has_expired=is_last and deadline_ms > entered_ms)
                         return self._fetched
                 finally:
                     wait.end()
@@ -76,6 +81,21 @@ class ShareReading:
             for each in self._fetched.values():
                 each.release()
             raise
+
+    def _count_acquire(self, began_ms: int, *, has_ended: bool) -> int:
+        """Count how long a wait for share partitions took since began_ms; return when the next one begins."""
+        if not has_ended:
+            return began_ms
+        now_ms = self._services.clock.monotonic_ms()
+        if self._counts is not None:
+            self._counts.record_acquire(now_ms - began_ms)
+        return now_ms
+
+    def _count_end(self, held_count: int, *, has_expired: bool) -> None:
+        if self._counts is None or self._shares.counts is None:
+            return
+        self._counts.record_ratio(held_count, len(self._partitions))
+        self._shares.counts.expired_fetches += has_expired
 
     async def _wait(
         self, wait: ShareWait, future: "asyncio.Future[None]", on_ready: Callable[[], None], deadline_ms: int
@@ -192,7 +212,7 @@ class ShareReading:
             self._records_left -= sum(part.record_count for part in acquired)
             _narrow(region, scan, acquired)
             self._fetched[in_use.partition.key.topic_partition] = FetchedShare(acquired=acquired, region=region)
-            region = None
+            region = None  # released with the response
         finally:
             if region is not None:
                 region.release()

@@ -1,4 +1,4 @@
-"""Automatic topic creation: for clients (auto.create.topics.enable), and of internal topics.
+"""Automatic topic creation: for clients (auto.create.topics.enable), of internal topics, and of dead-letter topics.
 
 If another node is the active controller, the topics of a client are created by an Envelope with the client's principal,
 and internal topics, which a coordinator needs, by the broker's own request. Apache Kafka's brokers do the same. A
@@ -70,6 +70,20 @@ async def create_topic(services: Services, name: str) -> None:
         _log_failures(services, [name], response)
     except ApiError as error:
         _log_failures(services, [name], error)
+
+
+async def create_dead_letter_topic(services: Services, name: str) -> tuple[int, str | None]:
+    """Create a dead-letter topic of share groups, with the controller's defaults; return error code and message."""
+    configs = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
+    request = CreateTopicsRequest(topics=[_internal(name, -1, -1, configs)])
+    try:
+        response = await services.active_controller.send_request(
+            request, lambda controller, _: controller.topics.decide_create(request)
+        )
+    except ApiError as error:
+        return error.code, error.message
+    (created,) = response.topics
+    return created.error_code, created.error_message
 
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:

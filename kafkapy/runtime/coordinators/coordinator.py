@@ -184,6 +184,15 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 del self._hosts[partition_id]
                 self.logger.info("Unloaded the coordinator shard of %s", host.partition.topic_partition)
 
+    def reload(self, key: str) -> None:
+        """Unload the shard of a key and load it from its log, as if the leader had moved away and back.
+
+        Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+        """
+        host = self.host_of(key)
+        host.close()
+        self._begin(self.partition_of(key), self._new_host(host.partition))
+
     def _begin(self, partition_id: int, host: HostT) -> None:
         self._hosts[partition_id] = host
         if host.log.is_empty:
@@ -228,6 +237,18 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     def loading_count(self) -> int:
         """The number of shards led here that are not loaded yet."""
         return sum(host.is_loading() for host in self._hosts.values())
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return how many shards led here are loading, active, or failed to load."""
+        led = [host for host in self._hosts.values() if host.is_led_here]
+        loading, active = sum(host.is_loading() for host in led), sum(host.is_active for host in led)
+        return {"loading": loading, "active": active, "failed": len(led) - loading - active}
+
+    def average_load_time_ms(self) -> float:
+        """Return the average duration of the loads in the last 30 s, 0 if there was none (Kafka: NaN)."""
+        since_ms = self._clock.monotonic_ms() - LOAD_TIME_WINDOW_MS
+        recent = [took_ms for ended_ms, took_ms in self._load_times if ended_ms >= since_ms]
+        return sum(recent) / len(recent) if recent else 0.0
 
     def max_load_time_ms(self) -> int:
         """Return the duration of the slowest load in the last 30 s, 0 if there was none (Kafka: NaN)."""

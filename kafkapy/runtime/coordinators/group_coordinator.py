@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkapy.group.consumer.subscriptions import ResolvedRegex
-    from kafkapy.group.decision import GroupDecision
+    from kafkapy.group.decision import Client, GroupDecision
     from kafkapy.group.shard import GroupShard
+    from kafkapy.group.share.decision import ShareDecision
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.shares import ShareCounts
+    from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.broker_channels import BrokerChannels
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
     from kafkapy.runtime.coordinators.shard_host import Decision
     from kafkapy.runtime.coordinators.share_states import ShareStates
+    from kafkapy.runtime.coordinators.share_targets import ShareTargets
     from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
     from kafkapy.share.persister import Persister
 
@@ -64,8 +68,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._matching: RegexMatching | None = None
         """Made for the first regular expression."""
         self._persister = persister
+        self._counts: ShareCounts | None = None
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
+        self._share_targets: ShareTargets | None = None
         self._new_channels: Callable[[], BrokerChannels] | None = None
         self._latest_offsets: LatestOffsets | None = None
 
@@ -83,6 +89,24 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         """
         return await self.host_of(group_id).call(group_id, decide, write)
 
+    async def share_heartbeat(self, request: "ShareGroupHeartbeatRequest", client: "Client") -> Any:
+        """As `call`, for a heartbeat of a share group, which may need a target that takes long to compute."""
+        group_id = request.group_id
+        if self._share_targets is None:
+            from kafkapy.runtime.coordinators.share_targets import ShareTargets
+
+            self._share_targets = ShareTargets(self._clock)
+        return await self._share_targets.decided(
+            group_id,
+            lambda gives_way: self.call(
+                group_id,
+                lambda shard, _token, now_ms: self.counted(
+                    shard.share.heartbeat(request, client, now_ms, gives_way=gives_way)
+                ),
+            ),
+            lambda wanted, target: self.host_of(group_id).shard.share.keep_target(group_id, wanted, target),
+        )
+
     async def commit_offsets(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
         """As `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
 
@@ -94,6 +118,18 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         host = self.host_of(group_id)
         shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
         return await host.call(group_id, decide, shares_write=shares_write)
+
+    def counted(self, decision: "ShareDecision") -> "ShareDecision":
+        """Return the decision of a share group's heartbeat; count it if it begins a group epoch."""
+        if self._counts is not None and decision.begins_group_epoch:
+            self._counts.rebalances += 1
+        return decision
+
+    async def rebalance(self, group_id: str) -> None:
+        """Have a group with members assign its partitions anew. Raises ApiError."""
+        from kafkapy.runtime.coordinators.forced_rebalance import force_rebalance  # for tests of users
+
+        await force_rebalance(self.call, group_id)
 
     def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
         """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
@@ -142,6 +178,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def reach_brokers(self, new_channels: "Callable[[], BrokerChannels]") -> None:
         """Have brokers that lead partitions of share groups asked by connections that `new_channels` makes."""
         self._new_channels = new_channels
+
+    def count_in(self, counts: "ShareCounts") -> None:
+        """Count the rebalances of share groups."""
+        self._counts = counts
 
     async def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets, a share group with the states of its partitions. Raises ApiError.

@@ -90,6 +90,13 @@ class GroupHost(ShardHost[GroupShard]):
             self.shard.add_deadline(group_id)
         self._arm()
 
+    def expire_member(self, group_id: str, member_id: str) -> None:
+        """Expire a member's session now. Raises ApiError."""
+        self.check_active()
+        now_ms = self._clock.monotonic_ms()
+        self.shard.end_session(group_id, member_id, now_ms)
+        self.on_timeout(now_ms)
+
     def _log_unwritten(self, group_id: str, error: ApiError) -> None:
         """Log a repeated failure (twice a second, while replicas are missing) at exponentially growing intervals."""
         count = self._unwritten[group_id] = self._unwritten.get(group_id, 0) + 1

@@ -26,6 +26,7 @@ from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.coordinators.share_host import ShareHost
     from kafkapy.runtime.coordinators.shared_write import SharedWrite
@@ -64,10 +65,19 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
     logger: ClassVar[logging.Logger] = logging.getLogger("kafkapy.share")
 
     def __init__(
-        self, *, replica_manager: ReplicaManager, keys: ShareKeys, clock: Clock, wheel: TimingWheel, io_pool: IoPool
+        self,
+        *,
+        replica_manager: ReplicaManager,
+        keys: ShareKeys,
+        clock: Clock,
+        wheel: TimingWheel,
+        io_pool: IoPool,
+        counts: "ShareCounts | None" = None,
     ) -> None:
+        """counts: what writes of states are counted in, if anywhere."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self._keys = keys
+        self._counts = counts
         self._log: CoordinatorLog | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._deleted_topics: deque[Uuid] = deque()
@@ -91,17 +101,27 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         """As Persister.read."""
         from kafkapy.share.persister import StateReadResult
 
-        return await self._decided(
-            group_id, reads, lambda shard, each, now_ms: shard.read(group_id, each, now_ms), StateReadResult
-        )
+        def decide(shard: "ShareStateShard", read: "StateRead", now_ms: int) -> "ShareDecision":
+            decision = shard.read(group_id, read, now_ms)
+            if self._counts is not None and decision.records:
+                self._counts.state_writes += 1  # a new leader's epoch, as Apache Kafka counts it
+            return decision
+
+        return await self._decided(group_id, reads, decide, StateReadResult)
 
     async def write_states(self, group_id: str, writes: "Sequence[StateWrite]") -> "list[PartitionResult]":
         """As Persister.write."""
         from kafkapy.share.persister import PartitionResult
 
-        return await self._decided(
+        counts = self._counts
+        began_ms = 0 if counts is None else counts.now_ms()
+        results = await self._decided(
             group_id, writes, lambda shard, each, now_ms: shard.write(group_id, each, now_ms), PartitionResult
         )
+        if counts is not None:
+            counts.state_writes += len(writes)
+            counts.record_state_write(began_ms)
+        return results
 
     async def delete_states(self, group_id: str, partitions: "Sequence[TopicIdPartition]") -> "list[PartitionResult]":
         """As Persister.delete."""
@@ -169,6 +189,11 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
             await asyncio.sleep(0)  # resumed in the loop's next pass: all requests that this one reads are decided then
         for host in changed:
             host.write_shared()
+
+    def pruned_offsets(self) -> dict[int, int]:
+        """Return up to which offset the log of each local partition was pruned, for those that were."""
+        offsets = {number: host.pruned_offset for number, host in self._hosts.items()}
+        return {number: offset for number, offset in offsets.items() if offset is not None}
 
     # -- hosts ----------------------------------------------------------------------------------------------------
 

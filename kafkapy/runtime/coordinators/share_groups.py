@@ -43,6 +43,11 @@ class ShareGroups:
         return self._persister
 
     @property
+    def made(self) -> "ShareCoordinator | None":
+        """The coordinator if it was needed so far."""
+        return self._coordinator
+
+    @property
     def loading_count(self) -> int:
         return 0 if self._coordinator is None else self._coordinator.loading_count
 

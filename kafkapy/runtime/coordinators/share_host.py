@@ -72,6 +72,11 @@ class ShareHost(ShardHost[ShareStateShard]):
             self._is_waited_for = True
         return self._is_waited_for
 
+    @property
+    def pruned_offset(self) -> int | None:
+        """Up to which offset this node has pruned the log; None if it has not."""
+        return None if not self.is_active or self._pruned_offset < 0 else self._pruned_offset
+
     def write_shared(self) -> None:
         if self._shared is None:
             return

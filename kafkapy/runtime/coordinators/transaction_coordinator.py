@@ -200,6 +200,15 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
             except Exception:
                 logger.exception("The check for expired transactions failed, trying again after %s", interval_key)
 
+    async def abort_at_once(self, transactional_id: str) -> bool:
+        """Abort the open transaction of an id as if it had timed out; return whether there is one. Raises ApiError."""
+        host = self.host_of(transactional_id)
+        host.check_active()
+        if transactional_id not in host.shard.ongoing():
+            return False
+        await self._abort_timed_out(host, transactional_id, is_due=True)
+        return True
+
     async def abort_timed_out(self) -> None:
         """Abort the transactions that exceed their transaction.timeout.ms; check for them in slices."""
         for host in list(self._hosts.values()):
@@ -216,14 +225,14 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                     "Could not abort the timed-out transaction of %s, trying again: %s", transactional_id, error
                 )
 
-    async def _abort_timed_out(self, host: "TransactionHost", transactional_id: str) -> None:
+    async def _abort_timed_out(self, host: "TransactionHost", transactional_id: str, *, is_due: bool = False) -> None:
         from kafkapy.transaction.decision import NeedsProducerId
 
         try:
-            host.abort_timed_out(transactional_id)
+            host.abort_timed_out(transactional_id, is_due=is_due)
         except NeedsProducerId:
             await self._producer_ids.at_hand()
-            host.abort_timed_out(transactional_id)
+            host.abort_timed_out(transactional_id, is_due=is_due)
         await asyncio.sleep(0)
 
     async def expire(self) -> None:

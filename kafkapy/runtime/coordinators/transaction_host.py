@@ -122,11 +122,11 @@ class TransactionHost(ShardHost[TransactionShard]):
         """Return those of the ids whose transaction has timed out."""
         return self.shard.timed_out(transactional_ids, self._clock.wall_ms()) if self.is_active else []
 
-    def abort_timed_out(self, transactional_id: str) -> None:
-        """Abort a timed-out transaction. Raises ApiError, NeedsProducerId."""
+    def abort_timed_out(self, transactional_id: str, *, is_due: bool = False) -> None:
+        """Abort a timed-out transaction; is_due: whether it has timed out or not. Raises ApiError, NeedsProducerId."""
         if self.is_active:
             logger.info("Aborting the transaction of %s: its transaction.timeout.ms has passed", transactional_id)
-            self._apply_decision(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
+            self._apply_decision(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms(), is_due=is_due))
 
     def expire(self, transactional_ids: Iterable[str]) -> None:
         """Remove those of the ids that were not used for transactional.id.expiration.ms. Raises ApiError."""

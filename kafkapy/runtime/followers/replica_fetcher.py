@@ -15,6 +15,10 @@ next one follows after 100 ms, because followers then soon find a leader that ha
 
 Deviation: Apache Kafka stops fetching a partition whose records do not continue the log until its metadata changes.
 Here they are requested again after replica.fetch.backoff.ms, because that may not happen for days.
+
+Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica whose disk
+is full, and that has left the ISR, gives one that no broker has, because Apache Kafka's leaders would wait
+replica.lag.time.max.ms for a replica that was in sync so recently (Partition.maybeIncrementLeaderHW).
 """
 
 import asyncio
@@ -25,7 +29,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, ReplicaState
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.list_offsets_response import ListOffsetsResponse
@@ -34,7 +38,7 @@ from kafkapy.record.errors import RecordsError
 from kafkapy.replication.partition import Role
 from kafkapy.runtime.followers.session import FollowerSession, PartitionKey, SessionRequest
 from kafkapy.runtime.peer import NoResponseError
-from kafkapy.types import OffsetAndEpoch
+from kafkapy.types import INT64_MAX, OffsetAndEpoch
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.peer import Peer
     from kafkapy.seams import Clock
     from kafkapy.storage.log.log import Log
+    from kafkapy.types import Uuid
 
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
@@ -56,6 +61,9 @@ LIST_OFFSETS_VERSIONS: Final = (4, 11)
 LATEST: Final = -1
 EARLIEST: Final = -2
 RECONNECT_MS: Final = 100
+NO_SESSION: Final = -1
+INELIGIBLE_EPOCH: Final = INT64_MAX
+"""No replica joins the ISR, or is waited for, whose last Fetch gave another broker epoch than the registered one."""
 SESSION_ERRORS: Final = frozenset((ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH))
 
 logger = logging.getLogger("kafkapy.replication")
@@ -104,6 +112,10 @@ class ReplicaFetcher:
         """When partitions are asked for again after a failure or a throttle pause (monotonic ms)."""
         self._caught_up: set[PartitionKey] = set()
         """Throttled partitions whose last response brought them up to the leader's high watermark."""
+        self._pausing: dict[PartitionKey, FetchPartition] = {}
+        """Replicas whose disk is full, with the position of the Fetch that ends their leader's waiting for them."""
+        self._paused: dict[PartitionKey, int] = {}
+        """Those for which that Fetch was answered, with the leader epoch that it gave."""
         self.lags: dict[PartitionKey, int] = {}
         """Records that each partition lacked up to the leader's high watermark, at its last response."""
         self._unflushed: dict[Log, None] = {}
@@ -128,6 +140,8 @@ class ReplicaFetcher:
         self._followed.pop(key, None)
         self._delayed.pop(key, None)
         self._caught_up.discard(key)
+        self._pausing.pop(key, None)
+        self._paused.pop(key, None)
         self.lags.pop(key, None)
         self._session.drop(key)
 
@@ -164,6 +178,8 @@ class ReplicaFetcher:
         self._end_delays()
         if self._broker.throttle is not None:
             self._leave_out_throttled(self._broker.throttle)
+        if self._pausing:
+            await self._end_waiting_for_paused()
         if not self._session.has_request:
             await self._wait()
             return
@@ -215,9 +231,20 @@ class ReplicaFetcher:
         if log.log_dir.is_full:  # nothing could be appended, and a follower that fetches may join the ISR
             self._delayed[key] = self._broker.clock.monotonic_ms() + self._backoff_ms
             self._session.drop(key)
+            if self._broker.node_id not in partition.isr and self._paused.get(key) != partition.leader_epoch:
+                # Apache Kafka's leader looks whom to wait for only if the end offset of a follower changes
+                wanted = self._position(key, partition, log)
+                wanted.fetch_offset, wanted.last_fetched_epoch = max(wanted.fetch_offset - 1, log.log_start_offset), -1
+                self._pausing[key] = wanted
             return
+        self._pausing.pop(key, None)
+        self._paused.pop(key, None)
+        self._session.request(key, self._position(key, partition, log))
+
+    def _position(self, key: PartitionKey, partition: "HostedPartition", log: "Log") -> FetchPartition:
+        """Return what fetches on from the log's end offset."""
         latest_epoch = log.latest_epoch
-        wanted = FetchPartition(
+        return FetchPartition(
             partition=key[1],
             current_leader_epoch=partition.leader_epoch,
             fetch_offset=log.log_end_offset,
@@ -225,7 +252,24 @@ class ReplicaFetcher:
             log_start_offset=log.log_start_offset,
             partition_max_bytes=self._broker.config().replication.replica_fetch_max_bytes,
         )
-        self._session.request(key, wanted)
+
+    async def _end_waiting_for_paused(self) -> None:
+        """Have the leader stop waiting for the replicas that cannot take records now, by a Fetch without a session."""
+        pausing, self._pausing = self._pausing, {}
+        topics: dict[Uuid, FetchTopic] = {}
+        for (topic_id, _), wanted in pausing.items():
+            topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[])).partitions.append(wanted)
+
+        def build(version: int) -> FetchRequest:
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=0, session_epoch=NO_SESSION)
+            if version >= REPLICA_STATE_SINCE:  # leaders of before KIP-903 know no broker epochs of replicas
+                request.topics = list(topics.values())
+                request.replica_state = ReplicaState(replica_id=self._broker.node_id, replica_epoch=INELIGIBLE_EPOCH)
+            return request
+
+        await self._call(FETCH, build, FETCH_VERSIONS)
+        followed = {key: wanted for key, wanted in pausing.items() if key in self._followed}
+        self._paused.update((key, wanted.current_leader_epoch) for key, wanted in followed.items())
 
     async def _fetch(self, requested: SessionRequest) -> FetchResponse:
         config = self._broker.config().replication

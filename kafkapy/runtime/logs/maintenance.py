@@ -169,11 +169,11 @@ class LogMaintenance:
 
 
 def producer_expiry_steps(log_manager: "LogManager", now_ms: int) -> Iterator[None]:
-    """Remove the expired producers of each log; count anew the others with ids that the cluster never granted."""
-    ungranted = log_manager.ungranted_producers
-    ungranted.start_recount()
+    """Remove the expired producers of each log, and count the others anew."""
+    counts = log_manager.producer_counts
+    counts.start_recount()
     for log in log_manager.all_logs():
         log.producer_state.remove_expired(now_ms)
-        ungranted.recount(log.producer_state.producers)
+        counts.recount(log.producer_state.producers)
         yield
-    ungranted.finish_recount()
+    counts.finish_recount()

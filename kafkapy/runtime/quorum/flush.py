@@ -1,13 +1,21 @@
-"""The fsyncs of the metadata log: one at a time, each of everything appended so far (group commit)."""
+"""The fsyncs of the metadata log: one at a time, each of everything appended so far (group commit).
+
+Without room for the small files beside the log (its epochs), a flush is tried again until there is some.
+"""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
+from kafkapy.machine import Event
 from kafkapy.raft.effects import FlushLog
-from kafkapy.raft.events import LogFlushed
+from kafkapy.raft.events import LogFlushed, TimePassed
+from kafkapy.runtime.quorum.effect_queue import ROOM_RETRY_MS
 from kafkapy.seams import Clock, IoPool, failpoint
 from kafkapy.storage.log.flush import Flush
 from kafkapy.storage.metadata.metadata_log import MetadataLog
+
+logger = logging.getLogger("kafkapy.runtime.quorum")
 
 
 class QuorumFlushes:
@@ -17,17 +25,18 @@ class QuorumFlushes:
         self,
         io_pool: IoPool,
         clock: Clock,
-        on_flushed: Callable[[LogFlushed], None],
+        step: Callable[[Event], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """on_flushed(event) takes the end of an fsync to the core; on_failed(error) is called instead if it failed."""
+        """step(event) takes the end of an fsync to the core; on_failed(error) is called instead if it failed."""
         self._io_pool = io_pool
         self._clock = clock
-        self._on_flushed = on_flushed
+        self._step = step
         self._on_failed = on_failed
         self._requested: FlushLog | None = None
         self._is_flushing = False
         self._ended = asyncio.Event()
+        self._retry: asyncio.TimerHandle | None = None
 
     def request(self, effect: FlushLog) -> None:
         """Flush up to the offset of the effect, in the next fsync."""
@@ -46,7 +55,9 @@ class QuorumFlushes:
         self._io_pool.submit(flush.run, lambda _, error: self._end(log, flush, wanted, error))
 
     async def end_of_flush(self) -> None:
-        """Return once no fsync is in flight."""
+        """Return once no fsync is in flight; none is tried again then."""
+        if self._retry is not None:
+            self._retry.cancel()
         if self._is_flushing:
             await self._ended.wait()
 
@@ -54,7 +65,12 @@ class QuorumFlushes:
         self._is_flushing = False
         self._ended.set()
         log.complete_flush(flush, self._clock.wall_ms())
-        if error is not None:
+        if flush.has_no_room:
+            logger.warning("The metadata quorum waits for room on the disk: %s", error)
+            log.make_room()
+            self._requested = self._requested or wanted
+            self._retry = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, self._step, TimePassed())
+        elif error is not None:
             self._on_failed(error)
         else:
-            self._on_flushed(LogFlushed(wanted.end_offset, wanted.generation))
+            self._step(LogFlushed(wanted.end_offset, wanted.generation))

@@ -5,9 +5,8 @@ Everything runs on the loop's thread; only fsyncs run in the IO pool. A record i
 listeners.py defines what listeners are notified of. A listener may append from within its callbacks. If the
 metadata directory fails, or an invariant of the core does, `on_fatal` stops the process.
 
-This module has the order of steps, notifications and the timer. Beside it: effects.py (what the core decided),
-flush.py (fsyncs), snapshots.py (snapshots of our own), exchange.py (requests to peers, answers with
-records, downloads of snapshots).
+This module has the order of steps, notifications and the timer. Beside it: effects.py (what the core decided) and
+effect_queue.py (in order, and a full disk), flush.py (fsyncs), snapshots.py (our own), exchange.py (with peers).
 """
 
 import asyncio
@@ -35,6 +34,7 @@ from kafkapy.raft.events import (
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, Response, UpdateVoterRequest
 from kafkapy.raft.roles import LAST_EPOCH, Leader
 from kafkapy.raft.voters import Endpoint, VoterSet
+from kafkapy.runtime.quorum.effect_queue import EffectQueue
 from kafkapy.runtime.quorum.effects import QuorumEffects
 from kafkapy.runtime.quorum.exchange import PeerExchange, RaftTransport
 from kafkapy.runtime.quorum.flush import QuorumFlushes
@@ -59,11 +59,14 @@ __all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "Raft
 logger = logging.getLogger(__name__)
 
 RECORD_LIST_TOO_LARGE: Final = ErrorCode.RECORD_LIST_TOO_LARGE.value
+KAFKA_STORAGE_ERROR: Final = ErrorCode.KAFKA_STORAGE_ERROR.value
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
 """Maximum size of a metadata record (no key, no headers) beyond its value."""
 CHUNKS_PER_TURN: Final = 4
 """Maximum number of notifications, or of steps that listeners take, per turn of the loop."""
+MAX_WAITING_EVENTS: Final = 1000
+"""Of those that wait for room on the disk; requests of peers beyond it are lost, as in a network. They come again."""
 CLEAN_INTERVAL_MS: Final = 60_000
 """How often old snapshots and deleted files are cleaned up (as Apache Kafka's RaftMetadataLogCleaner)."""
 
@@ -101,12 +104,8 @@ class Quorum:
         self._is_notifying = False
         self._next_turn: asyncio.TimerHandle | None = None
         """Set while notifications remain after a full turn; then they continue."""
-        self._candidates = VoterCandidates(
-            lambda: self._core,
-            transport,
-            now_ms=system.clock.monotonic_ms,
-            step=lambda request, reply: self._step(RequestReceived(reply, request)),
-        )
+        now_ms = system.clock.monotonic_ms
+        self._candidates = VoterCandidates(lambda: self._core, transport, now_ms=now_ms, step=self._receive)
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
         self._waiters = QuorumWaiters()
@@ -116,7 +115,7 @@ class Quorum:
         self._fatal: BaseException | None = None
         self._log: MetadataLog
         self._core: RaftCore
-        self._effects: QuorumEffects
+        self._effects: EffectQueue
 
     # ---- properties
 
@@ -201,10 +200,6 @@ class Quorum:
         """Whether this node is one of them, with this directory."""
         return self.voters.contains(self._core.local)
 
-    def has_cluster_id(self, cluster_id: str | None) -> bool:
-        """Return whether a peer's cluster id is absent or equals ours (if not: INCONSISTENT_CLUSTER_ID)."""
-        return cluster_id is None or cluster_id == self.cluster_id
-
     def kraft_upgrade_refusal(self) -> ApiError | None:
         """Return why kraft.version cannot be upgraded from 0 to 1 now, or None. To be called on the leader."""
         if not self.is_leader:
@@ -279,6 +274,7 @@ class Quorum:
         for timer in (self._timer, self._clean_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
+        self._effects.close()
         await self._snapshots.cancel()
         await self._flushes.end_of_flush()
         if self._fatal is None:
@@ -305,24 +301,25 @@ class Quorum:
         self._snapshots.begin(self._config)
         self._delivery.begin_with(log.view.latest_snapshot)
         self._is_recovered = True
+        view, voters = log.view, log.voters.current
         logger.info(
             "Recovered the metadata log [%d, %d), snapshot %s, epoch %d, voters %s",
-            log.view.start_offset,
-            log.view.end_offset,
-            log.view.latest_snapshot or "none",
-            max(election.leader_epoch, log.view.last_epoch),
-            log.voters.current,
-        )
+            view.start_offset, view.end_offset, view.latest_snapshot or "none",
+            max(election.leader_epoch, view.last_epoch), voters,
+        )  # fmt: skip
 
-    def _new_effects(self, log: MetadataLog) -> QuorumEffects:
+    def _new_effects(self, log: MetadataLog) -> EffectQueue:
         exchange = PeerExchange(log, self._disk, self._directory.path, self._transport, self._step)
-        return QuorumEffects(
-            log,
-            self._clock,
-            delivery=self._delivery,
-            flushes=self._flushes,
-            exchange=exchange,
+        effects = QuorumEffects(
+            log, self._clock, delivery=self._delivery, flushes=self._flushes, exchange=exchange,
             step_next=self._events.append,
+        )  # fmt: skip
+        return EffectQueue(
+            effects.run,
+            make_room=self._directory.make_room,
+            may_wait=lambda: not self._core.is_only_voter,
+            on_room=lambda: self._step(TimePassed()),
+            on_failed=self._fail,
         )
 
     # ---- calls of the state machine and of peers
@@ -337,6 +334,8 @@ class Quorum:
         """
         if self._is_closed or not self.is_leader or leader_epoch != self.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
+        if self._effects.is_waiting:
+            raise ApiError(KAFKA_STORAGE_ERROR, "the metadata quorum waits for room on the disk")
         size_bytes = BATCH_OVERHEAD_BYTES + sum(len(value) + RECORD_OVERHEAD_BYTES for value in records)
         if size_bytes > MAX_BATCH_BYTES:
             raise ApiError(RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes of metadata records in one batch")
@@ -364,6 +363,10 @@ class Quorum:
         if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
             self._candidates.receive(request, reply)
         else:
+            self._receive(request, reply)
+
+    def _receive(self, request: Request, reply: Callable[[Response], None]) -> None:
+        if len(self._events) < MAX_WAITING_EVENTS:
             self._step(RequestReceived(reply, request))
 
     # ---- stepping
@@ -376,13 +379,14 @@ class Quorum:
         if self._is_closed or self._fatal is not None:
             return
         self._events.append(event)
-        if self._is_stepping:
+        if self._is_stepping or self._effects.is_waiting:
             return
         self._is_stepping = True
         try:
             while self._events:
-                for effect in self._core.step(self._events.popleft(), self._clock.monotonic_ms()):
-                    self._effects.run(effect)
+                effects = self._core.step(self._events.popleft(), self._clock.monotonic_ms())
+                if not self._effects.run(effects):
+                    return
             if self._counting is not None:
                 self._counting.record_role(self._core.role)
             self._flushes.maybe_start(self._log)
@@ -415,7 +419,7 @@ class Quorum:
         turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
-            while self._fatal is None and self._delivery.notify_next(self._log, self._core.high_watermark):
+            while self._may_notify() and self._delivery.notify_next(self._log, self._core.high_watermark):
                 if turn.is_over():
                     self._next_turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._notify_on)
                     break
@@ -427,6 +431,10 @@ class Quorum:
         self._waiters.wake()
         if self._next_turn is None:
             self._maybe_take_snapshot()
+
+    def _may_notify(self) -> bool:
+        """Return whether the log has what the core has."""
+        return self._fatal is None and not self._effects.is_waiting
 
     def _notify_on(self) -> None:
         self._next_turn = None

@@ -1,5 +1,6 @@
 """A share partition in use here: the machine, the partition that it reads, its timer, and who waits for it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -60,7 +61,7 @@ class Owner(Protocol):
 class InUse:
     """One share partition. Made at its first fetch, dropped with its group's last session, or its leadership."""
 
-    __slots__ = ("_follow_count", "_owner", "_timer", "_watch", "hosted", "partition", "refusal", "waiters")
+    __slots__ = ("_follow_count", "_owner", "_timer", "_watch", "hosted", "loading", "partition", "refusal", "waiters")
 
     def __init__(self, partition: SharePartition, hosted: "HostedPartition", owner: Owner) -> None:
         self.partition = partition
@@ -71,8 +72,14 @@ class InUse:
         """Made when something is acquired first."""
         self.waiters: dict[Waiter, None] = {}
         self._watch: PartitionsWatch | None = None
+        self.loading: asyncio.Task[None] | None = None
+        """While the state is being loaded."""
         self.refusal: Refusal | None = None
         """Why it could not be loaded."""
+
+    def on_loaded(self, _loading: object) -> None:
+        """The load has ended: its task is dropped, because an idle share partition is to take little memory."""
+        self.loading = None
 
     @property
     def is_current(self) -> bool:

@@ -15,13 +15,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.machine import SmallSteps, end_of
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST, NOT_FOUND, find_offset
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.share.in_use import InUse
+from kafkapy.runtime.turns import PAUSE_MS, STEPS_PER_TURN, Turn
 from kafkapy.seams import Clock, IoPool
-from kafkapy.share.acknowledgement import AcknowledgementBatch
+from kafkapy.share.acknowledgement import OFFSETS_PER_STEP, AcknowledgementBatch
+from kafkapy.share.dead_letters import left_to_copy
 from kafkapy.share.group_settings import BY_DURATION, GroupShareSettings
 from kafkapy.share.partition import SharePartition
 from kafkapy.share.pending_write import DeadLetter, PendingWrite, Refusal, persister_refusal
@@ -38,8 +41,10 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
+    from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.share.dead_letters import DeadLetters
 
 logger = logging.getLogger("kafkapy.share")
 
@@ -57,12 +62,16 @@ FENCING: Final = frozenset(
 )
 """Failures of a write after which the share partition is given up: the state is no longer this leader's."""
 
-CopyDeadLetters = Callable[[SharePartitionKey, DeadLetter], Awaitable[None]]
-"""Copies records to the group's dead-letter topic. Raises nothing: what fails is logged, and archived all the same."""
+GiveWay = Callable[[int], Awaitable[None] | None]
+"""Called after so many small steps (turns.py); what it returns is awaited before the next ones."""
 
 
 class ShareParts(NamedTuple):
-    """What share partitions need of the broker. settings(group id): the group's current configuration."""
+    """What share partitions need of the broker.
+
+    settings(group id): the group's current configuration. dead_letters: copies what is given up; without, it is
+    archived at once.
+    """
 
     persister: Callable[[], Persister]
     settings: Callable[[str], GroupShareSettings]
@@ -70,7 +79,9 @@ class ShareParts(NamedTuple):
     wheel: TimingWheel
     io_pool: IoPool
     replica_manager: "ReplicaManager"
-    copy_dead_letters: CopyDeadLetters | None = None
+    dead_letters: "DeadLetters | None" = None
+    counts: "ShareCounts | None" = None
+    """What share groups are counted in, if anywhere."""
 
 
 class Acknowledging:
@@ -104,10 +115,14 @@ class SharePartitions:
     def __init__(self, parts: ShareParts, max_sessions: int) -> None:
         self.sessions = ShareSessionCache(max_sessions)
         self._parts = parts
+        self.counts = parts.counts
         self.wheel = parts.wheel
         self.replica_manager = parts.replica_manager
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._copying: dict[SharePartitionKey, list[DeadLetter]] = {}
+        """What is on its way to a dead-letter topic, or is being archived after that."""
+        self._archiving: dict[InUse, tuple[list[DeadLetter], asyncio.Task[None]]] = {}
 
     def __iter__(self) -> Iterator[InUse]:
         for group in self._groups.values():
@@ -118,10 +133,20 @@ class SharePartitions:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._parts.dead_letters is not None:
+            await self._parts.dead_letters.close()
         for group_id in list(self._groups):
             self._forget_group(group_id)
 
     # -- in use ---------------------------------------------------------------------------------------------------
+
+    def all_in_use(self) -> list[InUse]:
+        """Return the share partitions of all groups."""
+        return [in_use for partitions in self._groups.values() for in_use in partitions.values()]
+
+    def of_group(self, group_id: str) -> list[InUse]:
+        """Return the share partitions of a group."""
+        return list(self._groups.get(group_id, {}).values())
 
     def settings(self, group_id: str) -> GroupShareSettings:
         return self._parts.settings(group_id)
@@ -144,11 +169,14 @@ class SharePartitions:
             self._forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
         machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
+        if self.counts is not None:
+            machine.counts = self.counts.new_partition()
         in_use = InUse(machine, hosted, self)
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
         in_use.watch()
-        self._start(self._load(in_use))
+        in_use.loading = self._start(self._load(in_use))
+        in_use.loading.add_done_callback(in_use.on_loaded)
         return in_use
 
     def on_data(self, in_use: InUse) -> None:
@@ -176,12 +204,41 @@ class SharePartitions:
         try:
             return work()
         except AssertionError:
-            logger.exception(
-                "Giving up share partition %s until its next fetch: an invariant is violated",
-                in_use.partition.key.coordinator_key,
-            )
-            self._forget(in_use)
+            self._give_up(in_use)
             return None
+
+    def _give_up(self, in_use: InUse) -> None:
+        """Give up a share partition whose invariant has just been violated."""
+        logger.exception(
+            "Giving up share partition %s until its next fetch: an invariant is violated",
+            in_use.partition.key.coordinator_key,
+        )
+        self._forget(in_use)
+
+    async def _attempt_steps(self, in_use: InUse, steps: SmallSteps[R], give_way: GiveWay) -> R | None:
+        """As attempt(), in steps; give_way() is called after each, and what it returns is awaited."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            except AssertionError:
+                self._give_up(in_use)
+                return None
+            turn = give_way(OFFSETS_PER_STEP)
+            if turn is not None:
+                await turn
+
+    def _give_way(self) -> GiveWay:
+        """Return what ends the turns of work that belongs to no request."""
+        turn = Turn(self._parts.clock, STEPS_PER_TURN)
+
+        async def pause() -> None:
+            await asyncio.sleep(PAUSE_MS / 1000)
+            turn.begin()
+
+        return lambda steps: pause() if turn.is_over(steps) else None
 
     def _forget_group(self, group_id: str) -> None:
         for in_use in list(self._groups.get(group_id, {}).values()):
@@ -191,7 +248,7 @@ class SharePartitions:
 
     async def _load(self, in_use: InUse) -> None:
         machine = in_use.partition
-        key = machine.key
+        key, began_ms = machine.key, self._parts.clock.monotonic_ms()
         state = StateRead(key.topic_id, key.partition, machine.leader_epoch)
         try:
             read = (await self._parts.persister().read(key.group_id, [state]))[0]
@@ -208,11 +265,15 @@ class SharePartitions:
         except Exception:
             logger.exception("Loading share partition %s failed", key.coordinator_key)
             refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if self.counts is not None:
+            self.counts.record_load(self._parts.clock.monotonic_ms() - began_ms)
         if refusal is not None:
             in_use.refusal = refusal
             self._forget(in_use)
             return
-        self._copy(in_use, machine.unfinished_dead_letters())
+        on_their_way = list(self._copying.get(key, ()))
+        for letter in machine.unfinished_dead_letters():
+            self._copy(in_use, left_to_copy(letter, on_their_way))
         in_use.notify()
 
     async def _reset_offset(self, in_use: InUse) -> int:
@@ -239,31 +300,32 @@ class SharePartitions:
         self,
         key: SessionKey,
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
-        give_way: Callable[[], Awaitable[None] | None],
+        give_way: GiveWay,
     ) -> "Acknowledging":
         """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
 
-        give_way() is called after each partition; what it returns is awaited, but not when the requester is gone: what
-        was changed by then is written all the same.
+        When the requester is gone, the partition that is in work is acknowledged to its end, and what was changed is
+        written.
         """
         outcomes: dict[TopicIdPartition, Refusal | None] = {}
         writes: list[tuple[InUse, PendingWrite]] = []
         try:
             for partition, of_partition in batches.items():
-                outcomes[partition] = self._apply(key, partition, of_partition, writes)
-                turn = give_way()
+                outcomes[partition] = await self._apply(key, partition, of_partition, writes, give_way)
+                turn = give_way(1)
                 if turn is not None:
                     await turn
         finally:
-            writing = self._start(self._write(key.group_id, writes)) if writes else None
+            writing = self._start(self._write_acknowledged(key.group_id, writes, batches)) if writes else None
         return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
-    def _apply(
+    async def _apply(
         self,
         key: SessionKey,
         partition: TopicIdPartition,
         batches: Sequence[AcknowledgementBatch],
         writes: list[tuple[InUse, PendingWrite]],
+        give_way: GiveWay,
     ) -> Refusal | None:
         """Acknowledge records of one share partition; add what has to be written to `writes`."""
         in_use = self.find(key.group_id, partition)
@@ -271,13 +333,38 @@ class SharePartitions:
             return NOT_IN_USE
         in_use.partition.configure(self._parts.settings(key.group_id).partition)
         now_ms = self._parts.clock.monotonic_ms()
-        outcome = self.attempt(in_use, lambda: in_use.partition.acknowledge(key.member_id, batches, now_ms))
-        if outcome is None:
-            return BROKEN
-        if outcome.write is not None:
-            writes.append((in_use, outcome.write))
-        in_use.schedule()
-        return outcome.refusal
+        steps = in_use.partition.acknowledge_steps(key.member_id, batches, now_ms)
+        outcome = None
+        try:
+            outcome = await self._attempt_steps(in_use, steps, give_way)
+        except asyncio.CancelledError:  # the requester is gone
+            outcome = self.attempt(in_use, partial(end_of, steps))
+            raise
+        finally:
+            if outcome is not None and outcome.write is not None:
+                writes.append((in_use, outcome.write))
+            elif outcome is not None and outcome.refusal is None:
+                self._count(batches)
+            in_use.schedule()
+        return BROKEN if outcome is None else outcome.refusal
+
+    async def _write_acknowledged(
+        self,
+        group_id: str,
+        writes: Sequence[tuple[InUse, PendingWrite]],
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
+    ) -> list[Refusal | None]:
+        """Write states, and count the acknowledgements that stand then. Return what failed."""
+        refusals = await self._write(group_id, writes)
+        for (in_use, _), refusal in zip(writes, refusals, strict=True):
+            if refusal is None:
+                self._count(batches[in_use.partition.key.topic_partition])
+        return refusals
+
+    def _count(self, batches: Sequence[AcknowledgementBatch]) -> None:
+        if self.counts is not None:
+            for batch in batches:
+                self.counts.count_acknowledgements(batch.types, batch.last_offset - batch.first_offset + 1)
 
     async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
         """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""
@@ -293,12 +380,12 @@ class SharePartitions:
             logger.exception("Writing the state of %d share partitions of group %s failed", len(writes), group_id)
             refusals = [Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)] * len(writes)
         for (in_use, write), refusal in zip(writes, refusals, strict=True):
-            self._finish(in_use, write, refusal)
+            await self._finish(in_use, write, refusal)
         return refusals
 
-    def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
-        now_ms = self._parts.clock.monotonic_ms()
-        finished = self.attempt(in_use, lambda: in_use.partition.finish_write(write, refusal, now_ms))
+    async def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
+        steps = in_use.partition.finish_write_steps(write, refusal, self._parts.clock.monotonic_ms())
+        finished = await self._attempt_steps(in_use, steps, self._give_way())
         if finished is None:
             return
         in_use.schedule()
@@ -311,19 +398,52 @@ class SharePartitions:
         self._copy(in_use, finished.dead_letters)
         in_use.notify()
 
+    # -- dead letters ---------------------------------------------------------------------------------------------
+
     def _copy(self, in_use: InUse, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
+            self._copying.setdefault(in_use.partition.key, []).append(letter)
             self._start(self._copy_letter(in_use, letter))
 
     async def _copy_letter(self, in_use: InUse, letter: DeadLetter) -> None:
-        """Copy records to the dead-letter topic, then archive them, whether that succeeded or not."""
-        copy = self._parts.copy_dead_letters
+        """Copy records to the dead-letter topic, then archive them, whether that succeeded or not.
+
+        If the share partition was given up meanwhile, its state is written all the same. If it is in use again, the one
+        that has loaded the state leaves to this copy what it found unfinished, and is told, too.
+        """
         key = in_use.partition.key
-        if copy is not None:
-            await copy(key, letter)
-        write = in_use.partition.dead_lettered(letter)
+        copying = self._copying[key]
+        try:
+            if self._parts.dead_letters is not None:
+                await self._parts.dead_letters.copy(key, letter)
+            while True:
+                in_use = self._groups.get(key.group_id, {}).get(key.topic_partition, in_use)
+                if in_use.loading is not None:
+                    await asyncio.wait({in_use.loading})
+                    continue
+                await self._archive(in_use, letter)
+                if self._groups.get(key.group_id, {}).get(key.topic_partition, in_use) is in_use:
+                    break
+        finally:
+            copying.remove(letter)
+            if not copying:
+                self._copying.pop(key, None)
+
+    async def _archive(self, in_use: InUse, letter: DeadLetter) -> None:
+        """Archive the records of a letter. Those whose copies end in one pass of the loop are one write."""
+        under_way = self._archiving.get(in_use)
+        if under_way is None:
+            letters: list[DeadLetter] = []
+            under_way = self._archiving[in_use] = letters, self._start(self._archive_all(in_use, letters))
+        under_way[0].append(letter)
+        await asyncio.shield(under_way[1])
+
+    async def _archive_all(self, in_use: InUse, letters: list[DeadLetter]) -> None:
+        await asyncio.sleep(0)
+        del self._archiving[in_use]
+        write = self.attempt(in_use, lambda: in_use.partition.dead_lettered(*letters))
         if write is not None:
-            await self._write(key.group_id, [(in_use, write)])
+            await self._write(in_use.partition.key.group_id, [(in_use, write)])
 
     # -- sessions, time-outs --------------------------------------------------------------------------------------
 

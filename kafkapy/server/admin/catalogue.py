@@ -6,20 +6,9 @@ The names are those that Strimzi's rules of the JMX exporter give to the MBeans 
 
 from typing import Final
 
-SHARE_GROUPS: Final = "there are no share groups (KIP-932) here"
 YAMMER: Final = "it counts the metrics in a registry of Yammer's Java library"
 
 ABSENT: Final = {
-    "kafka_server_brokertopicmetrics_failedshareacknowledgementrequests_total": SHARE_GROUPS,
-    "kafka_server_brokertopicmetrics_failedsharefetchrequests_total": SHARE_GROUPS,
-    "kafka_server_brokertopicmetrics_totalshareacknowledgementrequests_total": SHARE_GROUPS,
-    "kafka_server_brokertopicmetrics_totalsharefetchrequests_total": SHARE_GROUPS,
-    "kafka_server_sharegroupmetrics_partitionloadtimems": SHARE_GROUPS,
-    "kafka_server_sharegroupmetrics_partitionloadtimems_count_total": SHARE_GROUPS,
-    "kafka_server_sharegroupmetrics_recordacknowledgements_total": SHARE_GROUPS,
-    "kafka_server_sharesessioncache_sharepartitionscount": SHARE_GROUPS,
-    "kafka_server_sharesessioncache_sharesessionevictions_total": SHARE_GROUPS,
-    "kafka_server_sharesessioncache_sharesessionscount": SHARE_GROUPS,
     "kafka_server_controllerserver_yammer_metrics_count": YAMMER,
     "kafka_server_kafkaserver_yammer_metrics_count": YAMMER,
 }
@@ -31,7 +20,23 @@ UNNAMED: Final = frozenset(
         "kafka_log_logcleaner_last_clean_bytes_after",
         "kafka_log_logcleaner_last_clean_records_read",
         "kafka_log_logcleaner_last_clean_records_kept",
+        "kafka_server_group_coordinator_metrics_classic_group_count",
+        "kafka_server_group_coordinator_metrics_consumer_group_count",
+        "kafka_server_group_coordinator_metrics_group_count",
+        "kafka_server_group_coordinator_metrics_num_partitions",
+        "kafka_server_group_coordinator_metrics_partition_load_time_avg",
         "kafka_server_group_coordinator_metrics_partition_load_time_max",
+        "kafka_server_group_coordinator_metrics_share_group_count",
+        "kafka_server_group_coordinator_metrics_share_group_rebalance_count_total",
+        "kafka_server_group_coordinator_metrics_share_group_rebalance_rate",
+        "kafka_server_share_coordinator_metrics_num_partitions",
+        "kafka_server_share_coordinator_metrics_partition_load_time_avg",
+        "kafka_server_share_coordinator_metrics_partition_load_time_max",
+        "kafka_server_share_coordinator_metrics_write_latency_avg",
+        "kafka_server_share_coordinator_metrics_write_latency_max",
+        "kafka_server_share_coordinator_metrics_write_rate",
+        "kafka_server_share_coordinator_metrics_write_total",
+        "kafka_server_transaction_coordinator_metrics_partition_load_time_avg",
         "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
     }
 )

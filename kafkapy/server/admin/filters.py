@@ -12,9 +12,10 @@ from kafkapy.server.admin.names import Tags
 
 ALL: Final = ".*"
 MAX_REMEMBERED: Final = 100_000
+"""Of names, and whether they match: anybody who may create topics or groups adds to them."""
 MAX_REMEMBERED_NAME: Final = 249
 """Characters, the maximum of a topic name. Groups, and the labels of clients' own metrics, may be longer."""
-LABELS: Final = {"topic": "topics", "consumergroup": "groups"}
+LABELS: Final = {"topic": "topics", "consumergroup": "groups", "group": "groups"}
 
 
 class SeriesFilter:
@@ -23,7 +24,7 @@ class SeriesFilter:
     def __init__(self, topics: str = ALL, groups: str = ALL) -> None:
         """Raises ConfigError for a pattern that is not one of RE2."""
         self._patterns: dict[str, Any] = {}
-        for label, pattern in (("topic", topics), ("consumergroup", groups)):
+        for label, pattern in (("topic", topics), ("consumergroup", groups), ("group", groups)):
             if pattern != ALL:
                 self._patterns[label] = compiled(f"kafkapy.metrics.{LABELS[label]}", pattern)
         self._known: dict[tuple[str, str], bool] = {}

@@ -25,6 +25,7 @@ from kafkapy.server.admin.own_gauges import loop_gauges, work_gauges
 from kafkapy.server.admin.quota_gauges import quota_gauges
 from kafkapy.server.admin.replication_gauges import assignment_gauges, expiry_gauges, move_gauges, replication_gauges
 from kafkapy.server.admin.request_gauges import request_gauges
+from kafkapy.server.admin.share_gauges import rebalance_gauges, share_coordinator_gauges, share_gauges
 from kafkapy.server.admin.telemetry_gauges import telemetry_gauges
 from kafkapy.server.admin.topic_gauges import exporter_gauges
 from kafkapy.server.admin.traffic_gauges import traffic_gauges
@@ -96,6 +97,9 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
         yield from batch_gauges(node.counts.operations)
         yield from verification_gauges(node.counts.verifications)
         yield from replication_gauges(parts.replication, node.counts.started_s)
+        yield from share_gauges(node.counts.shares, parts.coordinators.share_reads.made)
+        yield from share_coordinator_gauges(parts.coordinators.share.made, node.counts.shares, node.counts.rates)
+        yield from rebalance_gauges(node.counts.shares, node.counts.rates)
     yield from move_gauges(log_manager)
     yield from assignment_gauges(services.log_dir_mover)
     yield from telemetry_gauges(services.telemetry)
@@ -111,4 +115,7 @@ def coordinator_gauges(coordinators: "Coordinators") -> Iterator[Gauge]:
     yield Gauge("kafka.server:type=ReplicaManager", "PartitionsWithLateTransactionsCount", late_count)
     for kind, coordinator in (("group", coordinators.groups), ("transaction", coordinators.transactions)):
         group = f"kafka.server:type={kind}-coordinator-metrics"
+        yield Gauge(group, "partition-load-time-avg", coordinator.average_load_time_ms())
         yield Gauge(group, "partition-load-time-max", coordinator.max_load_time_ms())
+    for state, count in coordinators.groups.count_by_state().items():
+        yield Gauge("kafka.server:type=group-coordinator-metrics", "num-partitions", count, (("state", state),))

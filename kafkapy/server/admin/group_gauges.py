@@ -1,4 +1,4 @@
-"""Gauges of groups: their number by state, and the lag of each, under kafka_exporter's names.
+"""Gauges of groups: their number by kind and state, and the lag of each, under kafka_exporter's names.
 
 kafka_exporter queries every coordinator and leader each time; here the coordinator reads its own state and the local
 logs. The lag of a partition without a replica on this broker is not reported.
@@ -19,22 +19,39 @@ if TYPE_CHECKING:
 METADATA_MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 """The states that Kafka counts by name; KIP-848 groups in other states are only in NumGroups."""
+GROUP_COORDINATOR: Final = "kafka.server:type=group-coordinator-metrics"
+STATES_BY_TYPE: Final = {
+    "classic": STATES,
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "share": ("Empty", "Stable", "Dead"),
+}
+"""The states that each kind of group can be in."""
 EXPORTER: Final = ""
 SHARE_GROUP: Final = "share"
 
 
 def group_gauges(coordinator: "GroupCoordinator", partitions: "HostedPartitions") -> Iterator[Gauge | None]:
     """Yield the gauges of all groups that are coordinated here, and their counts."""
-    counts: Counter[str] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for shard in coordinator.active_shards():
         for group in list(shard.groups.values()):
-            counts[group.state_name] += 1
+            counts[group.group_type, group.state_name] += 1
             if group.group_type != SHARE_GROUP:  # it has no committed offsets
                 yield from _of_group(group, shard.offsets.store.of_group(group.group_id), partitions)
             yield None
     yield Gauge(METADATA_MANAGER, "NumGroups", counts.total())
     for state in STATES:
-        yield Gauge(METADATA_MANAGER, f"NumGroups{state}", counts[state])
+        count = sum(counts[kind, state] for kind in STATES_BY_TYPE)
+        yield Gauge(METADATA_MANAGER, f"NumGroups{state}", count)
+    yield from _by_type(counts)
+
+
+def _by_type(counts: Counter[tuple[str, str]]) -> Iterator[Gauge]:
+    for kind, states in STATES_BY_TYPE.items():
+        total = sum(count for (of_kind, _), count in counts.items() if of_kind == kind)
+        yield Gauge(GROUP_COORDINATOR, "group-count", total, (("protocol", kind),))
+        for state in states:
+            yield Gauge(GROUP_COORDINATOR, f"{kind}-group-count", counts[kind, state], (("state", state),))
 
 
 def _of_group(group: "Group", offsets: "GroupOffsets", partitions: "HostedPartitions") -> Iterator[Gauge]:

@@ -46,6 +46,7 @@ PAUSE_S: Final = 0.0002
 would else wait for the switch interval, 5 ms."""
 KEY: Final = "kafkapy.admin.listener"
 BACKLOG: Final = 128
+"""Twice MAX_CONNECTIONS of http.py: what is queued is answered within the same second."""
 JSON: Final = "application/json"
 
 R = TypeVar("R")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kafkapy.metrics.registry import NodeCounts
 
 INTERVAL_S: Final = 0.25
+"""Often enough to meet the stalls that clients notice, and rarely enough to cost nothing."""
 
 
 class LoopWatch:

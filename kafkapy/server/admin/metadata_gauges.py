@@ -86,6 +86,7 @@ def controller_gauges(controller: "MetadataRuntime", now_ms: int) -> Iterator[Ga
     for topic in list(image.topics.by_name.values()) if is_active else ():
         counts.add(topic)
         yield None
+    # all at once, after the topics were counted in steps: the values are of one moment
     for name, value in (
         ("ActiveControllerCount", int(is_active)),
         ("ActiveBrokerCount", sum(not broker.fenced for broker in brokers)),

@@ -69,6 +69,8 @@ def strimzi_name(group: str, name: str, *, is_counter: bool) -> Named:
     if is_counter:
         if name.endswith("PerSec"):
             name = name.removesuffix("PerSec") + "_total"
+        elif name.endswith("-count"):
+            name += "_total"
         elif not name.endswith("-total"):
             name += "_count_total"
     elif name.endswith("Percent"):

@@ -64,6 +64,7 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Ite
     for index, info in reactor.connections():
         counts[info.listener_name, index] += 1
         of_client = (info.software_name, info.software_version, info.listener_name, index)
+        # clients choose their name and version: no more series than so many
         if of_client not in software and len(software) >= MAX_SOFTWARE:
             of_client = ("other", "other", info.listener_name, index)
         software[of_client] += 1

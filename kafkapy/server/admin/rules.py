@@ -27,7 +27,9 @@ from kafkapy.server.admin.windows import QUANTILES, Windows
 
 KEY: Final = "kafkapy.metrics.rules"
 MAX_BYTES: Final = 1 << 20
+"""Strimzi's file has 10 KB."""
 MAX_RULES: Final = 1000
+"""Each is a pattern that may be tried for each metric; Strimzi has some 40."""
 MAX_REMEMBERED: Final = 500_000
 """Attributes whose names are remembered from scrape to scrape."""
 TYPES: Final = {"COUNTER": COUNTER, "GAUGE": GAUGE, "UNTYPED": UNTYPED, "UNKNOWN": UNTYPED}

@@ -15,10 +15,14 @@ NAMES: Final = {
     "bytes_rejected": "BytesRejectedPerSec",
     "failed_fetches": "FailedFetchRequestsPerSec",
     "failed_produces": "FailedProduceRequestsPerSec",
+    "failed_share_acknowledgements": "FailedShareAcknowledgementRequestsPerSec",
+    "failed_share_fetches": "FailedShareFetchRequestsPerSec",
     "fetches": "TotalFetchRequestsPerSec",
     "messages_in": "MessagesInPerSec",
     "produce_conversions": "ProduceMessageConversionsPerSec",
     "produces": "TotalProduceRequestsPerSec",
+    "share_acknowledgements": "TotalShareAcknowledgementRequestsPerSec",
+    "share_fetches": "TotalShareFetchRequestsPerSec",
 }
 """Of the broker and of topics: the counts of TopicTraffic."""
 BROKER_NAMES: Final = {

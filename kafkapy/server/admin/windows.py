@@ -14,7 +14,9 @@ from kafkapy.gauge import Distribution
 from kafkapy.metrics.histogram import LAST_BUCKET, quantiles
 
 WINDOW_S: Final = 300.0
+"""As far back as the decaying histograms reach from which Apache Kafka's quantiles come."""
 MIN_AGE_S: Final = 30.0
+"""So a window has ten states, however often it is scraped."""
 QUANTILES: Final = (0.50, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 State = tuple[float, tuple[int, ...]]
@@ -49,6 +51,9 @@ class Windows:
 
     def read(self, distribution: Distribution, now_s: float) -> tuple[int, list[float]]:
         """Return the count of all values ever, and the quantiles of the recent ones."""
+        recent = distribution.recent
+        if recent is not None:
+            return recent.count, [round(value * distribution.unit, 6) for value in recent.quantiles(QUANTILES)]
         counts = _sum(distribution)
         key = (distribution.group, distribution.name, distribution.tags)
         window = self._windows.get(key)

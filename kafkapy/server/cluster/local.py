@@ -22,6 +22,7 @@ from kafkapy.server.cluster.plan import (
     CONTROLLER,
     FIRST_CONTROLLER_ID,
     HOST,
+    PLAINTEXT,
     ClusterError,
     ClusterPlan,
     NodePlan,
@@ -77,10 +78,12 @@ class LocalCluster:
         properties: Mapping[str, str] | None = None,
         first_port: int = 0,
         proxies: NodeProxies | None = None,
+        client_protocol: str = PLAINTEXT,
     ) -> Self:
         """Create a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError.
 
-        proxies: the nodes reach each other through these only; the caller closes them.
+        proxies: the nodes reach each other through these only; the caller closes them. client_protocol: of the listener
+        for clients; `properties` have what it needs.
         """
         if (data_dir / "cluster.json").exists():
             raise ClusterError(f"{data_dir} holds a cluster already: `kafkapy cluster add` adds a broker to it")
@@ -92,6 +95,7 @@ class LocalCluster:
             properties or {},
             first_port=first_port,
             is_proxied=proxies is not None,
+            client_protocol=client_protocol,
         )
         for node in plan.nodes:
             load(plan.properties_of(node, str(data_dir)))  # refuses invalid properties before anything is written
@@ -135,6 +139,8 @@ class LocalCluster:
         self._signal(brokers, signal.SIGINT)
         self._wait_until_ended(brokers)
         self._end([node.node_id for node in self.plan.nodes])
+
+    stop_all = down
 
     def kill_all(self) -> None:
         """Kill all running nodes, and wait until they have ended."""
@@ -238,6 +244,8 @@ class LocalCluster:
         if self._proxies is not None:
             add_proxies(node, [port for port in free_ports(4) if port not in (node.port, node.controller_port)])
             self._proxies.listen(node)
+        elif node.is_broker and self.plan.client_protocol != PLAINTEXT:
+            node.peer_port = next(port for port in free_ports(2) if port != node.port)
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
         self._format(node, {})
@@ -353,8 +361,8 @@ class LocalCluster:
         """Return whether a node answers; a broker answers clients once it is unfenced."""
         try:
             if node.is_broker:
-                return queries.brokers(queries.asking(node.address)).get(node.node_id, False)
-            queries.api_versions(queries.asking(node.address))
+                return queries.brokers(queries.asking(node.query_address)).get(node.node_id, False)
+            queries.api_versions(queries.asking(node.query_address))
         except (OSError, KafkapyError):
             return False
         return True
@@ -403,7 +411,7 @@ class LocalCluster:
         """Return what asks a broker that answers; None if none does."""
         for node in self.plan.brokers:
             if self.processes[node.node_id].pid is not None and self._is_ready(node):
-                return queries.asking(node.address)
+                return queries.asking(node.query_address)
         return None
 
     def ask_broker(self) -> queries.Ask:

@@ -31,7 +31,8 @@ BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 COMBINED: Final = "broker,controller"
 PEERS_LISTENER: Final = "PEERS"
-"""The listener for other brokers, if there are proxies."""
+"""The listener for other brokers, if there are proxies or clients log in; it is PLAINTEXT."""
+PLAINTEXT: Final = "PLAINTEXT"
 
 
 class ClusterError(KafkapyError):
@@ -42,8 +43,8 @@ class ClusterError(KafkapyError):
 class NodePlan:
     """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 if it is only a broker.
 
-    The other ports are 0 without proxies between the nodes: `peer_port`, where a broker listens for other nodes, and
-    the proxies' ports that it advertises to them.
+    `peer_port`, where a broker listens for other nodes, is 0 if they use the clients' listener. The proxies' ports,
+    which a node advertises to others, are 0 without proxies between the nodes.
     """
 
     node_id: int
@@ -57,6 +58,16 @@ class NodePlan:
     @property
     def is_proxied(self) -> bool:
         return bool(self.peer_proxy_port or self.controller_proxy_port)
+
+    @property
+    def has_own_listener(self) -> bool:
+        """Whether other nodes reach it elsewhere than clients."""
+        return self.is_proxied or bool(self.peer_port)
+
+    @property
+    def query_address(self) -> tuple[str, int]:
+        """The address where it answers plain requests without a login."""
+        return HOST, self.peer_port or self.port or self.controller_port
 
     @property
     def advertised_controller_port(self) -> int:
@@ -79,11 +90,15 @@ class NodePlan:
 
 @dataclass(slots=True)
 class ClusterPlan:
-    """A whole cluster. `properties`: common to all nodes, in addition to those that their plans define."""
+    """A whole cluster. `properties`: common to all nodes, in addition to those that their plans define.
+
+    client_protocol: of the listener for clients. If it is not PLAINTEXT, each broker has a `peer_port`.
+    """
 
     cluster_id: str
     nodes: list[NodePlan]
     properties: dict[str, str] = field(default_factory=dict)
+    client_protocol: str = PLAINTEXT
 
     @property
     def brokers(self) -> list[NodePlan]:
@@ -127,7 +142,7 @@ class ClusterPlan:
         """Return the node's complete server.properties."""
         listeners = []
         if node.is_broker:
-            listeners.append(f"PLAINTEXT://{HOST}:{node.port}")
+            listeners.append(f"{self.client_protocol}://{HOST}:{node.port}")
         if node.is_controller:
             listeners.append(f"CONTROLLER://{HOST}:{node.controller_port}")
         return {
@@ -139,7 +154,7 @@ class ClusterPlan:
             "controller.quorum.bootstrap.servers": self.quorum_bootstrap_servers,
             "listener.security.protocol.map": PROTOCOL_MAP,
             "log.dirs": log_dir,
-            **(proxied_properties(node, listeners) if node.is_proxied else {}),
+            **(_peer_properties(node, listeners, self.client_protocol) if node.has_own_listener else {}),
         }
 
     def save(self, data_dir: Path) -> None:
@@ -156,7 +171,7 @@ class ClusterPlan:
         try:
             state = json.loads(path.read_text())
             nodes = [NodePlan(**node) for node in state["nodes"]]
-            return cls(state["cluster_id"], nodes, state["properties"])
+            return cls(state["cluster_id"], nodes, state["properties"], state.get("client_protocol", PLAINTEXT))
         except FileNotFoundError:
             raise ClusterError(
                 f"{data_dir} holds no cluster: `kafkapy cluster up --data-dir {data_dir}` makes one"
@@ -186,9 +201,10 @@ OWN_KEYS: Final = frozenset(
 """Keys that differ from node to node, which must not be set for all."""
 
 
-def proxied_properties(node: NodePlan, listeners: Sequence[str]) -> dict[str, str]:
+def _peer_properties(node: NodePlan, listeners: Sequence[str], client_protocol: str) -> dict[str, str]:
     """Return what makes a node listen for other nodes on a listener of its own, and advertise its proxies to them."""
-    advertised = [f"PLAINTEXT://{HOST}:{node.port}", f"{PEERS_LISTENER}://{HOST}:{node.peer_proxy_port}"]
+    peer_port = node.peer_proxy_port or node.peer_port
+    advertised = [f"{client_protocol}://{HOST}:{node.port}", f"{PEERS_LISTENER}://{HOST}:{peer_port}"]
     properties = {"listener.security.protocol.map": f"{PROTOCOL_MAP},{PEERS_LISTENER}:PLAINTEXT"}
     if node.is_broker:
         properties["inter.broker.listener.name"] = PEERS_LISTENER
@@ -196,7 +212,7 @@ def proxied_properties(node: NodePlan, listeners: Sequence[str]) -> dict[str, st
     else:
         advertised = []
     if node.is_controller:
-        advertised.append(f"CONTROLLER://{HOST}:{node.controller_proxy_port}")
+        advertised.append(f"CONTROLLER://{HOST}:{node.advertised_controller_port}")
     return {**properties, "listeners": ",".join(listeners), "advertised.listeners": ",".join(advertised)}
 
 
@@ -216,6 +232,7 @@ def new_plan(
     first_port: int = 0,
     *,
     is_proxied: bool = False,
+    client_protocol: str = PLAINTEXT,
 ) -> ClusterPlan:
     """Return the plan of a new cluster. Without separate controllers, the first brokers are also controllers.
 
@@ -228,7 +245,9 @@ def new_plan(
         raise ClusterError(f"{taken[0]} differs from node to node: leave it out, the cluster sets it")
     combined = 0 if controller_count else combined_count(broker_count)
     all_controllers = max(combined, controller_count)
+    has_peer_ports = client_protocol != PLAINTEXT and not is_proxied
     count = broker_count + all_controllers + (2 * broker_count + all_controllers if is_proxied else 0)
+    count += broker_count if has_peer_ports else 0
     # the brokers' come first: theirs are the ports that clients know, all others only the cluster itself
     ports = (
         free_ports(count)
@@ -245,7 +264,10 @@ def new_plan(
             node.controller_port = ports.pop(0)
         if is_proxied:
             add_proxies(node, ports)
-    return ClusterPlan(cluster_id, nodes, {**defaults(broker_count), **topic_defaults(broker_count), **properties})
+        elif has_peer_ports and node.is_broker:
+            node.peer_port = ports.pop(0)
+    all_properties = {**defaults(broker_count), **topic_defaults(broker_count), **properties}
+    return ClusterPlan(cluster_id, nodes, all_properties, client_protocol)
 
 
 def combined_count(broker_count: int) -> int:

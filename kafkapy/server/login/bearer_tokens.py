@@ -86,6 +86,7 @@ class BearerTokens:
 
         issuer, audiences = str(value("expected.issuer") or "").strip(), value("expected.audience")
         assert isinstance(audiences, tuple)
+        # a key set of an identity provider signs tokens for others, too: who issued one, and for whom, must be said
         for claimed, given in (("issuer", issuer), ("audience", audiences)):
             if url and not given:
                 _check_may_be_unverified(claimed, is_allowed=value(f"allow.unverified.{claimed}") is True)

@@ -35,8 +35,8 @@ from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.storage.manager.log_table import LogTable
 from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync, PendingLogDeletions
+from kafkapy.storage.producers.producer_counts import MAX_GRANTED, ProducerCounts
 from kafkapy.storage.producers.state import ProducerState
-from kafkapy.storage.producers.ungranted import UngrantedProducers
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
@@ -105,7 +105,7 @@ class LogManager:
         self.pending_log_deletions = PendingLogDeletions(disk, random)
         self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
-        self.ungranted_producers = UngrantedProducers()
+        self.producer_counts = ProducerCounts()
         self._random = random
         self.is_verification_enabled = True
         self._watcher = watcher
@@ -170,11 +170,14 @@ class LogManager:
         return ProducerState(
             producer_id_expiration_ms=self.producer_id_expiration_ms,
             is_verification_enabled=self.is_verification_enabled,
-            ungranted=self.ungranted_producers,
+            counts=self.producer_counts,
         )
 
-    def configure_producers(self, *, expiration_ms: int, is_verification_enabled: bool) -> None:
+    def configure_producers(
+        self, *, expiration_ms: int, is_verification_enabled: bool, max_producers: int = MAX_GRANTED
+    ) -> None:
         """Change the producer settings of all logs, including open ones."""
+        self.producer_counts.max_granted = max_producers
         self.producer_id_expiration_ms = expiration_ms
         self.is_verification_enabled = is_verification_enabled
         for log in self.all_logs():

@@ -94,7 +94,7 @@ class MetadataLog:
     ) -> None:
         """Open and recover. Raises StorageError. make_room is called if there is too little space for an append."""
         self.directory = directory
-        self._make_room = make_room
+        self.make_room = make_room
         self._disk = disk
         self.state_file = QuorumStateFile(disk, directory)
         self.snapshots = SnapshotStore(disk, directory)
@@ -239,7 +239,7 @@ class MetadataLog:
         with self.log.failures("looking for room"):
             free_bytes = self._disk.free_bytes(self.directory)
             if free_bytes < size_bytes + RESERVED_BYTES:
-                self._make_room()
+                self.make_room()
                 free_bytes = self._disk.free_bytes(self.directory)
         return free_bytes
 

@@ -2,7 +2,7 @@
 
 entry.py        one producer: epoch, last five batches, open transaction
 state.py        all of a partition: duplicates, gaps, fenced epochs
-ungranted.py    how many of a broker may have ids that the cluster never granted
+producer_counts.py  how many a broker keeps, of ids that the cluster granted and of others
 snapshots.py    `.snapshot` files: the state at an offset
 replay.py       rebuilt from a snapshot and the batches after it
 

@@ -35,7 +35,7 @@ from kafkapy.storage.producers.entry import (
     VerificationGuard,
     VerificationState,
 )
-from kafkapy.storage.producers.ungranted import UngrantedProducers
+from kafkapy.storage.producers.producer_counts import ProducerCounts
 
 __all__ = [
     "NO_TRANSACTION",
@@ -91,10 +91,10 @@ class ProducerState:
         *,
         producer_id_expiration_ms: int = 86400000,
         is_verification_enabled: bool = True,
-        ungranted: UngrantedProducers | None = None,
+        counts: ProducerCounts | None = None,
     ) -> None:
-        """ungranted: bounds the producers of all partitions whose ids the cluster never granted; None: no bound."""
-        self._ungranted = ungranted if ungranted is not None else UngrantedProducers()
+        """counts: bounds the producers of all partitions; None: this one has bounds of its own."""
+        self._counts = counts if counts is not None else ProducerCounts()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.is_verification_enabled = is_verification_enabled
         self.producers: dict[int, ProducerEntry] = {}
@@ -159,7 +159,7 @@ class ProducerState:
         """Check batches that are about to be appended, without a change of state.
 
         Raises ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
-        TRANSACTION_COORDINATOR_FENCED; UNKNOWN_PRODUCER_ID as ungranted.py describes.
+        TRANSACTION_COORDINATOR_FENCED; UNKNOWN_PRODUCER_ID as producer_counts.py describes.
         """
         prepared = PreparedAppend()
         for batch in batches:
@@ -176,7 +176,7 @@ class ProducerState:
             if staged is None:
                 if entry is None:
                     if origin is AppendOrigin.CLIENT:
-                        self._ungranted.check(batch.producer_id)
+                        self._counts.check(batch.producer_id)
                     entry = ProducerEntry(batch.producer_id)
                 staged = StagedProducer(entry, origin, self._verifications.get(batch.producer_id))
                 prepared.staged[batch.producer_id] = staged
@@ -212,7 +212,7 @@ class ProducerState:
         started: list[tuple[int, int]] = []
         for producer_id, staged in prepared.staged.items():
             if producer_id not in self.producers:
-                self._ungranted.add(producer_id)
+                self._counts.add(producer_id)
             entry = self.producers.setdefault(producer_id, staged.entry)
             entry.move_to_epoch(staged.producer_epoch)
             entry.batches.extend(staged.batches)
@@ -342,21 +342,20 @@ class ProducerState:
             del self._verifications[producer_id]
 
     def remove_expired(self, now_ms: int) -> None:
-        """Remove producers without a batch for producer.id.expiration.ms and without an open transaction."""
-        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        """Remove producers without an open transaction, and without a batch for producer.id.expiration.ms.
+
+        That is shorter if the broker keeps very many (producer_counts.py).
+        """
+        limit_ms = self._counts.expiration_ms(self.producer_id_expiration_ms)
+        expired = [entry.producer_id for entry in self.producers.values() if _is_expired(entry, now_ms, limit_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
         self._expire_verifications(now_ms)
 
     def active(self, now_ms: int) -> list[ProducerEntry]:
         """Return the producers that have not expired."""
-        return [entry for entry in self.producers.values() if not self._is_expired(entry, now_ms)]
-
-    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        return (
-            entry.transaction_first_offset == NO_TRANSACTION
-            and now_ms - entry.last_timestamp_ms >= self.producer_id_expiration_ms
-        )
+        limit_ms = self.producer_id_expiration_ms
+        return [entry for entry in self.producers.values() if not _is_expired(entry, now_ms, limit_ms)]
 
     def record_end_offset(self, map_end_offset: int) -> None:
         """Record that all batches below `map_end_offset` are applied. Without producers it may decrease."""
@@ -375,7 +374,7 @@ class ProducerState:
     def load(self, entries: Iterable[ProducerEntry], map_end_offset: int, now_ms: int) -> None:
         """Replace the state by a snapshot taken at `map_end_offset`, without expired producers."""
         self.clear(map_end_offset)
-        kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
+        kept = [entry for entry in entries if not _is_expired(entry, now_ms, self.producer_id_expiration_ms)]
         self.producers = {entry.producer_id: entry for entry in kept}
         opened = [entry for entry in kept if entry.transaction_first_offset != NO_TRANSACTION]
         opened.sort(key=lambda entry: entry.transaction_first_offset)
@@ -415,3 +414,7 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     batches = [BatchMetadata(sequence, offset, delta, timestamp_ms)] if offset >= 0 else []
     transaction = transaction if transaction >= 0 else NO_TRANSACTION
     return ProducerEntry(producer_id, producer_epoch, coordinator_epoch, timestamp_ms, transaction, batches)
+
+
+def _is_expired(entry: ProducerEntry, now_ms: int, limit_ms: int) -> bool:
+    return entry.transaction_first_offset == NO_TRANSACTION and now_ms - entry.last_timestamp_ms >= limit_ms

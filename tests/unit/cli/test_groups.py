@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -265,25 +266,55 @@ def test_a_partition_that_does_not_answer_for_a_time_is_not_moved_to_its_end() -
         goal_of(ResetTarget("time", 1), ("orders", 0), start=0, end=10, before=4, at_time=None)
 
 
-def test_share_groups_are_listed_and_described(run, server, group) -> None:
+def begin_with_the_first(server, name):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
     entry = confluent_kafka.admin.ConfigEntry(
         "share.auto.offset.reset", "earliest", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET
     )
-    name = f"{group}-shared"
     resource = confluent_kafka.admin.ConfigResource(
         confluent_kafka.admin.ResourceType.GROUP, name, incremental_configs=[entry]
     )
     (future,) = admin.incremental_alter_configs([resource]).values()
     future.result(60)
+
+
+@pytest.fixture
+def queue(server, group):
+    """A share group that has been given records of the group's topic, and has accepted some, without members now."""
+    name = f"{group}-shared"
+    begin_with_the_first(server, name)
+    with worker(server, name, group):
+        pass
+    return name
+
+
+@contextmanager
+def worker(server, name, topic):
+    """A share consumer that has been given records, and accepts them when it ends."""
     settings = {"bootstrap.servers": server, "group.id": name, "client.id": "worker", "log_level": 0}
     with confluent_kafka.ShareConsumer(settings) as consumer:
-        consumer.subscribe([group])
+        consumer.subscribe([topic])
         deadline = time.monotonic() + 60
         while not consumer.poll(0.5):
             assert time.monotonic() < deadline
+        yield consumer
+
+
+def starts_of(run, name: str) -> list[tuple[int, int]]:
+    (described,) = json.loads(run("describe", name, "--json").out)
+    return [(each["start"], each["lag"]) for each in described["partitions"]]
+
+
+def test_share_groups_are_listed_and_described(run, server, group) -> None:
+    name = f"{group}-shared"
+    begin_with_the_first(server, name)
+    with worker(server, name, group):
         (described,) = json.loads(run("describe", name, "--json").out)
         (row,) = json.loads(run("list", "--json", "--type", "share", "--state", "stable").out)
+        refused = run("reset", name, "--topic", group, "--to", "earliest", "--execute")
+        assert (refused.status, "has members, stop them first: worker (" in refused.err) == (1, True)
+        refused = run("delete", name)
+        assert (refused.status, "NON_EMPTY_GROUP" in refused.err) == (1, True)
     assert (row["group"], row["type"], row["state"], row["members"]) == (name, "Share", "Stable", 1)
     assert row["topics"] == [group]
     assert [each["partition"] for each in described["partitions"]] == [0, 1]
@@ -292,3 +323,64 @@ def test_share_groups_are_listed_and_described(run, server, group) -> None:
     assert table[0].startswith(f"{name}  Empty, Share, simple, 0 members")
     assert table[1].split() == ["TOPIC", "PARTITION", "START", "LAG"]
     assert json.loads(run("list", "--json", "--type", "share", "--state", "stable").out) == []
+
+
+def test_share_groups_are_among_all_and_matched_by_patterns(run, group, queue) -> None:
+    described = {each["group"]: each["type"] for each in json.loads(run("describe", "--all", "--json").out)}
+    assert (described[group], described[queue]) == ("Classic", "Share")
+    (shown,) = json.loads(run("describe", f"{queue[:-1]}?", "--json").out)
+    assert shown["group"] == queue
+    assert {"Classic", "Share"} <= {each["type"] for each in json.loads(run("list", "--json").out)}
+
+
+def test_a_share_group_is_moved_to_other_start_offsets(run, group, queue) -> None:
+    before = starts_of(run, queue)
+    planned = json.loads(run("reset", queue, "--topic", f"{group}:0", "--to", "3", "--json").out)
+    assert planned == [{"topic": group, "partition": 0, "before": before[0][0], "after": 3}]
+    assert starts_of(run, queue) == before, "shown, not done"
+    assert run("reset", queue, "--topic", f"{group}:0", "--to", "3", "--execute").status == 0
+    assert starts_of(run, queue)[0] == (3, 7)
+    assert run("reset", queue, "--topic", group, "--to", "latest", "--execute").status == 0
+    assert starts_of(run, queue) == [(10, 0), (0, 0)]
+
+
+def test_what_groups_have_of_a_topic_is_deleted(run, group, queue) -> None:
+    for each in (group, queue):
+        done = run("delete", each, "--topic", group)
+        assert (done.status, done.out) == (0, f"Deleted the offsets of group {each} for {group}.\n")
+    assert starts_of(run, queue) == []
+    (described,) = json.loads(run("describe", group, "--json").out)
+    assert described["partitions"] == []
+    for each, reason in ((group, "has committed nothing of it"), (queue, "UNKNOWN_TOPIC_OR_PARTITION")):
+        refused = run("delete", each, "--topic", "nowhere")
+        assert (refused.status, reason in refused.err) == (1, True), refused.err
+
+
+def test_a_share_group_is_deleted(run, queue) -> None:
+    assert run("delete", queue).out == f"Deleted group {queue}.\n"
+    assert run("describe", queue).status == 1
+    assert run("delete", queue).status == 1
+
+
+def test_what_a_share_group_has_in_flight_is_explained(run, server, group) -> None:
+    name = f"{group}-shared"
+    begin_with_the_first(server, name)
+    with worker(server, name, group):
+        told = json.loads(run("explain", name, "--json").out)
+        printed = run("explain", name).out
+        of_one = run("explain", name, "--topic", f"{group}:0", "--offset", 4).out
+    assert any("joined" in reason for each in told["rebalances"] for reason in each["reasons"])
+    facts = {(each["topic"], each["partition"]): each for each in told["partitions"]}
+    (held, *_) = facts[group, 0]["runs"]
+    assert (held["state"], held["delivery_count"], facts[group, 0]["high_watermark"]) == ("acquired", 1, 10)
+    assert held["member"].startswith("worker (")
+    assert "because member" in printed
+    assert f"{group}-0  start 0, end 10, in flight 10 of 2000, 1 member fetch" in printed
+    assert of_one.startswith(f"{group}-0: 4 is acquired by worker (")
+    assert "the start offset is 0: 0-9 is acquired by worker" in of_one
+
+
+def test_only_share_groups_are_asked_for_records(run, group) -> None:
+    refused = run("explain", group, "--topic", group, "--offset", 1)
+    assert (refused.status, "is no share group" in refused.err) == (1, True)
+    assert run("explain", group, "--topic", "t:x").status == 2

@@ -600,7 +600,7 @@ def test_controller_that_is_not_unregistered(level: int, controller_id: int, cod
     ("name", "level", "is_taken"),
     [
         ("streams.version", 1, True),
-        ("share.version", 2, True),
+        ("share.version", 2, False),
         ("share.version", 1, False),
         ("group.version", 1, False),
     ],

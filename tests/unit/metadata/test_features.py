@@ -29,14 +29,14 @@ def test_levels_of_what_does_not_work_yet_are_kept_but_not_shown() -> None:
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "transaction.version": 2,
-        "share.version": 1,
+        "share.version": 2,
     }
     assert "streams.version" not in shown.supported
-    assert shown.hidden == {"share.version": 2, "streams.version": 1}
+    assert shown.hidden == {"streams.version": 1}
 
 
 def test_levels_that_brokers_do_not_serve_are_named_with_the_highest_that_they_do() -> None:
-    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"share.version": (2, 1), "streams.version": (1, 0)}
+    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"streams.version": (1, 0)}
     assert unserved_levels({"metadata.version": 34}) == {"metadata.version": (34, 33)}
 
 

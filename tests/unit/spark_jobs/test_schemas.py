@@ -50,4 +50,5 @@ def test_all_schemas_are_printed_with_their_versions():
         "silver_trade.v1",
         "bar.v1",
         "book.v1",
+        "tick.v1",
     ]

@@ -254,13 +254,6 @@ async def test_a_node_that_is_no_voter_waits(loop: SimLoop) -> None:
     await quorum.close()
 
 
-async def test_the_cluster_id_of_a_peer_is_checked(loop: SimLoop) -> None:
-    quorum = new_quorum(loop, SimDisk())
-    assert quorum.has_cluster_id("c")
-    assert quorum.has_cluster_id(None)
-    assert not quorum.has_cluster_id("other")
-
-
 def test_a_damaged_download_never_gets_its_name() -> None:
     disk, snapshot_id = standalone(), OffsetAndEpoch(7, 1)
     whole = disk.read_file(f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(0, 0))}")

@@ -1,6 +1,7 @@
 """The quorum's driver in virtual time: three voters over a fake network."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -185,6 +186,60 @@ async def test_a_sole_voter_without_room_goes_on_leading(cluster: Cluster) -> No
     disk.capacity_bytes = None
     await append(leader, b"written")
     assert leader.is_leader
+
+
+@in_cluster(1, 2, 3)
+async def test_a_voter_without_any_room_waits_for_some_and_comes_back(cluster: Cluster) -> None:
+    """Another process may use what the reserve gave up; it must write the epoch of the next election nevertheless."""
+    leader = await cluster.leader()
+    await append(leader, b"before")
+    full = next(quorum for quorum in cluster.quorums.values() if not quorum.is_leader)
+    disk = cluster.disks[full.node_id]
+    disk.capacity_bytes = disk.used_bytes()
+    leader.resign(leader.leader_epoch)
+    await leader.wait_until(lambda: leader.leader_id == -1)
+    leader = await cluster.leader()
+    assert leader is not full, "it could not write its vote"
+    await append(leader, b"after")
+    await asyncio.sleep(30)
+    assert cluster.listeners[full.node_id].values == [b"before"]
+    assert leader.is_leader, "a voter that waits calls no elections"
+    disk.capacity_bytes = None
+    await cluster.all_have([b"before", b"after"])
+
+
+@in_cluster(1, 2, 3)
+async def test_a_flush_without_room_for_the_epochs_is_tried_again(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    full = next(quorum for quorum in cluster.quorums.values() if not quorum.is_leader)
+    disk = cluster.disks[full.node_id]
+    disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint", times=1 << 30)
+    leader.resign(leader.leader_epoch)
+    await leader.wait_until(lambda: leader.leader_id == -1)
+    leader = await cluster.leader()
+    await append(leader, b"written")
+    await asyncio.sleep(10)
+    disk.heal()
+    await cluster.all_have([b"written"])
+    await leader.wait_until(lambda: not full.log.leader_epochs.is_dirty)
+
+
+@in_cluster(1, 2, 3)
+async def test_a_leader_that_loses_its_last_room_amid_an_append_leaves_it_to_another(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"before")
+    disk = cluster.disks[leader.node_id]
+    disk.fail("write", errno.ENOSPC, times=1 << 30)  # used by another process after the look for room
+    leader.append([b"waits"], leader.leader_epoch)
+    with pytest.raises(ApiError) as refused:
+        leader.append([b"refused"], leader.leader_epoch)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    del cluster.quorums[leader.node_id]
+    follower = await cluster.leader()
+    cluster.quorums[leader.node_id] = leader
+    await append(follower, b"written")
+    disk.heal()
+    await cluster.all_have([b"before", b"written"])
 
 
 @in_cluster(1, 2, 3)

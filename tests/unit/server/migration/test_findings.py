@@ -40,11 +40,11 @@ def test_nothing_is_reported_of_a_cluster_that_can_be_migrated() -> None:
 
 
 def test_levels_that_are_not_served_are_lowered_by_one_command() -> None:
-    levels = {"transaction.version": 2, "share.version": 2, "metadata.version": 34}
+    levels = {"transaction.version": 2, "streams.version": 1, "metadata.version": 34}
     found = findings_of(survey(brokers=[Broker(1, properties=BROKER, features=levels)]))
-    assert [each.subject for each in found] == ["feature metadata.version", "feature share.version"]
+    assert [each.subject for each in found] == ["feature metadata.version", "feature streams.version"]
     command = (
-        "kafka-features.sh --bootstrap-server HOST downgrade --feature metadata.version=33 --feature share.version=1"
+        "kafka-features.sh --bootstrap-server HOST downgrade --feature metadata.version=33 --feature streams.version=0"
     )
     assert {(each.kind, each.remedy) for each in found} == {(Kind.BLOCKS, command)}
 

@@ -1,11 +1,11 @@
-"""Producer ids that the cluster never granted: bounded over all partitions, and nothing is doubled."""
+"""Producers are bounded over all partitions, those of ids that the cluster never granted first; nothing is doubled."""
 
 from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
 from kafkapy.runtime.logs.maintenance import producer_expiry_steps
-from kafkapy.storage.producers.ungranted import UngrantedProducers
+from kafkapy.storage.producers.producer_counts import CROWDED_EXPIRATION_MS, ProducerCounts
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch
 from tests.unit.handlers.data.test_produce import request, send
@@ -20,8 +20,8 @@ class Producers:
     def __init__(self, loop: SimLoop) -> None:
         self.hosting = Hosting(loop)
         self.hosting.create_topic(partition_count=2)
-        self.account = self.hosting.log_manager.ungranted_producers
-        self.account.max_count = 3
+        self.account = self.hosting.log_manager.producer_counts
+        self.account.max_ungranted = 3
         self.grant(1000)
 
     def grant(self, next_producer_id: int) -> None:
@@ -85,26 +85,48 @@ async def test_those_on_disk_are_counted_after_a_restart(loop: SimLoop) -> None:
     for number in range(3):
         producers.send(5_000 + number)
     producers.hosting.restart()
-    producers.account = producers.hosting.log_manager.ungranted_producers
-    producers.account.max_count = 3
+    producers.account = producers.hosting.log_manager.producer_counts
+    producers.account.max_ungranted = 3
     producers.clean_up()
-    assert producers.account.count == 3
+    assert producers.account.ungranted_count == 3
     assert producers.send(6_000) == REFUSED
 
 
+async def test_granted_ids_and_guesses_of_them_have_room_for_a_number_over_all_partitions(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    producers.account.max_granted = 4
+    assert [producers.send(number, partition=number % 2)[0] for number in range(4)] == [0] * 4
+    assert [producers.send(number, partition=number % 2) for number in range(100, 120)] == [REFUSED] * 20
+    assert [producers.send(number, 1, partition=number % 2)[0] for number in range(4)] == [0] * 4
+
+
+async def test_beyond_half_of_that_number_those_of_the_last_ten_minutes_are_kept(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    producers.account.max_granted = 4
+    for number in range(3):
+        producers.send(number)
+    producers.clean_up(NOW_MS + CROWDED_EXPIRATION_MS - 1)
+    assert producers.account.granted_count == 3
+    producers.clean_up(NOW_MS + CROWDED_EXPIRATION_MS)
+    assert producers.account.granted_count == 0
+    producers.send(7)
+    producers.clean_up(NOW_MS + CROWDED_EXPIRATION_MS)
+    assert producers.account.granted_count == 1, "there is room enough for producer.id.expiration.ms"
+
+
 def test_a_recount_misses_none_that_came_meanwhile() -> None:
-    account = UngrantedProducers()
+    account = ProducerCounts()
     account.learn_next_producer_id(-1)
     account.add(1)
     account.start_recount()
     account.recount([1])
     account.add(2)  # in the partition that was counted already
     account.finish_recount()
-    assert account.count == 2
+    assert account.ungranted_count == 2
 
 
 def test_before_any_metadata_nothing_counts() -> None:
-    account: Any = UngrantedProducers(max_count=0)
+    account: Any = ProducerCounts(max_ungranted=0)
     account.add(7)
     account.check(7)
-    assert account.count == 0
+    assert account.ungranted_count == 0

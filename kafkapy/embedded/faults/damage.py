@@ -1,0 +1,53 @@
+"""Damages records on the disk of a broker that runs."""
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.embedded.faults.rules import FaultError
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
+
+BATCH_HEADER_BYTES: Final = 61
+"""Of a record batch: base offset, length, and what comes before its records."""
+LENGTH_POSITION: Final = 8
+LENGTH_OVERHEAD: Final = 12
+"""The bytes of a batch that its length does not count: base offset and length."""
+LAST_OFFSET_DELTA_POSITION: Final = 23
+
+
+def corrupt(server: "BrokerServer", topic: str, partition: int, offset: int) -> None:
+    """Change the last byte of the batch with this offset. Raises FaultError if the log has none."""
+    log = server.node.log_manager.get_log(TopicPartition(topic, partition))
+    if log is None:
+        raise FaultError(f"node {server.node_id} has no log of {topic}-{partition}")
+    if not log.log_start_offset <= offset < log.log_end_offset:
+        has = f"its offsets are {log.log_start_offset} to {log.log_end_offset - 1}"
+        if log.log_start_offset == log.log_end_offset:
+            has = "it has no records"
+        raise FaultError(f"{topic}-{partition} has no offset {offset}: {has}")
+    names = sorted(name for name in os.listdir(log.directory) if name.endswith(".log"))
+    path = os.path.join(log.directory, [name for name in names if int(name[:-4]) <= offset][-1])
+    with open(path, "r+b") as file:
+        position = _position_of_last_byte(file.read(), offset)
+        if position is None:
+            raise FaultError(f"{topic}-{partition} has no record with the offset {offset}: it was compacted away")
+        file.seek(position)
+        was = file.read(1)
+        file.seek(position)
+        file.write(bytes([was[0] ^ 0xFF]))
+
+
+def _position_of_last_byte(data: bytes, offset: int) -> int | None:
+    position = 0
+    while position + BATCH_HEADER_BYTES <= len(data):
+        base_offset = int.from_bytes(data[position : position + LENGTH_POSITION], "big")
+        end = position + LENGTH_OVERHEAD + int.from_bytes(data[position + LENGTH_POSITION :][:4], "big")
+        last_offset = base_offset + int.from_bytes(data[position + LAST_OFFSET_DELTA_POSITION :][:4], "big")
+        if base_offset <= offset <= last_offset:
+            return end - 1
+        if base_offset > offset or end <= position + LENGTH_OVERHEAD:
+            return None
+        position = end
+    return None

@@ -1,0 +1,247 @@
+"""Stands between the connections of a broker and its router, from its first fault on, and carries faults out."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from copy import copy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.embedded.faults.rules import Fault, Faults, Hit
+from kafkapy.embedded.faults.shapes import Selected, level_of, parts_of, put_errors, take_parts
+from kafkapy.handlers.context import CloseConnection
+from kafkapy.protocol.api import APIS, request_type, response_type
+from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
+from kafkapy.protocol.primitives import EncodeError, Writer
+from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
+from kafkapy.seams import FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.handlers.context import Services
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
+OVERWRITTEN: Final = (FETCH, METADATA)
+"""These are served as a whole, and errors put into their answers. They only read; a Fetch is answered about more
+partitions than it names, a Metadata about brokers, too."""
+INITIAL_EPOCHS: Final = (0, -1)
+"""Session epochs of a Fetch that names all of its partitions."""
+
+
+class FaultInjector:
+    """Has a router's methods `route` and `coalesce`."""
+
+    def __init__(
+        self,
+        faults: Faults,
+        services: "Services",
+        route: Route,
+        coalesce: Coalesce,
+        is_node: Callable[[str | None], bool],
+    ) -> None:
+        """is_node: whether a client id is another node's."""
+        self._faults = faults
+        self._services = services
+        self._route = route
+        self._coalesce = coalesce
+        self._is_node = is_node
+
+    def coalesce(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
+        """Serve Produce requests together, unless a fault may hit one."""
+        return None if self._faults.of_api(PRODUCE) else self._coalesce(info, data, position, most)
+
+    def route(self, info: ConnectionInfo, frame: memoryview) -> Coroutine[Any, Any, Writer | None]:
+        """As Router.route."""
+        faults = self._faults.of_api(int.from_bytes(frame[:2], "big", signed=True))
+        if not faults:
+            return self._route(info, frame)
+        header, position = read_request_header(frame)
+        connection = f"{info.peer_host}:{info.peer_port}"
+        if not self._is_node(header.client_id):
+            faults = [each for each in faults if each.matches_header(header.api_version, header.client_id, connection)]
+            if faults and _is_readable(header):
+                return self._serve(faults, header, info, frame, position)
+        return self._route(info, frame)
+
+    async def _serve(
+        self, faults: list[Fault], header: RequestHeader, info: ConnectionInfo, frame: memoryview, position: int
+    ) -> Writer | None:
+        """Serve a request by the faults that match it. Raises CloseConnection."""
+        request, _ = request_type(header.api_key).read(frame, position, header.api_version)
+        parts = list(parts_of(APIS[header.api_key].name, header.api_version, self._whole(request), self._topic_of))
+        hits = [fault for fault in faults if any(map(fault.matches_part, parts)) and fault.draw()]
+        for fault in hits:
+            self._faults.log.append(_hit(fault, header, info, filter(fault.matches_part, parts)))
+        if not hits:
+            return await self._route(info, frame)
+        if delay_ms := sum(fault.delay_ms for fault in hits):
+            info.is_held = True  # what comes after it on this connection waits, as with Apache Kafka
+            await _sleep(delay_ms)
+        last = next((fault for fault in hits if fault.kind != "delay"), None)
+        if last is None:
+            return await self._route(info, frame)
+        if last.kind == "fail":
+            return await self._failed(last, header, info, bytes(frame[:position]), request)
+        if last.when == "before":
+            raise CloseConnection(f"a fault: {last}")
+        answer = await self._route(info, frame)
+        if last.kind == "truncate" and answer is not None:
+            return _truncated(answer.joined())
+        _release(answer)
+        raise CloseConnection(f"a fault: {last}")
+
+    async def _failed(
+        self, fault: Fault, header: RequestHeader, info: ConnectionInfo, head: bytes, request: Any
+    ) -> Writer | None:
+        """Return the answer in which all that the fault hits has its error, and the rest was served."""
+        assert fault.error is not None
+        version = header.api_version
+        level = level_of(fault.api, version)
+        if level is None:
+            response: Any = response_type(header.api_key)()
+            response.error_code = int(fault.error)
+            return _encoded(header, response)
+        if header.api_key in OVERWRITTEN:
+            errors = take_parts(level, self._whole(request), fault.matches_part, fault.error, self._topic_of)
+            if header.api_key == FETCH:
+                request.max_wait_ms = 0  # the error does not wait for records
+            is_left = True
+        else:
+            errors = take_parts(level, request, fault.matches_part, fault.error, self._topic_of)
+            is_left = bool(getattr(request, level.request))
+        response = response_type(header.api_key)()
+        if is_left:
+            rest = memoryview(bytearray(head + request.encode(version)))
+            answer = await self._route(info, rest)
+            if answer is not None:
+                response = _decoded(answer, header)
+        if header.api_key == PRODUCE and request.acks == 0:
+            raise CloseConnection(f"a fault, whose error has no answer with acks=0: {fault}")
+        put_errors(level, response, errors)
+        return _encoded(header, response)
+
+    def _whole(self, request: Any) -> Any:
+        """Return a request that names all that it is about: the partitions of its session, all topics."""
+        if type(request).API_KEY == METADATA:
+            return self._whole_metadata(request)
+        if type(request).API_KEY == FETCH:
+            return self._whole_fetch(request)
+        return request
+
+    def _whole_metadata(self, request: Any) -> Any:
+        topics = self._services.metadata.image.topics.by_name
+        new_topic = import_module(type(request).__module__).MetadataRequestTopic
+        named = [new_topic(name=name) for name in topics] if request.topics is None else request.topics
+        return type(request)(topics=[self._identified(topic) for topic in named])
+
+    def _whole_fetch(self, request: Any) -> Any:
+        """Return a copy, whose parts may be taken, with the partitions of the session."""
+        found = type(request)(topics=[copy(topic) for topic in request.topics])
+        if request.session_epoch not in INITIAL_EPOCHS:
+            module = import_module(type(request).__module__)
+            for topic, topic_id, partition in self._services.fetch_sessions.partitions_of(request.session_id):
+                partitions = [module.FetchPartition(partition=partition)]
+                found.topics.append(module.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions))
+        return found
+
+    def _identified(self, topic: Any) -> Any:
+        """Return a topic of a Metadata request with its name and its id, as the answer has it."""
+        topics = self._services.metadata.image.topics
+        known = topics.by_id.get(topic.topic_id) if topic.name is None else topics.by_name.get(topic.name)
+        return copy(topic) if known is None else type(topic)(topic_id=known.topic_id, name=known.name)
+
+    def _topic_of(self, topic_id: bytes) -> str | None:
+        topic = self._services.metadata.image.topics.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+
+def _is_readable(header: RequestHeader) -> bool:
+    """Return whether the codec reads the request: not if it is of a version that Kafka 4 has removed."""
+    api = APIS[header.api_key]
+    return api.min_version <= header.api_version <= api.max_version
+
+
+def _hit(fault: Fault, header: RequestHeader, info: ConnectionInfo, parts: "filter[Selected]") -> Hit:
+    return Hit(
+        fault=str(fault),
+        api=fault.api,
+        version=header.api_version,
+        client_id=header.client_id,
+        principal=info.principal,
+        connection=f"{info.peer_host}:{info.peer_port}",
+        parts=tuple("-".join(map(str, part.values())) for part in parts if part),
+    )
+
+
+async def _sleep(ms: int) -> None:
+    """Wait. (A handler is driven without a task: it may await futures only.)"""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(ms / 1000, future.set_result, None)
+    try:
+        await future
+    finally:
+        timer.cancel()
+
+
+def _decoded(answer: Writer, header: RequestHeader) -> Any:
+    from kafkapy.protocol.headers import read_response_header
+
+    data = answer.joined()
+    _release(answer)
+    _, position = read_response_header(data, header.api_key, header.api_version)
+    return response_type(header.api_key).decode(data[position:], header.api_version)
+
+
+def _encoded(header: RequestHeader, response: Any) -> Writer:
+    out = Writer()
+    write_response_header(out, header.api_key, header.api_version, header.correlation_id)
+    try:
+        response.write(out, header.api_version)
+    except EncodeError as error:
+        raise CloseConnection(f"a fault has no room in {type(response).__name__}: {error}") from error
+    return out
+
+
+def _release(answer: Writer | None) -> None:
+    for _, payload in answer.splices if answer is not None else ():
+        if isinstance(payload, FileRegion):
+            payload.release()
+
+
+def _truncated(data: bytes) -> Writer:
+    """Return a frame that promises all of `data`, and ends its connection after half of it."""
+    out = Writer()
+    out += data[: len(data) // 2]
+    out.splices.append((len(out), FileRegion(_LostFile(), 0, len(data) - len(out))))
+    return out
+
+
+class _LostFile:
+    """A seams.File that cannot be read: whoever sends a region of it closes the connection."""
+
+    path = "(the rest of a truncated answer)"
+
+    def pread(self, length: int, position: int) -> bytes:
+        raise OSError(f"no bytes of {self.path}")
+
+    def pread_nowait(self, length: int, position: int) -> bytes | None:
+        return None
+
+    def warm(self, length: int, position: int) -> tuple[int, bool]:
+        raise OSError(f"no bytes of {self.path}")
+
+    def fileno(self) -> int:
+        return -1
+
+    def size(self) -> int:
+        return 0
+
+    def pwrite(self, buffers: Any, position: int) -> int:
+        raise OSError(f"no bytes of {self.path}")
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...

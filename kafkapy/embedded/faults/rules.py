@@ -1,0 +1,393 @@
+"""`broker.faults`: which requests fail, are late or lose their answer, and what did.
+
+    broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)
+    broker.faults.delay("Fetch", ms=500).probability(0.1, seed=7)
+    broker.faults.drop("EndTxn", when="after")          # it is done, and the answer is lost
+    with broker.faults.paused():
+        ...
+
+Selectors: `api` by name; `version` (a number, or a range of them), `topic`, `partition`, `group`, `transactional_id`,
+`client_id`, `connection` (the client's `host:port`); texts may have wildcards, as in "orders-*". `nth=3` hits only the
+third request that matches, `times=2` the first two. Requests of nodes to each other are not hit.
+
+Calls may come from any thread; requests are matched on the broker's loop.
+"""
+
+import difflib
+import random
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypedDict
+
+from kafkapy.dataclass import dataclass
+from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, selectors_of
+from kafkapy.errors import KafkapyError, first_of, quoted
+from kafkapy.protocol.api import APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkapy.protocol.error_code import ErrorCode
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+Kind: TypeAlias = Literal["fail", "delay", "drop", "truncate"]
+When: TypeAlias = Literal["before", "after"]
+
+KINDS: Final = ("fail", "delay", "drop", "truncate")
+LOGIN_APIS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+ERRORS_SINCE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_ID: {"Produce": 13, "Fetch": 13, "Metadata": 10, "DeleteTopics": 6, "OffsetCommit": 10},
+    ErrorCode.INCONSISTENT_TOPIC_ID: {"Fetch": 13},
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: {"Fetch": 7},
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: {"Fetch": 7},
+    ErrorCode.FENCED_LEADER_EPOCH: {"Fetch": 9, "ListOffsets": 4, "OffsetForLeaderEpoch": 2},
+    ErrorCode.UNKNOWN_LEADER_EPOCH: {"Fetch": 9, "ListOffsets": 4, "OffsetForLeaderEpoch": 2},
+    ErrorCode.OFFSET_NOT_AVAILABLE: {"ListOffsets": 5},
+    ErrorCode.MEMBER_ID_REQUIRED: {"JoinGroup": 4},
+    ErrorCode.FENCED_INSTANCE_ID: {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "OffsetCommit": 7},
+    ErrorCode.PRODUCER_FENCED: {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2},
+    ErrorCode.TRANSACTION_ABORTABLE: {
+        "Produce": 12,
+        "AddPartitionsToTxn": 5,
+        "AddOffsetsToTxn": 4,
+        "TxnOffsetCommit": 4,
+        "EndTxn": 4,
+        "FindCoordinator": 6,
+        "InitProducerId": 6,
+    },
+}
+"""From which version on clients of an API know an error that is younger than the API."""
+SHOWN: Final = 5
+SHOWN_HITS: Final = 20
+LIVE: "Final[weakref.WeakSet[Faults]]" = weakref.WeakSet()
+"""Of all brokers and clusters: for the pytest plugin, which reports and ends them with each test."""
+
+
+class Selectors(TypedDict, total=False):
+    """Which requests a fault hits. `may_miss`: it is all right if it never does."""
+
+    version: int | range | None
+    topic: str | None
+    partition: int | None
+    group: str | None
+    transactional_id: str | None
+    client_id: str | None
+    connection: str | None
+    nth: int | None
+    times: int | None
+    may_miss: bool
+
+
+REQUEST_SELECTORS: Final = ("topic", "partition", "group", "transactional_id")
+"""Those for which a request has to be decoded."""
+
+
+class FaultError(KafkapyError, ValueError):
+    """A fault that cannot be; the message says what would be right."""
+
+
+class FaultNeverHit(KafkapyError, AssertionError):
+    """A fault was set, and no request was hit by it: the test has not tested what it was to test."""
+
+
+@dataclass(slots=True, frozen=True)
+class Hit:
+    """A request that a fault has hit: whose it was, and what was done to it."""
+
+    fault: str
+    api: str
+    version: int
+    client_id: str | None
+    principal: str
+    connection: str
+    parts: tuple[str, ...]
+    """The partitions, groups and the like that were hit, as texts."""
+
+    def __str__(self) -> str:
+        about = f" of {first_of(list(self.parts), SHOWN)}" if self.parts else ""
+        return f"{self.api} v{self.version}{about} by {self.client_id} ({self.connection}): {self.fault}"
+
+
+class Fault:
+    """One fault. `hits`: how many requests it has hit."""
+
+    def __init__(
+        self, kind: Kind, api: str, selectors: Selectors, *, error: ErrorCode | None, ms: int, when: When
+    ) -> None:
+        """Raises FaultError."""
+        self.kind = kind
+        self.api = api
+        self.error = error
+        self.delay_ms = ms
+        self.when = when
+        self.hits = 0
+        self.may_miss = selectors.get("may_miss", False)
+        self.api_key = _api_key(api)
+        self._selectors = selectors
+        self._check()
+        self._matches = 0
+        self._missed: dict[str, None] = {}
+        self._probability = 1.0
+        self._random = random.Random(0)
+        self._paused = 0
+        self._is_removed = False
+
+    def probability(self, probability: float, *, seed: int) -> Self:
+        """Hit a request that matches with this probability, the same ones for the same seed. Return this fault."""
+        if not 0 < probability <= 1:
+            raise FaultError(f"a probability is above 0 and at most 1, not {probability}")
+        self._probability, self._random = probability, random.Random(seed)
+        return self
+
+    def remove(self) -> None:
+        """Hit no more requests."""
+        self._is_removed = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will hit no more: it was removed, or has hit as often as it was to."""
+        return self._is_removed or self._is_used_up
+
+    @property
+    def is_active(self) -> bool:
+        return not self._paused and not self.is_over
+
+    @property
+    def topic(self) -> str | None:
+        return self._selectors.get("topic")
+
+    def matches_header(self, version: int, client_id: str | None, connection: str) -> bool:
+        """Return whether a request of the fault's API may be hit, from what its header says."""
+        wanted = self._selectors.get("version")
+        if wanted is not None and version not in (wanted if isinstance(wanted, range) else (wanted,)):
+            self._note_miss(f"one at version {version}")
+            return False
+        if self.error is not None and version < self._error_since:
+            self._note_miss(f"one at version {version}, whose clients do not know {self.error.name}")
+            return False
+        return self._is_like("client_id", client_id or "") and self._is_like("connection", connection)
+
+    def matches_part(self, part: Selected) -> bool:
+        """Return whether a part of a request is what the selectors ask for."""
+        return all(name not in self._selectors or self._is_part(name, part.get(name)) for name in REQUEST_SELECTORS)
+
+    def draw(self) -> bool:
+        """Count a request that matches; return whether it is hit: by `nth`, `times` and the probability."""
+        self._matches += 1
+        nth = self._selectors.get("nth")
+        if nth is not None and self._matches != nth:
+            return False
+        if self._probability < 1 and self._random.random() >= self._probability:
+            return False
+        self.hits += 1
+        return True
+
+    def pause(self, by: int) -> None:
+        self._paused += by
+
+    @property
+    def missed(self) -> str:
+        """What was nearly hit, for the message of a fault that never was."""
+        seen = list(self._missed)
+        if self._matches:
+            seen.insert(0, f"{self._matches} that matched, but not its nth or its probability")
+        return f"; there came {first_of(seen, SHOWN)}" if seen else f"; no {self.api} came"
+
+    def __str__(self) -> str:
+        what = {
+            "fail": f"fails with {self.error.name if self.error is not None else ''}",
+            "delay": f"is delayed by {self.delay_ms} ms",
+            "drop": "is lost" if self.when == "before" else "is done, and its answer lost",
+            "truncate": "has its answer cut in two",
+        }[self.kind]
+        chosen = ", ".join(f"{name}={value!r}" for name, value in self._selectors.items() if name != "may_miss")
+        return f"{self.api}{f' ({chosen})' if chosen else ''} {what}"
+
+    @property
+    def _is_used_up(self) -> bool:
+        nth, times = self._selectors.get("nth"), self._selectors.get("times")
+        if nth is not None:
+            return self._matches >= nth
+        return times is not None and self.hits >= times
+
+    @property
+    def _error_since(self) -> int:
+        return 0 if self.error is None else ERRORS_SINCE.get(self.error, {}).get(self.api, 0)
+
+    def _is_like(self, selector: Literal["client_id", "connection"], value: str) -> bool:
+        wanted = self._selectors.get(selector)
+        if wanted is None or fnmatchcase(value, wanted):
+            return True
+        self._note_miss(f"one with {selector}={value!r}")
+        return False
+
+    def _is_part(self, selector: str, value: object) -> bool:
+        wanted = self._selectors.get(selector)
+        if wanted is None:
+            return True
+        is_like = fnmatchcase(value, wanted) if isinstance(value, str) and isinstance(wanted, str) else value == wanted
+        if not is_like:
+            self._note_miss(f"one with {selector}={value!r}")
+        return is_like
+
+    def _note_miss(self, text: str) -> None:
+        if len(self._missed) < SHOWN_HITS:
+            self._missed[text] = None
+
+    def _check(self) -> None:
+        """Raise FaultError if no request can be hit."""
+        api, selectors = self.api, self._selectors
+        unknown = [name for name in selectors if name not in Selectors.__annotations__]
+        if unknown:
+            names = ", ".join(Selectors.__annotations__)
+            raise FaultError(f"there is no selector {quoted(unknown[0])}, only {names}")
+        if self.api_key in LOGIN_APIS:
+            raise FaultError(f"{api} belongs to the login, which no fault hits: give the client a wrong password")
+        possible = selectors_of(self.api_key)
+        for name in REQUEST_SELECTORS:
+            if selectors.get(name) is not None and name not in possible:
+                has = f"only {', '.join(sorted(possible))}" if possible else "nothing of the kind"
+                raise FaultError(f"a request of {api} names no {name}, {has}")
+        self._check_versions()
+        for name in ("times", "nth"):
+            number = selectors.get(name)
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise FaultError(f"{name} is a number from 1 on, not {number!r}")
+        if self.kind == "fail" and not has_room_for_error(self.api_key):
+            raise FaultError(f"an answer to {api} has no room for an error: drop or delay it")
+
+    def _check_versions(self) -> None:
+        wanted, known = self._selectors.get("version"), APIS[self.api_key]
+        if wanted is None:
+            return
+        versions = list(wanted) if isinstance(wanted, range) else [wanted]
+        served = range(known.min_version, known.max_version + 1)
+        if not any(version in served for version in versions):
+            raise FaultError(f"{self.api} has the versions {served.start} to {served.stop - 1}, not {wanted}")
+        if self.error is not None and max(versions) < self._error_since:
+            since = f"clients know it from version {self._error_since} on"
+            raise FaultError(f"{self.api} at version {wanted} lacks {self.error.name}: {since}")
+
+
+class Faults:
+    """The faults of a broker, or of all brokers of a cluster."""
+
+    def __init__(self, on_first: Callable[[], None], topics: Callable[[], list[str]]) -> None:
+        """on_first: called once, with the first fault. `topics`: the names of those that there are."""
+        self._on_first: Callable[[], None] | None = on_first
+        self._topics = topics
+        self._all: tuple[Fault, ...] = ()
+        LIVE.add(self)
+        self.log: list[Hit] = []
+        """The requests that were hit, in their order."""
+
+    def fail(self, api: str, error: str, **selectors: "Unpack[Selectors]") -> Fault:
+        """Answer requests with an error, and do nothing of what they ask. Raises FaultError.
+
+        Other topics, partitions and groups of the same request are served.
+        """
+        _api_key(api)  # an API that does not exist is named before the error
+        return self._add(Fault("fail", api, selectors, error=_error_of(error), ms=0, when="before"))
+
+    def delay(self, api: str, *, ms: int, **selectors: "Unpack[Selectors]") -> Fault:
+        """Serve requests later; their connection waits, as with a slow broker. Raises FaultError."""
+        if ms < 1:
+            raise FaultError(f"ms is a number from 1 on, not {ms}")
+        return self._add(Fault("delay", api, selectors, error=None, ms=ms, when="before"))
+
+    def drop(self, api: str, *, when: When = "before", **selectors: "Unpack[Selectors]") -> Fault:
+        """Close the connection instead of an answer, before the request is done or after it. Raises FaultError."""
+        if when not in ("before", "after"):
+            raise FaultError(f"when is 'before' or 'after', not {when!r}")
+        return self._add(Fault("drop", api, selectors, error=None, ms=0, when=when))
+
+    def truncate(self, api: str, **selectors: "Unpack[Selectors]") -> Fault:
+        """Do what requests ask, send half of the answer, and close the connection. Raises FaultError."""
+        return self._add(Fault("truncate", api, selectors, error=None, ms=0, when="after"))
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there has been a fault."""
+        return self._on_first is None
+
+    @contextmanager
+    def paused(self, *faults: Fault) -> Iterator[None]:
+        """Within the block these faults hit nothing; without arguments, all."""
+        chosen = faults or self._all
+        for fault in chosen:
+            fault.pause(1)
+        try:
+            yield
+        finally:
+            for fault in chosen:
+                fault.pause(-1)
+
+    def clear(self) -> None:
+        """Remove all faults; the log stays."""
+        for fault in self._all:
+            fault.remove()
+        self._all = ()
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._all)
+
+    def add(self, kind: str, *arguments: Any, **selectors: Any) -> Fault:
+        """Set a fault by the name of its kind, as `@pytest.mark.kafka_faults` does. Raises FaultError, TypeError."""
+        if kind not in KINDS:
+            raise FaultError(f"there is no kind of fault {quoted(kind)}, only {', '.join(KINDS)}")
+        found: Fault = getattr(self, kind)(*arguments, **selectors)
+        return found
+
+    def check_hit(self) -> None:
+        """Raise FaultNeverHit if a fault has hit no request, unless it may miss."""
+        never = [fault for fault in self._all if not fault.hits and not fault.may_miss]
+        if never:
+            self.clear()
+            raise FaultNeverHit("; ".join(f"never hit: {fault}{fault.missed}" for fault in never))
+
+    def report(self) -> str:
+        """Return the faults and what they hit, a line each: for a failing test."""
+        lines = [f"{fault}: {fault.hits} hits" for fault in self._all]
+        lines += [str(hit) for hit in self.log[-SHOWN_HITS:]]
+        return "\n".join(lines)
+
+    def of_api(self, api_key: int) -> list[Fault]:
+        """Return the faults that may hit a request of this API now, in the order in which they were set."""
+        return [fault for fault in self._all if fault.api_key == api_key and fault.is_active]
+
+    def _add(self, fault: Fault) -> Fault:
+        topic = fault.topic
+        if topic is not None and not any(mark in topic for mark in "*?["):
+            known = self._topics()
+            if topic not in known:
+                raise FaultError(
+                    f"there is no topic {quoted(topic)}; there are: {first_of(sorted(known), SHOWN) or 'none'}. "
+                    "Create it first, or give a pattern with a *"
+                )
+        if self._on_first is not None:
+            self._on_first()
+            self._on_first = None
+        self._all = (*self._all, fault)
+        return fault
+
+
+def _api_key(name: str) -> int:
+    """Return the key of an API. Raises FaultError."""
+    for api in APIS.values():
+        if api.name == name:
+            return api.key
+    raise FaultError(f"there is no API {quoted(name)}{_like(name, [api.name for api in APIS.values()])}")
+
+
+def _error_of(name: str) -> ErrorCode:
+    """Raises FaultError."""
+    found = ErrorCode.__members__.get(name)
+    if found is None or found is ErrorCode.NONE:
+        raise FaultError(f"there is no error {quoted(name)}{_like(name, list(ErrorCode.__members__))}")
+    return found
+
+
+def _like(name: str, known: list[str]) -> str:
+    by_lower = {each.lower(): each for each in known}
+    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    return f"; is it {' or '.join(near)}?" if near else ""

@@ -1,0 +1,68 @@
+"""The keyword arguments of `Broker` and `Cluster`, typed: type checkers know them wherever they are passed on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from kafkapy.errors import quoted
+
+if TYPE_CHECKING:
+    from kafkapy.embedded.security import EmbeddedSecurity
+
+
+class BrokerOptions(TypedDict, total=False):
+    """The keyword arguments of `Broker`, which says what they mean."""
+
+    port: int
+    properties: Mapping[str, object] | None
+    tls: bool
+    users: Mapping[str, str] | None
+    acls: Sequence[str] | None
+
+
+class ClusterOptions(TypedDict, total=False):
+    """The keyword arguments of `Cluster`, which says what they mean."""
+
+    controller_count: int
+    properties: Mapping[str, object] | None
+    in_process: bool
+    tls: bool
+    users: Mapping[str, str] | None
+    acls: Sequence[str] | None
+
+
+BROKER_OPTIONS: Final = frozenset(BrokerOptions.__annotations__)
+CLUSTER_OPTIONS: Final = frozenset(ClusterOptions.__annotations__)
+
+
+def check_options(kind: str, given: Mapping[str, object], known: frozenset[str]) -> None:
+    """Raise TypeError for an argument that there is not, as a function with written-out arguments does."""
+    for name in given:
+        if name not in known:
+            message = f"{kind}() has no argument {quoted(name)}: its keyword arguments are {', '.join(sorted(known))}"
+            raise TypeError(message)
+
+
+def text_of(value: object) -> str:
+    """Return a value of `properties` as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def security_of(options: BrokerOptions | ClusterOptions) -> "EmbeddedSecurity | None":
+    """Return what `tls`, `users` and `acls` ask for; None if nothing. Raises ValueError, AclTextError."""
+    tls, users, acls = options.get("tls", False), options.get("users"), options.get("acls")
+    if not tls and users is None and acls is None:
+        return None
+    from kafkapy.embedded.security import EmbeddedSecurity  # imports cryptography
+
+    return EmbeddedSecurity(tls=tls, users=users, acls=acls)
+
+
+def client_config(
+    security: "EmbeddedSecurity | None", bootstrap_servers: str, user: str | None, mechanism: str
+) -> dict[str, str]:
+    """Return the properties of a librdkafka client. Raises ValueError for an unknown user or mechanism."""
+    if security is not None:
+        return security.client_config(bootstrap_servers, user, mechanism)
+    if user is not None:
+        raise ValueError("there are no users: users={'alice': 'secret'} makes some")
+    return {"bootstrap.servers": bootstrap_servers}

@@ -1,0 +1,115 @@
+"""The rules for arrays: one schema of all items, or one each for the first ones and one for those that follow."""
+
+from typing import Any
+
+from kafkapy.registry.formats.json_comparison import Comparison, add_bound
+from kafkapy.registry.formats.json_model import Node
+from kafkapy.registry.formats.json_objects import compare_unevaluated
+
+
+def compare_arrays(to: Comparison, original: Node, update: Node) -> None:
+    to.within("items").compare(_of_all(original), _of_all(update))
+    _firsts(to, original, update)
+    _additional(to.within("additionalItems"), original, update)
+    compare_unevaluated(to, original, update, "unevaluatedItems", "UNEVALUATED_ITEMS")
+    add_bound(to, original, update, "maxItems", "MAX_ITEMS")
+    add_bound(to, original, update, "minItems", "MIN_ITEMS")
+    if bool(original.raw.get("uniqueItems")) != bool(update.raw.get("uniqueItems")):
+        to.add("UNIQUE_ITEMS_REMOVED" if original.raw.get("uniqueItems") else "UNIQUE_ITEMS_ADDED", "uniqueItems")
+    add_bound(to, original, update, "maxContains", "MAX_CONTAINS")
+    add_bound(to, original, update, "minContains", "MIN_CONTAINS")
+
+
+def _of_all(node: Node) -> Node | None:
+    """Return the schema of all items."""
+    items = node.raw.get("items")
+    if items is None or isinstance(items, list) or "prefixItems" in node.raw:
+        return None
+    return node.below("items")
+
+
+def _first_schemas(node: Node) -> list[Node]:
+    """Return the schemas of the first items, by their place."""
+    return node.each_below("prefixItems") if "prefixItems" in node.raw else node.each_below("items")
+
+
+def _rest_keyword(node: Node) -> str:
+    return "items" if "prefixItems" in node.raw else "additionalItems"
+
+
+def _rest(node: Node) -> Any:
+    """Return what items after the first ones have to be: True, False or a schema."""
+    return node.raw.get(_rest_keyword(node), True)
+
+
+def _firsts(to: Comparison, original: Node, update: Node) -> None:
+    before, after = _first_schemas(original), _first_schemas(update)
+    for index in range(max(len(before), len(after))):
+        here = to.within(f"items/{index}")
+        if index >= len(after):
+            _removed(here, before[index], update)
+        elif index >= len(before):
+            _added(here, after[index], original)
+        else:
+            here.compare(before[index], after[index])
+
+
+def _removed(to: Comparison, was: Node, update: Node) -> None:
+    if _is_open(update):
+        to.add("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")
+        return
+    covering = _partly_open(update)
+    if covering is not None:
+        below = to.apart()
+        below.compare(was, covering)
+        to.found += below.found
+        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
+        to.add(f"ITEM_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+    elif was.kind == "false":
+        to.add("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+    else:
+        to.add("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+
+
+def _added(to: Comparison, now: Node, original: Node) -> None:
+    if _is_open(original):
+        kind = "ITEM_WITH_EMPTY_SCHEMA" if now.kind == "empty" else "ITEM"
+        to.add(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL")
+        return
+    covering = _partly_open(original)
+    if covering is None:
+        to.add("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
+        return
+    below = to.apart()
+    below.compare(covering, now)
+    to.found += below.found
+    covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
+    to.add(f"ITEM_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+
+
+def _is_open(node: Node) -> bool:
+    if _rest(node) is not True:
+        return False
+    unevaluated = node.below("unevaluatedItems")
+    return unevaluated is None or unevaluated.kind == "empty"
+
+
+def _partly_open(node: Node) -> Node | None:
+    rest = _rest(node)
+    if rest is False:
+        return None
+    if rest is not True:
+        return node.below(_rest_keyword(node))
+    found = node.below("unevaluatedItems")
+    return None if found is None or found.kind in ("false", "empty") else found
+
+
+def _additional(to: Comparison, original: Node, update: Node) -> None:
+    before, after = _rest(original), _rest(update)
+    if (before is False) != (after is False):
+        to.add("ADDITIONAL_ITEMS_ADDED" if before is False else "ADDITIONAL_ITEMS_REMOVED")
+    elif before is True or after is True:
+        if before is not after:
+            to.add("ADDITIONAL_ITEMS_NARROWED" if before is True else "ADDITIONAL_ITEMS_EXTENDED")
+    elif before is not False:
+        to.compare(original.below(_rest_keyword(original)), update.below(_rest_keyword(update)))

@@ -1,0 +1,184 @@
+"""The rules for objects. A content model is open if it accepts properties that it does not name, closed if none."""
+
+import re
+from typing import Any
+
+from kafkapy.registry.formats.json_comparison import Comparison, add_bound
+from kafkapy.registry.formats.json_model import Node
+
+
+def compare_objects(to: Comparison, original: Node, update: Node) -> None:
+    _required(to.within("required"), original, update)
+    _properties(to.within("properties"), original, update)
+    _dependencies(to.within("dependencies"), original, update)
+    compare_additional(to, original, update, "additionalProperties", "ADDITIONAL_PROPERTIES")
+    compare_unevaluated(to, original, update, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
+    add_bound(to, original, update, "maxProperties", "MAX_PROPERTIES")
+    add_bound(to, original, update, "minProperties", "MIN_PROPERTIES")
+
+
+def _required(to: Comparison, original: Node, update: Node) -> None:
+    after = update.all_below("properties")
+    for name in original.all_below("properties"):
+        if name not in after:
+            continue
+        was, now = name in _required_of(original), name in _required_of(update)
+        if was and not now:
+            to.add("REQUIRED_ATTRIBUTE_REMOVED", name)
+        elif now and not was:
+            has_default = "default" in after[name].raw
+            to.add("REQUIRED_ATTRIBUTE_" + ("WITH_DEFAULT_ADDED" if has_default else "ADDED"), name)
+
+
+def _required_of(node: Node) -> list[Any]:
+    found = node.raw.get("required")
+    return found if isinstance(found, list) else []
+
+
+def _properties(to: Comparison, original: Node, update: Node) -> None:
+    before, after = original.all_below("properties"), update.all_below("properties")
+    for name in dict.fromkeys((*before, *after)):
+        here = to.within(name)
+        if name not in after:
+            _removed(here, before[name], name, update)
+        elif name not in before:
+            _added(here, after[name], name, original, update)
+        else:
+            here.compare(before[name], after[name])
+
+
+def _removed(to: Comparison, was: Node, name: str, update: Node) -> None:
+    if is_open(update):
+        to.add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")
+        return
+    covering = _partly_open(update, name)
+    if covering is not None:
+        below = to.apart()
+        below.compare(was, covering)
+        to.found += below.found
+        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
+        to.add(f"PROPERTY_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+    elif was.kind == "false":
+        to.add("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+    else:
+        to.add("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+
+
+def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -> None:
+    is_required, has_default = name in _required_of(update), "default" in now.raw
+    kind = "OPTIONAL_PROPERTY"
+    if is_required:
+        kind = "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default else "REQUIRED_PROPERTY"
+    if is_open(original):
+        if now.kind == "empty":
+            kind = "PROPERTY_WITH_EMPTY_SCHEMA"
+        to.add(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL")
+        return
+    covering = _partly_open(original, name)
+    if covering is not None:
+        below = to.apart()
+        below.compare(covering, now)
+        to.found += below.found
+        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
+        to.add(f"PROPERTY_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+    to.add(f"{kind}_ADDED_TO_UNOPEN_CONTENT_MODEL")
+
+
+def is_open(node: Node) -> bool:
+    """Whether any property is accepted."""
+    additional = node.below("additionalProperties")
+    if additional is not None and node.raw["additionalProperties"] is not True:
+        return False
+    if node.raw.get("patternProperties"):
+        return False
+    unevaluated = node.below("unevaluatedProperties")
+    return unevaluated is None or unevaluated.kind == "empty"
+
+
+def _partly_open(node: Node, name: str) -> Node | None:
+    """Return the schema of properties that are not named."""
+    for pattern, schema in node.all_below("patternProperties").items():
+        if _matches(pattern, name):
+            return schema
+    return other_schema(node, "additionalProperties", "unevaluatedProperties")
+
+
+def other_schema(node: Node, additional: str, unevaluated: str) -> Node | None:
+    """Return the schema of what has none of its own: of the additional, else of the unevaluated ones."""
+    given = node.raw.get(additional)
+    if given is not None and given is not True:
+        return None if given is False else node.below(additional)
+    found = node.below(unevaluated)
+    return None if found is None or found.kind in ("false", "empty") else found
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except (re.error, RecursionError):  # a pattern of ECMA-262 that Python has not
+        return False
+
+
+def compare_additional(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:
+    """Compare what else is accepted: true and absent are all, false is nothing."""
+    here = to.within(keyword)
+    before, after = original.raw.get(keyword, True), update.raw.get(keyword, True)
+    if (before is False) != (after is False):
+        here.add(f"{kind}_ADDED" if before is False else f"{kind}_REMOVED")
+    elif before is False:
+        return
+    elif before is True or after is True:
+        if before is not after:
+            here.add(f"{kind}_NARROWED" if before is True else f"{kind}_EXTENDED")
+    else:
+        here.compare(original.below(keyword), update.below(keyword))
+
+
+def compare_unevaluated(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:
+    before, after = original.below(keyword), update.below(keyword)
+    here = to.within(keyword)
+    if before is None and after is None:
+        return
+    if before is None:
+        assert after is not None
+        here.add(f"{kind}_REMOVED" if after.kind == "false" else f"{kind}_NARROWED")
+    elif after is None:
+        here.add(f"{kind}_ADDED" if before.kind == "false" else f"{kind}_EXTENDED")
+    elif (before.kind == "false") != (after.kind == "false"):
+        here.add(f"{kind}_ADDED" if before.kind == "false" else f"{kind}_REMOVED")
+    elif (before.kind == "empty") != (after.kind == "empty"):
+        here.add(f"{kind}_NARROWED" if before.kind == "empty" else f"{kind}_EXTENDED")
+    else:
+        here.compare(before, after)
+
+
+def _dependencies(to: Comparison, original: Node, update: Node) -> None:
+    before, after = _listed(original), _listed(update)
+    for name in dict.fromkeys((*before, *after)):
+        if name not in after:
+            to.add("DEPENDENCY_ARRAY_REMOVED", name)
+        elif name not in before:
+            to.add("DEPENDENCY_ARRAY_ADDED", name)
+        elif before[name] != after[name]:
+            change = (
+                "EXTENDED" if before[name] < after[name] else "NARROWED" if before[name] > after[name] else "CHANGED"
+            )
+            to.add(f"DEPENDENCY_ARRAY_{change}", name)
+    old, new = _schemas(original), _schemas(update)
+    for name in dict.fromkeys((*old, *new)):
+        if name not in new:
+            to.add("DEPENDENCY_SCHEMA_REMOVED", name)
+        elif name not in old:
+            to.add("DEPENDENCY_SCHEMA_ADDED", name)
+        else:
+            to.within(name).compare(old[name], new[name])
+
+
+def _listed(node: Node) -> dict[str, frozenset[Any]]:
+    found = {**(node.raw.get("dependencies") or {}), **(node.raw.get("dependentRequired") or {})}
+    return {name: frozenset(each) for name, each in found.items() if isinstance(each, list)}
+
+
+def _schemas(node: Node) -> dict[str, Node]:
+    found = {**(node.raw.get("dependencies") or {}), **(node.raw.get("dependentSchemas") or {})}
+    return {name: node.loader.load(each, node.resolver) for name, each in found.items() if not isinstance(each, list)}

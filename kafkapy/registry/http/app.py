@@ -1,0 +1,171 @@
+"""The registry as an ASGI application."""
+
+import base64
+import binascii
+import contextlib
+import hmac
+import json
+import logging
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from kafkapy.registry.election import Identity
+from kafkapy.registry.errors import RegistryError, forwarding_failed, unknown_leader
+from kafkapy.registry.http.api import Api, Call, Handler
+from kafkapy.registry.http.forward import FORWARDED, forward
+from kafkapy.registry.http.paths import target_of
+from kafkapy.registry.records import dumps
+
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+PLAIN_MEDIA_TYPE: Final = "application/json"
+MAX_BODY_BYTES: Final = 4 << 20
+MAX_THREADS: Final = 20
+"""Requests that are handled at a time; further ones wait."""
+MAX_DELAYED: Final = 50
+WRONG_PASSWORD_S: Final = 0.5
+LEADER_WAIT_S: Final = 5.0
+"""How long a write waits while a leader is elected."""
+
+logger = logging.getLogger("kafkapy.registry")
+
+
+class Leadership(Protocol):
+    """Who writes: kafkapy.registry.election.Election."""
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    def await_leader(self, timeout_s: float) -> Identity | None:
+        """Return the leader; None if there is none in time."""
+
+
+class App:
+    """`users`: passwords by name, None: anybody may use it. `context`: the TLS of requests to another leader."""
+
+    def __init__(
+        self,
+        api: Api,
+        election: Leadership,
+        users: Mapping[str, str] | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._api = api
+        self._election = election
+        self._users = users
+        self._context = context
+        self._limiter: anyio.CapacityLimiter | None = None
+        self._delayed = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "neither lifespan nor websockets are served"
+        request = Request(scope, receive)
+        status, body = await self._answer(request)
+        accepted = request.headers.get("accept", "")
+        plain = PLAIN_MEDIA_TYPE in accepted and "schemaregistry" not in accepted
+        response = Response(body, status, media_type=PLAIN_MEDIA_TYPE if plain else MEDIA_TYPE)
+        if status == 401:
+            response.headers["www-authenticate"] = 'Basic realm="SchemaRegistry"'
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> tuple[int, bytes]:
+        try:
+            await self._check_user(request)
+            body = await _body_of(request)
+            if self._limiter is None:
+                self._limiter = anyio.CapacityLimiter(MAX_THREADS)
+            return await anyio.to_thread.run_sync(self._handle, request, body, limiter=self._limiter)
+        except RegistryError as error:
+            return _error(error)
+        except ClientDisconnect:
+            return 400, b""
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.url.path)
+            return _error(RegistryError(500, "Internal Server Error"))
+
+    async def _check_user(self, request: Request) -> None:
+        """Raise RegistryError for a request without a user and the right password; the answer comes after a while."""
+        if self._users is None:
+            return
+        given = request.headers.get("authorization")
+        if _is_user(given, self._users):
+            return
+        if given is not None and self._delayed < MAX_DELAYED:
+            self._delayed += 1
+            try:
+                await anyio.sleep(WRONG_PASSWORD_S)
+            finally:
+                self._delayed -= 1
+        raise RegistryError(401, "Unauthorized")
+
+    def _handle(self, request: Request, body: bytes) -> tuple[int, bytes]:
+        """Return the answer, in a thread of its own. Raises RegistryError."""
+        raw_path = request.scope.get("raw_path") or request.url.path.encode()
+        query: bytes = request.scope["query_string"]
+        target = target_of(raw_path, query, self._api.alias_of)
+        handler, names = self._api.handler(request.method, target)
+        call = Call(target, names, _json(body) if body else None)
+        if self._api.needs_leader(handler, call):
+            answer = self._of_leader(request, raw_path, query, body)
+            if answer is not None:
+                return answer
+        return _done(handler, call)
+
+    def _of_leader(self, request: Request, raw_path: bytes, query: bytes, body: bytes) -> tuple[int, bytes] | None:
+        """Return the leader's answer; None if this is the leader."""
+        leader = self._election.await_leader(LEADER_WAIT_S)
+        if leader is None:
+            raise unknown_leader()
+        if self._election.is_leader:
+            return None
+        if FORWARDED in request.headers:
+            raise forwarding_failed(f"A request that was forwarded to this registry: the leader is {leader.url}")
+        path = raw_path.decode("latin-1").partition("?")[0] + (f"?{query.decode('latin-1')}" if query else "")
+        answer = forward(leader, (request.method, path, body), request.headers, self._context)
+        with contextlib.suppress(RegistryError):  # it is written; who asks here next should see it
+            self._api.catch_up()
+        return answer
+
+
+def _done(handler: Handler, call: Call) -> tuple[int, bytes]:
+    found = handler(call)
+    if found is None:
+        return 204, b""
+    return 200, (found if isinstance(found, str) else dumps(found)).encode()
+
+
+def _error(error: RegistryError) -> tuple[int, bytes]:
+    return error.status, dumps({"error_code": error.code, "message": error.message}).encode()
+
+
+async def _body_of(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise RegistryError(413, f"a body of more than {MAX_BODY_BYTES} bytes")
+    return bytes(body)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RegistryError(400, f"the body is no JSON: {error}") from error
+
+
+def _is_user(header: str | None, users: Mapping[str, str]) -> bool:
+    kind, _, token = (header or "").partition(" ")
+    if kind.lower() != "basic":
+        return False
+    try:
+        name, colon, password = base64.b64decode(token, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return False
+    expected = users.get(name)
+    return hmac.compare_digest(password.encode(), (expected or "").encode()) and bool(colon) and expected is not None

@@ -1,0 +1,166 @@
+"""`kafkapy registry`: serves the registry until Ctrl-C or SIGTERM."""
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.cli.command_config import CommandConfigError, option_taken
+from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
+from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.profiles import ProfileError
+from kafkapy.cli.registry_options import new_parser
+
+if TYPE_CHECKING:
+    from kafkapy.registry.http.server import Tls
+    from kafkapy.registry.node import RegistryOptions
+
+NEEDED: Final = "'kafkapy-broker[registry]'"
+HELP: Final = ("-h", "--help")
+ANY_HOST: Final = ("0.0.0.0", "::")
+
+
+class OptionError(Exception):
+    """The registry cannot start; the message is one line."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run with the arguments after `kafkapy registry`; return the exit status."""
+    try:
+        defaults = _defaults(arguments)
+        with option_taken(arguments, defaults.config) as left:
+            parser = new_parser()
+            parser.set_defaults(bootstrap_server=defaults.servers.value)
+            return _serve(parser.parse_args(left))
+    except (OptionError, CommandConfigError, ProfileError) as error:
+        return fail(str(error))
+
+
+def _defaults(arguments: Sequence[str]) -> Defaults:
+    """Raises ProfileError."""
+    return NO_DEFAULTS if not set(HELP).isdisjoint(arguments) else defaults_of(os.environ, arguments)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    """Raises OptionError."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+
+        from kafkapy.registry.cluster import ClusterError
+        from kafkapy.registry.errors import RegistryError
+        from kafkapy.registry.http.server import bound, new_server
+        from kafkapy.registry.node import RegistryNode
+    except ImportError as error:
+        return fail(f"the registry needs {error.name}: pip install {NEEDED}")
+    host, port = given.listen
+    tls = _tls(given)
+    try:
+        listener = bound(host, port)
+    except OSError as error:
+        raise OptionError(f"{host}:{port}: {error.strerror or error} (choose another by --listen)") from error
+    _log_to_stderr()
+    try:
+        node = RegistryNode(_options(given, listener, tls))
+    except OSError as error:
+        listener.close()
+        raise OptionError(f"--tls-certificate, --tls-key, --tls-ca: {reason_of(error)}") from error
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        node.start()
+        server = new_server(node.app, tls)
+        print(f"kafkapy registry ready on {_url(given, listener, tls)}", flush=True)  # connections wait in the backlog
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:  # uvicorn raises the signal anew once it has stopped in order
+        return 0
+    except (ClusterError, RegistryError) as error:
+        return fail(str(error))
+    finally:
+        node.stop()
+        listener.close()
+    return 0 if server.started else 1
+
+
+def _interrupt(*_: object) -> None:
+    """End as on Ctrl-C: the group is left, so that another registry leads at once."""
+    raise KeyboardInterrupt
+
+
+def _options(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> "RegistryOptions":
+    """Raises OptionError, OSError."""
+    from kafkapy.registry.election import Identity
+    from kafkapy.registry.model import Level
+    from kafkapy.registry.node import RegistryOptions
+
+    host, port = given.advertise or (given.listen[0], listener.getsockname()[1])
+    if host in ANY_HOST:
+        host = socket.gethostname()
+    return RegistryOptions(
+        servers=given.bootstrap_server,
+        identity=Identity("http" if tls is None else "https", host, port),
+        topic=given.topic,
+        group=given.group,
+        level=Level[given.compatibility],
+        users=None if given.users is None else users_of(given.users),
+        forwarding=None if tls is None else tls.forwarding_context(),
+    )
+
+
+def users_of(path: str) -> dict[str, str]:
+    """Return passwords by name: of lines NAME: PASSWORD, as Jetty's PropertyFileLoginModule has them, or NAME:PASSWORD.
+
+    What follows a comma are roles, which are not used. Raises OptionError.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"--users {path}: {reason_of(error)}") from error
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, colon, rest = line.partition(":")
+        password = rest.partition(",")[0].strip()
+        if not colon or not name.strip() or not password:
+            raise OptionError(f"--users {path}: line {number} must read NAME: PASSWORD")
+        found[name.strip()] = password
+    if not found:
+        raise OptionError(f"--users {path}: it has no users")
+    return found
+
+
+def _tls(given: argparse.Namespace) -> "Tls | None":
+    """Raises OptionError."""
+    from kafkapy.registry.http.server import Tls
+
+    files = (given.tls_certificate, given.tls_key, given.tls_client_ca, given.tls_ca)
+    if not any(files):
+        return None
+    if given.tls_certificate is None or given.tls_key is None:
+        raise OptionError("TLS needs both --tls-certificate and --tls-key")
+    tls = Tls(given.tls_certificate, given.tls_key, given.tls_client_ca, given.tls_ca)
+    try:
+        tls.forwarding_context()
+    except (OSError, ssl.SSLError) as error:
+        raise OptionError(f"--tls-certificate, --tls-key, --tls-ca: {reason_of(error)}") from error
+    return tls
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    registry = logging.getLogger("kafkapy.registry")
+    registry.addHandler(handler)
+    registry.setLevel(logging.INFO)
+
+
+def _url(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> str:
+    host, port = given.listen[0], listener.getsockname()[1]
+    shown = "localhost" if host in ANY_HOST else f"[{host}]" if ":" in host else host
+    return f"{'http' if tls is None else 'https'}://{shown}:{port}"

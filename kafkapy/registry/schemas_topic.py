@@ -1,0 +1,163 @@
+"""The topic _schemas: a thread reads it into the state; the leader appends to it."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafkapy.cli.connection import Connection
+from kafkapy.errors import KafkapyError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.record.batches import batches
+from kafkapy.record.builder import build_batch
+from kafkapy.registry.cluster import Cluster, ClusterError, call, check
+from kafkapy.registry.errors import RegistryError, store_error, timed_out
+from kafkapy.registry.state import RegistryState
+
+DEFAULT_TOPIC: Final = "_schemas"
+FETCH_VERSION: Final = 10
+LIST_OFFSETS_VERSION: Final = 4
+PRODUCE_VERSION: Final = 7
+FETCH_WAIT_MS: Final = 500
+FETCH_BYTES: Final = 1 << 20
+TIMEOUT_S: Final = 15.0
+"""For a write, and for everything that is in the topic to be read before it."""
+RETRY_S: Final = 0.2
+LATEST: Final = -1
+EARLIEST: Final = -2
+ALL_REPLICAS: Final = -1
+
+logger = logging.getLogger("kafkapy.registry")
+
+
+class SchemasTopic:
+    """kafkapy.registry.registry.Store. start() reads the topic from its beginning."""
+
+    def __init__(self, cluster: Cluster, state: RegistryState, topic: str = DEFAULT_TOPIC) -> None:
+        self.state = state
+        self._cluster = cluster
+        self._topic = topic
+        self._changed = threading.Condition()
+        self._next_offset = 0
+        self._is_stopping = threading.Event()
+        self._reader: Connection | None = None
+        self._writer: Connection | None = None
+        self._writing = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name="registry-reader", daemon=True)
+
+    def start(self) -> None:
+        """Create the topic if it is not there, and return once all of it was read. Raises ClusterError."""
+        self._cluster.create_topic(self._topic)
+        self._next_offset = self._with_leader(lambda connection: self._offset(connection, EARLIEST))
+        self._thread.start()
+        self.catch_up()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.abort()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._writing:
+            self._drop_writer()
+
+    # ---- store
+
+    def catch_up(self) -> None:
+        self._await_offset(self._with_leader(lambda connection: self._offset(connection, LATEST)))
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        batch = build_batch([(now_ms, key, value, ()) for key, value in records])
+        base_offset = self._with_leader(lambda connection: self._produce(connection, batch))
+        self._await_offset(base_offset + len(records))
+
+    def _await_offset(self, offset: int) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._next_offset >= offset or self._is_stopping.is_set(), TIMEOUT_S):
+                raise timed_out(f"The topic {self._topic} was not read up to offset {offset} in {TIMEOUT_S:g} s")
+
+    def _with_leader(self, ask: Any) -> int:
+        """Return what `ask` gets from the leader; another one is looked for while there is time."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        with self._writing:
+            while True:
+                try:
+                    if self._writer is None:
+                        self._writer = self._cluster.to_leader(self._topic)
+                    found: int = ask(self._writer)
+                    return found
+                except ClusterError as error:
+                    self._drop_writer()
+                    is_over = time.monotonic() > deadline_s or self._is_stopping.wait(RETRY_S)
+                    if is_over or (error.code is not ErrorCode.NONE and not error.code.is_retriable):
+                        raise store_error(f"Error while using the topic {self._topic}: {error}") from error
+
+    def _drop_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _offset(self, connection: Connection, timestamp: int) -> int:
+        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(self._topic, partitions=[partition])])
+        (topic,) = call(connection, request, LIST_OFFSETS_VERSION).topics
+        (found,) = topic.partitions
+        check(found.error_code, "the end of the topic")
+        return int(found.offset)
+
+    def _produce(self, connection: Connection, batch: bytes) -> int:
+        data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(0, records=batch)])
+        request = ProduceRequest(acks=ALL_REPLICAS, timeout_ms=int(TIMEOUT_S * 1000), topic_data=[data])
+        (topic,) = call(connection, request, PRODUCE_VERSION, TIMEOUT_S).responses
+        (found,) = topic.partition_responses
+        if found.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+            raise RegistryError(42209, "Register operation failed because schema is too large")
+        check(found.error_code, "the append", found.error_message)
+        return int(found.base_offset)
+
+    # ---- reader
+
+    def _read(self) -> None:
+        while not self._is_stopping.is_set():
+            try:
+                self._reader = self._cluster.to_leader(self._topic)
+                with self._reader as connection:
+                    while not self._is_stopping.is_set():
+                        self._fetch(connection)
+            except (ClusterError, KafkapyError) as error:
+                if not self._is_stopping.is_set():
+                    logger.warning("Reading the topic %s: %s", self._topic, error)
+                    self._is_stopping.wait(RETRY_S)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _fetch(self, connection: Connection) -> None:
+        partition = FetchPartition(0, fetch_offset=self._next_offset, partition_max_bytes=FETCH_BYTES)
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            topics=[FetchTopic(self._topic, partitions=[partition])],
+        )
+        (topic,) = call(connection, request, FETCH_VERSION).responses
+        (found,) = topic.partitions
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise ClusterError(f"the topic {self._topic} lost records that were read: restart this registry")
+        check(found.error_code, "reading")
+        self._replay(bytes(found.records or b""))
+
+    def _replay(self, data: bytes) -> None:
+        for batch in batches(data):
+            if not batch.is_control:
+                for record in batch.records():
+                    if record.offset >= self._next_offset:
+                        self.state.replay(record.key, record.value, record.timestamp_ms)
+            with self._changed:
+                self._next_offset = max(self._next_offset, batch.next_offset)
+                self._changed.notify_all()

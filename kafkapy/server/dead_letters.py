@@ -1,0 +1,63 @@
+"""The dead letters of a broker's share groups, put together of its parts: made with the first share partition."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.share import ShareConfig
+from kafkapy.handlers.data.own_produce import write_own
+from kafkapy.handlers.topics.auto_create import create_dead_letter_topic
+from kafkapy.runtime.broker_channels import BrokerChannels
+from kafkapy.runtime.share.dead_letter_outbox import DeadLetterOutbox, Destination, Outcome
+from kafkapy.runtime.share.dead_letters import DeadLetters, LetterParts
+
+if TYPE_CHECKING:
+    from kafkapy.handlers.context import Services
+    from kafkapy.metrics.shares import ShareCounts
+    from kafkapy.runtime.peer import Peer
+
+
+NO_DEAD_LETTERS: Final = frozenset(("", "org.apache.kafka.server.share.dlq.NoOpShareGroupDLQManager"))
+
+
+def has_dead_letters(config: ShareConfig) -> bool:
+    """Whether dead letters are written at all; else what is given up is archived without one, as in Apache Kafka."""
+    return config.group_share_dlq_manager_class_name not in NO_DEAD_LETTERS
+
+
+def new_dead_letters(
+    services: "Services", new_peer: "Callable[[str, int], Peer]", counts: "ShareCounts | None" = None
+) -> DeadLetters:
+    """Return what copies dead letters. `new_peer` makes a connection to another node; `counts`: counts them."""
+    config = services.dynamic_config
+    partitions = services.replica_manager.partitions
+    listener_name = config.static.inter_broker_listener_name
+
+    async def create(topic: str) -> Outcome:
+        return Outcome(*await create_dead_letter_topic(services, topic))
+
+    async def write_here(destination: Destination, batch: bytes, timeout_ms: int) -> Outcome:
+        return Outcome(
+            *await write_own(services, destination.topic_id, destination.partition, batch, timeout_ms),
+        )
+
+    outbox = DeadLetterOutbox(
+        services.node_id,
+        write_here,
+        BrokerChannels(image=lambda: partitions.newest_image, listener_name=listener_name, new_peer=new_peer),
+        config.static.node.request_timeout_ms,
+    )
+    return DeadLetters(
+        LetterParts(
+            image=lambda: partitions.newest_image,
+            config=lambda: config.current.share,
+            message_max_bytes=lambda: config.current.node.message_max_bytes,
+            replica_manager=services.replica_manager,
+            create_topic=create,
+            outbox=outbox,
+            listener_name=listener_name,
+            clock=services.clock,
+            random=services.random,
+            io_pool=services.io_pool,
+            counts=counts,
+        )
+    )

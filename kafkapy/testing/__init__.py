@@ -1,0 +1,27 @@
+"""What tests of services that use Kafka need, typed and kept stable: brokers, clusters, faults, fixtures' types.
+
+Public: the names in `__all__` keep their arguments and meaning within a major version. All else of kafkapy is internal.
+docs/howto/pytest.md has the fixtures, which pytest finds by itself.
+"""
+
+from kafkapy.embedded.broker import Broker, NewKafkaBroker
+from kafkapy.embedded.cluster import Cluster
+from kafkapy.embedded.faults.actions import ActingFaults
+from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
+from kafkapy.embedded.options import BrokerOptions, ClusterOptions
+from kafkapy.server.cluster.plan import ClusterError
+
+__all__ = [
+    "ActingFaults",
+    "Broker",
+    "BrokerOptions",
+    "Cluster",
+    "ClusterError",
+    "ClusterOptions",
+    "Fault",
+    "FaultError",
+    "FaultNeverHit",
+    "Faults",
+    "Hit",
+    "NewKafkaBroker",
+]

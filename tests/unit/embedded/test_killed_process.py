@@ -1,0 +1,56 @@
+"""A process that is killed with SIGKILL leaves no node and no directory of its `Broker` and `Cluster`."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SERVING = """
+import time
+from kafkapy import Broker, Cluster
+with Broker() as broker, Cluster(1) as cluster:
+    cluster.pause(1)
+    print(cluster._found.processes[1].pid, flush=True)
+    time.sleep(600)
+"""
+FORKING = """
+import os, time
+from kafkapy import Broker
+with Broker():
+    if os.fork() == 0:
+        time.sleep(5)
+        os._exit(0)
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+"""
+TIMEOUT_S = 60
+
+
+@pytest.mark.parametrize("program", [SERVING, FORKING], ids=["paused-node", "forked-child"])
+def test_a_killed_process_leaves_nothing(tmp_path: Path, program: str) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert list(tmp_path.iterdir()) != []
+        process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + TIMEOUT_S
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(tmp_path.iterdir()) == []
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_an_end_as_usual_leaves_nothing(tmp_path: Path) -> None:
+    program = "from kafkapy import Broker\nwith Broker(): pass"
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    deadline = time.monotonic() + TIMEOUT_S
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,88 @@
+"""What one request of a share group may take: turns of the event loop, and bytes of a quota."""
+
+import asyncio
+from itertools import pairwise
+
+from kafkapy.handlers.context import RequestContext
+from kafkapy.handlers.table import BROKER_APIS
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.security.quotas import ClientQuotas, user_of
+from kafkapy.serving.quotas import Meter
+from kafkapy.share.acknowledgement import OFFSETS_PER_STEP
+from kafkapy.share.record_state import ACK_ACCEPT, ACK_RELEASE
+from tests.simulator.loop import SimLoop
+from tests.support.share_partition_hosting import Member, Shares, acquired_of, parts_of
+
+MOST = 4_000
+ALL = [ACK_ACCEPT if offset % 2 else ACK_RELEASE for offset in range(MOST)]
+
+
+async def with_the_most_in_flight(loop: SimLoop) -> tuple[Shares, Member]:
+    shares = Shares(loop, share_partition_max_record_locks=str(MOST))
+    shares.produce(*[b"x"] * MOST)
+    member = shares.member()
+    assert await member.acquire(max_records=MOST, batch_size=MOST) == [(0, MOST - 1, 1)]
+    return shares, member
+
+
+async def test_as_many_acknowledgements_as_can_be_leave_turns_to_others(loop: SimLoop) -> None:
+    shares, member = await with_the_most_in_flight(loop)
+    partition = next(iter(shares.partitions)).partition
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(sum(run.transition is not None for batch in partition.records for run in batch.runs))
+            await asyncio.sleep(0.0005)
+
+    looking = asyncio.ensure_future(look())
+    (part,) = parts_of(await member.acknowledge({0: [(0, MOST - 1, ALL)]}))
+    looking.cancel()
+    assert part.error_code == ErrorCode.NONE
+    steps = sorted(set(seen))
+    assert len(steps) >= 4
+    assert max(after - before for before, after in pairwise(steps)) <= 6 * OFFSETS_PER_STEP
+    (write,) = shares.persister.writes
+    assert len(write.state_batches) == MOST
+
+
+async def test_what_a_requester_that_is_gone_had_begun_is_acknowledged_to_its_end(loop: SimLoop) -> None:
+    shares, member = await with_the_most_in_flight(loop)
+    asking = asyncio.ensure_future(member.acknowledge({0: [(0, MOST - 1, ALL)]}))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    asking.cancel()
+    await asyncio.sleep(1)
+    (write,) = shares.persister.writes
+    assert len(write.state_batches) == MOST
+    assert not any(
+        run.transition for each in shares.partitions for batch in each.partition.records for run in batch.runs
+    )
+
+
+class Metered(Member):
+    def context(self, api_key: int, version: int) -> RequestContext:
+        header = RequestHeader(api_key, version, 1, "tester")
+        return Meter(self.services, header, self.peer, frame_bytes=100).new_context()
+
+
+async def test_records_that_are_sent_with_a_throttle_time_count_for_the_quota(loop: SimLoop) -> None:
+    shares = Shares(loop)
+    for _ in range(4):
+        shares.produce(b"x" * 1_000)
+    quotas = shares.services.client_quotas = ClientQuotas(11, 1000)
+    shares.services.apis = BROKER_APIS
+    member = Metered(shares.services, shares.member().topic_id)
+    quotas.set_entity((("user", user_of(member.peer.principal)),), {"consumer_byte_rate": 150.0})
+    throttles = []
+    for _ in range(4):
+        response = await member.fetch(max_wait_ms=1000, max_records=1, batch_size=1)
+        assert response.error_code == ErrorCode.NONE
+        assert len(acquired_of(response)) == 1
+        throttles.append(response.throttle_time_ms)
+    ((_, rate),) = quotas.fetch.rates(shares.services.clock.monotonic_ms())
+    assert rate * 11 > 4_000, "all four were sent"
+    assert throttles == sorted(throttles)
+    assert throttles[-1] > throttles[1] > 0
