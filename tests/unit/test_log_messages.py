@@ -21,10 +21,10 @@ LEVELS = {"debug", "info", "warning", "error", "critical", "exception", "log"}
 REPRESENTATION = re.compile(r"%[-#0-9.+ ]*[ra]")
 NO_MESSAGES = (
     "kafkapy/protocol/codegen/", "kafkapy/dataclass.py", "kafkapy/server/admin/metrics.py", "kafkapy/errors.py",
-    "kafkapy/embedded/faults/",
+    "kafkapy/embedded/",
 )  # fmt: skip
-"""What a developer runs; Python's own words; numbers in Prometheus' format; `quoted`; a test's own
-values, shown to who wrote it."""
+"""What a developer runs; Python's own words; numbers in Prometheus' format; `quoted`; arguments of a caller in Python,
+shown to who wrote them."""
 GENERATED = ROOT / "kafkapy" / "protocol" / "messages"
 JUDGED = re.compile(r"\blog(ger)?\.|![ra]\}|quoted\(")
 """What a source has that is worth parsing: parsing all of them takes seconds."""
