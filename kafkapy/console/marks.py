@@ -5,17 +5,13 @@ of committed records does not get is of an aborted transaction.
 """
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.topics import LATEST, offsets
-
-if TYPE_CHECKING:
-    from kafkapy.console.search import Row
 
 ABORTED: Final = "aborted"
 OPEN: Final = "open"
@@ -23,6 +19,15 @@ MAX_COMPARED: Final = 20_000
 COMPARE_S: Final = 2.0
 """What is read a second time for the rows of one step; rows beyond it have no mark."""
 READ_COMMITTED: Final = 1
+
+
+class Placed(Protocol):
+    """A row of a search."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
 
 
 class Marks:
@@ -44,22 +49,25 @@ class Marks:
         if self._consumer is not None:
             self._consumer.close()
 
-    def marked(self, rows: "list[Row]") -> "list[Row]":
-        """Return the rows with their marks. Raises ClusterError."""
+    def of(self, rows: Sequence[Placed]) -> list[str]:
+        """Return the mark of each row, "" for a record that consumers of committed records read, too.
+
+        Raises ClusterError.
+        """
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
         if not rows:
-            return rows
+            return []
         readable, until = self._readable(decided)
         return [
-            replace(each, mark=OPEN)
+            OPEN
             if each.offset >= self._stable.get(each.partition, 0)
-            else replace(each, mark=ABORTED)
+            else ABORTED
             if each.offset < until.get(each.partition, 0) and (each.partition, each.offset) not in readable
-            else each
+            else ""
             for each in rows
         ]
 
-    def _readable(self, rows: "Iterable[Row]") -> tuple[set[tuple[int, int]], dict[int, int]]:
+    def _readable(self, rows: Iterable[Placed]) -> tuple[set[tuple[int, int]], dict[int, int]]:
         """Return the offsets that are read between the rows, and up to where each partition was read."""
         ranges: dict[int, tuple[int, int]] = {}
         for each in rows:
