@@ -13,7 +13,7 @@ runtime/                       the drivers: loops that feed the machines and car
 handlers/ serving/ reactor/    a file for each API; what every request passes; sockets
 server/ embedded/ testing/     a node as a process; a node in a test, and its public names
 cli/ console/ decoders/        commands; pages for a browser; keys and values as text
-registry/                      a schema registry: Confluent's HTTP API over the topic _schemas of any Kafka
+registry/ recording/           a schema registry, for any Kafka; frames of a client, noted and played again
 __main__.py child_command.py   the command; how a process starts another one
 compiled.py version.py         is this installation compiled by mypyc; the version
 """

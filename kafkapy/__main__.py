@@ -66,6 +66,10 @@ def _run(given: list[str], *, is_process: bool) -> int:
             from kafkapy.console.main import main as console
 
             return console(rest)
+        case "record" | "replay":
+            from kafkapy.recording.main import main as recording
+
+            return recording(command, rest)
         case "registry":
             from kafkapy.registry.main import main as registry
 

@@ -43,6 +43,7 @@ SECTIONS: Final = {
         "docs/howto/command_line.md",
         "docs/howto/console.md",
         "docs/howto/registry.md",
+        "docs/howto/record.md",
         "docs/security.md",
         "docs/migration.md",
         "docs/howto/spark_cluster.md",

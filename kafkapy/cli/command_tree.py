@@ -51,12 +51,22 @@ class Command:
 
 def command_tree() -> Command:
     """Return the command kafkapy with all its subcommands."""
-    from kafkapy.cli import console_options, dump_log, man_options, registry_options, start, storage
+    from kafkapy.cli import (
+        console_options,
+        dump_log,
+        man_options,
+        recording_options,
+        registry_options,
+        start,
+        storage,
+    )
     from kafkapy.cli.main import command
 
     own = {
         "start": _of_argparse(start.new_parser(), ("start",)),
         "console": _of_argparse(console_options.new_parser(), ("console",)),
+        "record": _of_argparse(recording_options.record_parser(), ("record",)),
+        "replay": _of_argparse(recording_options.replay_parser(), ("replay",)),
         "registry": _of_argparse(registry_options.new_parser(), ("registry",)),
         "storage": _of_argparse(storage.new_parser(), ("storage",)),
         "dump-log": _of_argparse(dump_log.new_parser(), ("dump-log",)),

@@ -92,16 +92,32 @@ class Connection:
             client_id=CLIENT_ID,
         )
         request.write(out, version)
-        arm(self._socket, self._deadline_s)
-        self._socket.sendall(len(out).to_bytes(4, "big") + out)
-        size = int.from_bytes(receive(self._socket, 4, self._deadline_s), "big")
-        if size > MAX_RESPONSE_BYTES:
-            raise ProtocolError(f"an answer of {size} bytes")
-        frame = receive(self._socket, size, self._deadline_s)
+        self._send(out)
+        frame = self._receive()
         answered, position = read_response_header(frame, request.API_KEY, version)
         if answered != self._correlation_id:
             raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
         return frame[position:]
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a request's frame, without waiting for its answer."""
+        self._deadline_s = deadline_in(self._timeout_s)
+        self._send(frame)
+
+    def receive_frame(self, timeout_s: float) -> bytes:
+        """Return the next answer's frame, with its header."""
+        self._deadline_s = deadline_in(timeout_s)
+        return self._receive()
+
+    def _send(self, frame: bytes | bytearray) -> None:
+        arm(self._socket, self._deadline_s)
+        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+
+    def _receive(self) -> bytes:
+        size = int.from_bytes(receive(self._socket, 4, self._deadline_s), "big")
+        if size > MAX_RESPONSE_BYTES:
+            raise ProtocolError(f"an answer of {size} bytes")
+        return receive(self._socket, size, self._deadline_s)
 
     def close(self) -> None:
         self._socket.close()

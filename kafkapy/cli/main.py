@@ -264,6 +264,8 @@ def _stand_in(app: typer.Typer, name: str, text: str) -> None:
 STAND_INS = {
     "start": "Run a broker in the foreground (kafkapy start --help).",
     "console": "Serve pages about a cluster to a browser (kafkapy console --help).",
+    "record": "Note what clients send to a cluster and get (kafkapy record --help).",
+    "replay": "Send a recording to another cluster, and show what differs (kafkapy replay --help).",
     "registry": "Serve a schema registry with Confluent's HTTP API (kafkapy registry --help).",
     "storage": "Format and inspect log directories: format, info, random-uuid.",
     "protocol": "Decode and encode frames as JSON lines: decode, encode.",

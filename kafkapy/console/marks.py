@@ -5,8 +5,9 @@ of committed records does not get is of an aborted transaction.
 """
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import Brokers
@@ -22,12 +23,17 @@ READ_COMMITTED: Final = 1
 
 
 class Placed(Protocol):
-    """A row of a search."""
+    """A row of a search (search.Row), a dataclass with a field `mark`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def partition(self) -> int: ...
     @property
     def offset(self) -> int: ...
+
+
+R = TypeVar("R", bound=Placed)
 
 
 class Marks:
@@ -49,21 +55,18 @@ class Marks:
         if self._consumer is not None:
             self._consumer.close()
 
-    def of(self, rows: Sequence[Placed]) -> list[str]:
-        """Return the mark of each row, "" for a record that consumers of committed records read, too.
-
-        Raises ClusterError.
-        """
+    def marked(self, rows: list[R]) -> list[R]:
+        """Return the rows with their marks. Raises ClusterError."""
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
         if not rows:
-            return []
+            return rows
         readable, until = self._readable(decided)
         return [
-            OPEN
+            replace(each, mark=OPEN)
             if each.offset >= self._stable.get(each.partition, 0)
-            else ABORTED
+            else replace(each, mark=ABORTED)
             if each.offset < until.get(each.partition, 0) and (each.partition, each.offset) not in readable
-            else ""
+            else each
             for each in rows
         ]
 

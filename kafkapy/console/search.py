@@ -7,7 +7,6 @@ partition's end when it began. What is kept is bounded: rows, bytes of a row, an
 import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from kafkapy.cli.client import confluent
@@ -273,9 +272,7 @@ class Search:
         return Step(self._marked(rows), 0, True)
 
     def _marked(self, rows: list[Row]) -> list[Row]:
-        if self._marks is None:
-            return rows
-        return [replace(row, mark=mark) if mark else row for row, mark in zip(rows, self._marks.of(rows), strict=True)]
+        return rows if self._marks is None else self._marks.marked(rows)
 
 
 def _place(message: Any) -> tuple[int, int, int]:

@@ -21,6 +21,7 @@ HERE = (
     "node",
     "prometheus",
     "pytest",
+    "record",
     "registry",
     "systemd",
     "time",

@@ -25,7 +25,9 @@ pytest.importorskip("confluent_kafka")
 REFUSED = "127.0.0.1:1"
 END_S = 9.0
 """Ctrl-C ends a command within a second on a machine at rest; without the limit it takes 10 s and more."""
-OWN_PARSERS = {"start", "console", "registry", "storage", "protocol", "dump-log", "completion", "man"}
+OWN_PARSERS = {
+    *("start", "console", "registry", "record", "replay", "storage", "protocol", "dump-log", "completion", "man"),
+}
 
 
 def commands(group: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -48,6 +50,8 @@ HELPED = [path for path, _ in commands()] + [
     ("dump-log",),
     ("console",),
     ("registry",),
+    ("record",),
+    ("replay",),
     ("completion",),
     ("man",),
 ]

@@ -1,0 +1,76 @@
+"""`kafkapy record` notes until Ctrl-C or SIGTERM; `kafkapy replay` plays and compares."""
+
+import argparse
+import asyncio
+import os
+import signal
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from kafkapy.cli.command_config import CommandConfigError, current, option_taken
+from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
+from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.profiles import ProfileError
+from kafkapy.cli.recording_options import record_parser, replay_parser
+from kafkapy.errors import KafkapyError, ProtocolError
+from kafkapy.recording.file import RecordingWriter, read
+from kafkapy.recording.player import Player
+from kafkapy.recording.proxy import Recorder
+
+HELP: Final = ("-h", "--help")
+
+
+def main(command: str, arguments: Sequence[str]) -> int:
+    """Run with the arguments after `kafkapy record` or `kafkapy replay`; return the exit status."""
+    try:
+        defaults = _defaults(arguments)
+        with option_taken(arguments, defaults.config) as left:
+            if command == "record":
+                return asyncio.run(_record(record_parser().parse_args(left), current().context()))
+            return _replay(replay_parser().parse_args(left))
+    except (CommandConfigError, ProfileError) as error:
+        return fail(str(error))
+    except (OSError, ProtocolError, KafkapyError) as error:
+        return fail(reason_of(error))
+
+
+def _defaults(arguments: Sequence[str]) -> Defaults:
+    """Raises ProfileError."""
+    return NO_DEFAULTS if not set(HELP).isdisjoint(arguments) else defaults_of(os.environ, arguments)
+
+
+async def _record(given: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
+    """Raises OSError."""
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    with given.file.open("w", encoding="utf-8") as file:
+        host, port = given.upstream
+        writer = RecordingWriter(file, f"{host}:{port}", time.time_ns() // 1_000_000)
+        recorder = Recorder(writer, (host, port), tls)
+        own_host, own_port = await recorder.start(*given.listen)
+        print(f"kafkapy record ready on {own_host}:{own_port}", flush=True)
+        await stop.wait()
+        await recorder.stop()
+    print(f"{recorder.requests} requests in {given.file}")
+    return 0
+
+
+def _replay(given: argparse.Namespace) -> int:
+    """Raises OSError, ProtocolError, KafkapyError."""
+    compared = different = 0
+    with Player(given.to, current()) as player:
+        for answer in player.play(read(given.file)):
+            compared += 1
+            if not answer.found:
+                continue
+            different += 1
+            print(f"The answer to {answer.title} differs:")
+            for each in answer.found:
+                print(f"  {each}")
+            if not given.all:
+                return 1
+    print(f"{compared} answers compared, {different} of them differ")
+    return 1 if different else 0

@@ -1,0 +1,142 @@
+"""Sends the requests of a recording to another cluster, in their order, and compares what it answers.
+
+A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its answer is taken where the recording
+has it: what other connections did meanwhile is done meanwhile, too.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.cli.connection import Connection
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api import api_name
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.recording.compare import JOIN_GROUP, Difference, differences
+from kafkapy.recording.file import (
+    BOOTSTRAP,
+    REQUEST,
+    Event,
+    header_of,
+    read_request,
+    read_response,
+    write_request,
+)
+from kafkapy.recording.roles import Roles
+
+if TYPE_CHECKING:
+    from kafkapy.cli.client_security import ConnectionSecurity
+
+LOGIN: Final = frozenset((17, 36))
+"""SaslHandshake and SaslAuthenticate: the player logs in itself."""
+METADATA_VERSION: Final = 7
+ANSWER_S: Final = 70.0
+"""More than a broker keeps a request of librdkafka's or Java's waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that was compared: the request's number in the recording, and how the answer differs."""
+
+    number: int
+    header: RequestHeader
+    connection: int
+    at_ms: int
+    found: list[Difference]
+
+    @property
+    def title(self) -> str:
+        name, version = api_name(self.header.api_key), self.header.api_version
+        return f"request {self.number}, {name} v{version} of connection {self.connection} at {self.at_ms} ms"
+
+
+class Player:
+    """A context manager. `servers`: the cluster to send to. Methods raise OSError, ProtocolError, KafkapyError."""
+
+    def __init__(self, servers: str, security: "ConnectionSecurity | None" = None) -> None:
+        self._servers = servers
+        self._security = security
+        self._roles = Roles()
+        self._connections: dict[int, Connection] = {}
+        self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event]] = {}
+        """By connection and correlation id: number, header and event of what was sent and not answered."""
+        self._nodes: list[str] = []
+
+    def play(self, events: Iterable[Event]) -> Iterator[Answer]:
+        """Yield each answer that was compared."""
+        number = 0
+        recorded_nodes: list[int] = []
+        for event in events:
+            if event.node not in (BOOTSTRAP, *recorded_nodes):
+                recorded_nodes = sorted((*recorded_nodes, event.node))
+            if event.kind == REQUEST:
+                number += 1
+                self._send(number, event, recorded_nodes)
+            else:
+                answer = self._receive(event)
+                if answer is not None:
+                    yield answer
+
+    def _send(self, number: int, event: Event, recorded_nodes: list[int]) -> None:
+        header = header_of(event.frame)
+        if header is None or header.api_key in LOGIN:
+            return
+        frame = event.frame
+        found = read_request(frame)
+        if found is not None:
+            fields = self._roles.translated(found[1], is_join=header.api_key == JOIN_GROUP)
+            if fields != found[1]:
+                frame = write_request(header, fields)
+        connection = self._connections.get(event.connection)
+        if connection is None:
+            address = self._address(event.node, recorded_nodes)
+            connection = self._connections[event.connection] = Connection.to_any(address, security=self._security)
+        connection.send_frame(frame)
+        self._waiting[(event.connection, header.correlation_id)] = (number, header, event)
+
+    def _address(self, node: int, recorded_nodes: list[int]) -> str:
+        """Return the broker that stands for a recorded one: the one of its id, else of its place."""
+        if node == BOOTSTRAP:
+            return self._servers
+        if not self._nodes:
+            with Connection.to_any(self._servers, security=self._security) as connection:
+                brokers = connection.call(MetadataRequest([]), METADATA_VERSION).brokers
+            self._nodes = [f"{each.host}:{each.port}" for each in sorted(brokers, key=lambda each: each.node_id)]
+        place = recorded_nodes.index(node)
+        return self._nodes[place % len(self._nodes)] if self._nodes else self._servers
+
+    def _receive(self, event: Event) -> Answer | None:
+        correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
+        waiting = self._waiting.pop((event.connection, correlation_id), None)
+        if waiting is None:
+            return None
+        number, header, sent = waiting
+        try:
+            frame = self._connections[event.connection].receive_frame(ANSWER_S)
+        except (OSError, ProtocolError) as error:
+            found = [Difference("answer", f"{len(event.frame)} bytes", f"none: {error}")]
+            return Answer(number, header, event.connection, sent.at_ms, found)
+        return Answer(number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame))
+
+    def _compared(self, header: RequestHeader, recorded: bytes, now: bytes) -> list[Difference]:
+        if now[:4] != recorded[:4]:
+            return [Difference("correlationId", recorded[:4].hex(), now[:4].hex())]
+        before, after = read_response(header, recorded), read_response(header, now)
+        if before is None or after is None:
+            return [] if before is after else [Difference("answer", _shown(before), _shown(after))]
+        return differences(header, before, after, self._roles)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _shown(fields: dict[str, Any] | None) -> str:
+    return "cannot be read" if fields is None else "can be read"

@@ -1,0 +1,90 @@
+"""Values that a cluster makes up: ids, addresses, epochs. One stands for another by what it does, its role.
+
+What an answer names in a recording, and what the answer to the same request names now, mean each other from then on: in
+further requests the new value is sent, in further answers it is expected.
+"""
+
+import base64
+import binascii
+from typing import Any, Final
+
+from kafkapy.record.batch import CRC_POSITION, HEADER_BYTES
+from kafkapy.record.crc import crc32c
+
+ROLES: Final = {
+    "memberId": "member", "topicId": "topic id", "producerId": "producer", "sessionId": "fetch session",
+    "clusterId": "cluster", "host": "host", "port": "port", "nodeId": "node", "leaderId": "node", "brokerId": "node",
+    "controllerId": "node", "replicaNodes": "node", "isrNodes": "node", "offlineReplicas": "node",
+    "replicaId": "node", "directoryId": "directory", "clientInstanceId": "client instance", "tokenId": "token",
+    "brokerEpoch": "broker epoch",
+}  # fmt: skip
+"""Fields by the role of their values."""
+IN_GROUPS: Final = {"leader": "member"}
+"""Of JoinGroup."""
+FIXED: Final = frozenset((-1, 0, "", None, "AAAAAAAAAAAAAAAAAAAAAA"))
+"""What means "none" in every cluster."""
+RECORDS: Final = "records"
+PRODUCER_POSITION: Final = 43
+"""Of the producer's id in a batch; the CRC covers what follows it."""
+
+
+class Roles:
+    """Pairs of values that mean each other."""
+
+    def __init__(self) -> None:
+        self._now: dict[tuple[str, Any], Any] = {}
+        self._recorded: dict[tuple[str, Any], Any] = {}
+
+    def meet(self, role: str, recorded: Any, now: Any) -> bool:
+        """Return whether two values may mean each other; from now on they do."""
+        if recorded in FIXED or now in FIXED:
+            return bool(recorded == now)
+        if self._now.setdefault((role, recorded), now) != now:
+            return False
+        return bool(self._recorded.setdefault((role, now), recorded) == recorded)
+
+    def now(self, role: str, recorded: Any) -> Any:
+        return self._now.get((role, recorded), recorded)
+
+    def translated(self, value: Any, *, is_join: bool = False) -> Any:
+        """Return the fields of a recorded request with the values of now."""
+        if isinstance(value, list):
+            return [self.translated(each, is_join=is_join) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found: dict[str, Any] = {}
+        for name, each in value.items():
+            role = role_of(name, is_join=is_join)
+            if name == RECORDS and isinstance(each, str):
+                found[name] = self._with_producers(each)
+            elif role is None:
+                found[name] = self.translated(each, is_join=is_join)
+            elif isinstance(each, list):
+                found[name] = [self.now(role, one) for one in each]
+            else:
+                found[name] = self.now(role, each)
+        return found
+
+    def _with_producers(self, encoded: str) -> str:
+        """Return batches with the producer's id of now, and their CRC."""
+        try:
+            data = bytearray(base64.b64decode(encoded, validate=True))
+        except (binascii.Error, ValueError):
+            return encoded
+        position = 0
+        while position + HEADER_BYTES <= len(data):
+            end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+            at = position + PRODUCER_POSITION
+            producer = int.from_bytes(data[at : at + 8], "big", signed=True)
+            now = self.now(ROLES["producerId"], producer)
+            if now != producer and end <= len(data):
+                data[at : at + 8] = int(now).to_bytes(8, "big", signed=True)
+                crc_at = position + CRC_POSITION
+                data[crc_at : crc_at + 4] = crc32c(bytes(data[crc_at + 4 : end])).to_bytes(4, "big")
+            position = end
+        return base64.b64encode(bytes(data)).decode()
+
+
+def role_of(name: str, *, is_join: bool = False) -> str | None:
+    found = ROLES.get(name)
+    return IN_GROUPS.get(name) if found is None and is_join else found

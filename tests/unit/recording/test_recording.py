@@ -1,0 +1,215 @@
+"""A recording: what is noted and what is left out, which differences count, what is sent again to another cluster."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from confluent_kafka import Consumer, Producer
+
+from kafkapy import Broker
+from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.json_lines import to_json
+from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
+from kafkapy.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.recording.compare import differences
+from kafkapy.recording.file import RecordingError, RecordingWriter, read, read_request, write_request, write_response
+from kafkapy.recording.main import main
+from kafkapy.recording.proxy import Recorder
+from kafkapy.recording.roles import Roles
+from kafkapy.recording.secrets import without_secrets_of_request, without_secrets_of_response
+
+HEADER = RequestHeader(3, 12, 7, "client")
+
+
+@contextmanager
+def recorded(broker: Broker, path: Path) -> Iterator[str]:
+    """Note what passes to a broker; the address for clients."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    loop = LoopThread()
+    with path.open("w", encoding="utf-8") as file:
+        recorder = Recorder(RecordingWriter(file, broker.bootstrap_servers, 0), (host, int(port)))
+        address = loop.call(lambda: recorder.start("127.0.0.1", 0))
+        yield f"{address[0]}:{address[1]}"
+        loop.call(recorder.stop)
+    loop.close()
+
+
+def use(servers: str, **config: str) -> None:
+    """Produce five records and read them in a group."""
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, **config})
+    for number in range(5):
+        producer.produce("orders", b"value %d" % number, key=b"key")
+    assert producer.flush(60) == 0
+    group = {"group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": servers, **group, **config})
+    consumer.subscribe(["orders"])
+    assert len(consumer.consume(5, 60)) == 5
+    consumer.close()
+
+
+def test_a_recording_plays_on_another_broker_and_shows_what_differs(tmp_path: Path, capsys):
+    """On an empty one all answers are alike: ids, addresses and times differ. Where the topic is there, one is not."""
+    path = tmp_path / "recording"
+    with Broker() as broker, recorded(broker, path) as servers:
+        use(servers)
+        port = broker.bootstrap_servers.rpartition(":")[2]
+        nodes = {event.node for event in read(path)}
+    assert nodes == {0, 1}, "the broker was found through the proxy"
+    with Broker() as other:
+        assert other.bootstrap_servers.rpartition(":")[2] != port
+        assert main("replay", [str(path), "--to", other.bootstrap_servers]) == 0
+        assert ", 0 of them differ" in capsys.readouterr().out
+        assert main("replay", [str(path), "--to", other.bootstrap_servers]) == 1
+        assert (
+            "topics[orders].errorCode: recorded 3 (UNKNOWN_TOPIC_OR_PARTITION), now 0 (NONE)" in capsys.readouterr().out
+        )
+
+
+def test_an_error_that_is_new_is_found(tmp_path: Path, capsys):
+    path = tmp_path / "recording"
+    with Broker() as broker, recorded(broker, path) as servers:
+        broker.create_topics("orders")
+        use(servers)
+    with Broker(properties={"message.max.bytes": 10}) as strict:
+        strict.create_topics("orders")
+        assert main("replay", [str(path), "--to", strict.bootstrap_servers, "--all"]) == 1
+    printed = capsys.readouterr().out
+    assert "Produce" in printed
+    assert "errorCode: recorded 0 (NONE), now 10 (MESSAGE_TOO_LARGE)" in printed
+
+
+def test_a_password_is_in_no_recording(tmp_path: Path):
+    path = tmp_path / "recording"
+    with Broker(users={"alice": "extremely-secret"}) as broker, recorded(broker, path) as servers:
+        config = broker.client_config("alice")
+        use(servers, **{key: value for key, value in config.items() if key != "bootstrap.servers"})
+    events = list(read(path))
+    logins = [event for event in events if "authBytes" in event.left_out]
+    assert logins, "the client logged in"
+    assert not any(b"extremely-secret" in event.frame for event in events)
+    assert any(b"value 4" in event.frame for event in events), "records are kept"
+
+
+def test_secrets_are_left_out_by_their_fields():
+    request = IncrementalAlterConfigsRequest()
+    configs = [AlterableConfig("ssl.keystore.password", value="pw"), AlterableConfig("retention.ms", value="5")]
+    request.resources = [AlterConfigsResource(2, resource_name="t", configs=configs)]
+    header = RequestHeader(44, 1, 1, None)
+    frame, left_out = without_secrets_of_request(header, write_request(header, to_json(request, 1)))
+    assert left_out == ("ssl.keystore.password",)
+    found = read_request(frame)
+    assert [each["value"] for each in found[1]["resources"][0]["configs"]] == ["", "5"]
+    header = RequestHeader(36, 2, 1, None)
+    request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0pw")
+    frame, left_out = without_secrets_of_request(header, write_request(header, to_json(request, 2)))
+    assert (left_out, b"alice" in frame) == (("authBytes",), False)
+    header = RequestHeader(38, 3, 1, None)
+    response = CreateDelegationTokenResponse(token_id="id", hmac=b"0123456789")
+    frame, left_out = without_secrets_of_response(header, write_response(header, to_json(response, 3)))
+    assert (left_out, b"0123456789" in frame) == (("hmac",), False)
+
+
+CASES = [
+    ({"a": 1}, {"a": 1}, []),
+    ({"a": 1}, {"a": 2}, ["a: recorded 1, now 2"]),
+    ({"errorCode": 0}, {"errorCode": 6}, ["errorCode: recorded 0 (NONE), now 6 (NOT_LEADER_OR_FOLLOWER)"]),
+    ({"throttleTimeMs": 0, "expiryTimestampMs": 5}, {"throttleTimeMs": 9, "expiryTimestampMs": 6}, []),
+    ({"topics": [{"name": "a"}, {"name": "b"}]}, {"topics": [{"name": "b"}, {"name": "a"}]}, []),
+    ({"topics": [{"name": "a"}]}, {"topics": []}, ["topics[a]: recorded there, now missing"]),
+    ({"topics": []}, {"topics": [{"name": "more"}]}, ["topics[more]: recorded missing, now there"]),
+    ({"ids": [1, 2]}, {"ids": [1]}, ["ids.length: recorded 2, now 1"]),
+    ({"x": [{"memberId": "m1"}, {"memberId": "m1"}]}, {"x": [{"memberId": "n1"}, {"memberId": "n1"}]}, []),
+    (
+        {"x": [{"memberId": "m1"}, {"memberId": "m1"}]},
+        {"x": [{"memberId": "n1"}, {"memberId": "n2"}]},
+        ["x[1].memberId: recorded m1, now n2"],
+    ),
+    (
+        {"x": [{"producerId": 1}, {"producerId": 2}]},
+        {"x": [{"producerId": 7}, {"producerId": 7}]},
+        ["x[1].producerId: recorded 2, now 7"],
+    ),
+    ({"producerId": -1}, {"producerId": 7}, ["producerId: recorded -1, now 7"]),
+    ({"isrNodes": [1, 2]}, {"isrNodes": [4, 5]}, []),
+    ({"isrNodes": [1, 2]}, {"isrNodes": [4]}, ["isrNodes: recorded [1, 2], now [4]"]),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "expected"), CASES, ids=[str(index) for index in range(len(CASES))])
+def test_a_difference_is_named_by_its_field(before, now, expected):
+    assert [str(each) for each in differences(HEADER, before, now, Roles())] == expected
+
+
+def test_what_a_broker_can_do_is_not_compared():
+    header = RequestHeader(18, 3, 1, None)
+    assert differences(header, {"errorCode": 0, "apiKeys": [1]}, {"errorCode": 0, "apiKeys": []}, Roles()) == []
+    assert differences(header, {"errorCode": 0}, {"errorCode": 35}, Roles())
+
+
+def test_a_value_of_now_is_sent_for_a_recorded_one():
+    roles = Roles()
+    assert roles.meet("member", "m1", "n1")
+    assert roles.meet("producer", 5, 9)
+    request = {"memberId": "m1", "groupId": "m1", "assignments": [{"memberId": "m1"}], "producerId": 5, "leader": "m1"}
+    assert roles.translated(request) == {
+        **request,
+        "memberId": "n1",
+        "assignments": [{"memberId": "n1"}],
+        "producerId": 9,
+    }
+    assert roles.translated({"leader": "m1"}, is_join=True) == {"leader": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is no recording"),
+        ("hello\n", "is no recording"),
+        ('{"kafkapy_recording": 2}\n', "has version 2; this release reads 1"),
+        ('{"kafkapy_recording": 1}\n{"kind": "request"}\n', "line 2 is no frame"),
+        (
+            '{"kafkapy_recording": 1}\n{"kind": "request", "frame": "*", "at_ms": 0, "connection": 1, "node": 0}\n',
+            "line 2",
+        ),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused(text, reason, tmp_path: Path, capsys):
+    path = tmp_path / "file"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RecordingError, match=reason):
+        list(read(path))
+    assert main("replay", [str(path), "--to", "127.0.0.1:1"]) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_a_recording_that_was_cut_off_is_read_up_to_there(tmp_path: Path):
+    path = tmp_path / "file"
+    line = json.dumps({"kind": "request", "frame": "AAAA", "at_ms": 0, "connection": 1, "node": 0})
+    path.write_text(f'{{"kafkapy_recording": 1}}\n{line}\n{line[:20]}', encoding="utf-8")
+    assert len(list(read(path))) == 1
+
+
+def test_an_upstream_that_does_not_answer_ends_the_clients_connection(tmp_path: Path):
+    async def ends() -> bytes:
+        with (tmp_path / "file").open("w", encoding="utf-8") as file:
+            recorder = Recorder(RecordingWriter(file, "127.0.0.1:1", 0), ("127.0.0.1", 1))
+            host, port = await recorder.start("127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(host, port)
+            found = await reader.read()
+            writer.close()
+            await recorder.stop()
+            return found
+
+    assert asyncio.run(ends()) == b""
