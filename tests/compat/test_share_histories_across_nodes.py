@@ -22,7 +22,7 @@ from harness.nodes import Kind, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, PreviousKafka, Server
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from tests.compat.test_share_groups import begin_with_the_first
-from tests.compat.test_share_histories import GROUP, LIMIT, judged, log_ends, makes
+from tests.compat.test_share_histories import GROUP, GROUP_KEYS, LIMIT, judged, log_ends, makes
 from tests.support import java_tools, topics
 from tests.support.copying import only_soaked
 from tests.support.migrating import served_by
@@ -131,8 +131,7 @@ def test_a_queue_on_nodes_in_trouble_loses_nothing_and_repeats_nothing_accepted(
 ) -> None:
     bootstrap, dice = cluster.bootstrap, random.Random(1)
     topics.create(bootstrap, GROUP, partitions=PARTITIONS, replicas=3)
-    keys = {"share.partition.max.record.locks": "100", "share.isolation.level": "read_committed"}
-    begin_with_the_first(AdminClient({"bootstrap.servers": bootstrap}), GROUP, **keys)
+    begin_with_the_first(AdminClient({"bootstrap.servers": bootstrap}), GROUP, **GROUP_KEYS)
     with closing(Run(bootstrap, GROUP, tmp_path, knows_locks=False)) as run, closing(Producing(bootstrap)) as producing:
         for make in makes():
             run.begin(make)

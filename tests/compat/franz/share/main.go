@@ -44,22 +44,16 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var mutex sync.Mutex
-	outcomes := map[int32]error{}
+	var outcomes outcomes
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(servers),
 		kgo.ShareGroup(group),
 		kgo.ConsumeTopics(group),
 		kgo.ShareMaxRecords(100),
+		kgo.ShareMaxRecordsStrict(), // else records wait in the client while it sleeps, until their locks time out
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
 		kgo.ShareAckCallback(func(_ *kgo.Client, results kgo.ShareAckResults) {
-			mutex.Lock()
-			defer mutex.Unlock()
-			for _, each := range results {
-				if before, known := outcomes[each.Partition]; !known || before == nil {
-					outcomes[each.Partition] = each.Err
-				}
-			}
+			outcomes.add(results)
 		}),
 	)
 	if err != nil {
@@ -80,40 +74,80 @@ func main() {
 		if len(records) == 0 {
 			continue
 		}
-		if rand.IntN(20) == 0 {
+		acts := make([]kgo.AckStatus, len(records))
+		switch rand.IntN(20) {
+		case 0:
 			time.Sleep(time.Duration(lockS * 1.5 * float64(time.Second)))
+		case 1:
+			time.Sleep(time.Duration(lockS * 0.5 * float64(time.Second)))
+			for index := range acts {
+				acts[index] = kgo.AckRenew
+			}
+			acknowledge(client, &outcomes, out, name, records, acts)
+			time.Sleep(time.Duration(lockS * 0.75 * float64(time.Second)))
 		}
-		mutex.Lock()
-		clear(outcomes)
-		mutex.Unlock()
-		sent := seconds()
-		acts := make([]string, len(records))
-		for index, each := range records {
-			switch rand.IntN(10) {
-			case 0:
-				acts[index] = "release"
-				each.Ack(kgo.AckRelease)
-			case 1:
-				acts[index] = "reject"
-				each.Ack(kgo.AckReject)
-			default:
-				acts[index] = "accept"
-				each.Ack(kgo.AckAccept)
+		for index := range acts {
+			acts[index] = kgo.AckAccept
+			if number := rand.IntN(10); number < 2 {
+				acts[index] = []kgo.AckStatus{kgo.AckRelease, kgo.AckReject}[number]
 			}
 		}
-		ctx, cancel = context.WithTimeout(context.Background(), 20*time.Second)
-		flushed := client.FlushAcks(ctx)
-		cancel()
-		ended := seconds()
-		mutex.Lock()
-		for index, each := range records {
-			if outcome, known := outcomes[each.Partition]; flushed != nil || !known || outcome != nil {
-				acts[index] = "unknown"
-			}
-			out.Encode(event{sent, ended, name, acts[index], place(each), 0})
-		}
-		mutex.Unlock()
+		acknowledge(client, &outcomes, out, name, records, acts)
 	}
+}
+
+// acknowledge sends what is to become of records, and tells what the brokers have answered.
+func acknowledge(
+	client *kgo.Client, outcomes *outcomes, out *json.Encoder, name string, records []*kgo.Record, acts []kgo.AckStatus,
+) {
+	outcomes.clear()
+	sent := seconds()
+	for index, each := range records {
+		each.Ack(acts[index])
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	flushed := client.FlushAcks(ctx)
+	cancel()
+	ended := seconds()
+	names := map[kgo.AckStatus]string{
+		kgo.AckAccept: "accept", kgo.AckRelease: "release", kgo.AckReject: "reject", kgo.AckRenew: "renew",
+	}
+	for index, each := range records {
+		act := names[acts[index]]
+		if flushed != nil || !outcomes.areGood(each.Partition) {
+			act = "unknown"
+		}
+		out.Encode(event{sent, ended, name, act, place(each), 0})
+	}
+}
+
+// outcomes has what brokers have answered to acknowledgements, by partition.
+type outcomes struct {
+	mutex  sync.Mutex
+	errors map[int32]error
+}
+
+func (o *outcomes) clear() {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.errors = map[int32]error{}
+}
+
+func (o *outcomes) add(results kgo.ShareAckResults) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	for _, each := range results {
+		if before, known := o.errors[each.Partition]; o.errors != nil && (!known || before == nil) {
+			o.errors[each.Partition] = each.Err
+		}
+	}
+}
+
+func (o *outcomes) areGood(partition int32) bool {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	outcome, known := o.errors[partition]
+	return known && outcome == nil
 }
 
 func place(each *kgo.Record) [2]int64 {
