@@ -121,7 +121,8 @@ ci-compiled: setup tools   ## those that prove the compiled modules and a part o
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
 	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py tests/compat/test_console.py \
-	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py tests/compat/test_full_node_beside_java.py
+	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py tests/compat/test_full_node_beside_java.py \
+	  tests/compat/test_spark_killed_exactly_once.py
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
 	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py \
 	  tests/compat/test_consumer_bounce.py
@@ -197,6 +198,7 @@ golden: setup tools   ## record again what Apache Kafka 4.4.0 answers: tests/gol
 	$(BIN)/python -m tools.record_quotas
 	$(BIN)/python -m tools.record_share_groups
 	$(BIN)/python -m tools.record_share_partitions
+	$(BIN)/python -m tools.record_dead_letters
 	$(BIN)/python -m tools.record_authorization_table
 	$(BIN)/python -m tools.record_share_states
 	$(BIN)/python -m tools.record_transactions

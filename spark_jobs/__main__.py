@@ -25,6 +25,7 @@ JOBS = {
     "live": "the same bars, written again whenever they change",
     "book": "rebuild order books from snapshots and deltas, find their gaps",
     "audit": "prove that bronze's archive holds the topics, each offset once",
+    "audit_bars": "prove that topic, tables and Parquet hold each of gold's bars once, to the last digit",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "latency": "measure from producer to consumer through quotes, as a table and a histogram",
     "chart": "draw candles with VWAP and volume",
@@ -76,18 +77,31 @@ def add_command(to: typer.Typer, job: str, run: Callable[..., object], summary: 
     )
 
     def with_output(config: ConfigFile = None, sets: Overrides = None, reset_output: Reset = False) -> None:
-        run(load_config(model, config, sets or ()), reset_output=reset_output)
+        run(load_config(model, config, sets or (), os.environ), reset_output=reset_output)
 
     def without_output(config: ConfigFile = None, sets: Overrides = None) -> None:
-        run(load_config(model, config, sets or ()))
+        run(load_config(model, config, sets or (), os.environ))
 
     command = with_output if "reset_output" in inspect.signature(run).parameters else without_output
-    to.command(job, help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
+    to.command(job.replace("_", "-"), help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
 
 
 @app.command("schemas", help="Print the schemas of all events and rows, in JSON Schema's form.")
 def print_schemas() -> None:
     print(json.dumps([schema.json_schema() for schema in SCHEMAS], indent=2))
+
+
+@app.command("query", help="Ask in SQL (DuckDB) what jobs wrote: Iceberg and Delta tables, Parquet by batches.")
+def print_query(
+    sql: Annotated[str, typer.Argument(help="for example: select symbol, count(*) from bars group by symbol")],
+    folder: Annotated[Path, typer.Option("--in", help="folder of the tables, or of a job's outputs")] = Path(),
+    catalog: Annotated[
+        list[str] | None, typer.Option("--catalog", metavar="KEY=VALUE", help="of another catalogue of Iceberg")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="as CSV, all digits")] = False,
+) -> None:
+    settings = dict(one.partition("=")[::2] for one in catalog or ())
+    print(importlib.import_module("spark_jobs.query").run(sql, folder, settings, as_csv=as_csv), end="")
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
 from spark_jobs.silver import ZSTD, SilverConfig
-from spark_jobs.sink import topic_sink
+from spark_jobs.sink import TableSink, topic_sink
 from spark_jobs.source import read_archive, read_batch, read_topics, stream_archive
 from spark_jobs.trades import distinct_trades, parse_trades
 
@@ -90,7 +90,8 @@ def run_silver(config: SilverBackfill, *, reset_output: bool = False) -> None:
         topics = {topic: None for topic in (config.output_topic, config.dead_letter_topic) if topic}
         trades = parse_trades(past.stream(), TRADE, config.max_ahead).where(IN_TIME)
         with topic_sink(config, "backfill-silver", topics, reset_output=reset_output) as sink:
-            output = silver.Output(config, metrics, sink)
+            tables = TableSink(config, "trades", reset_output=reset_output)
+            output = silver.Output(config, metrics, sink, tables)
 
             def write(good: DataFrame, batch_id: int) -> None:
                 silver.write_sorted(output, good, past.batch(batch_id), ~F.expr(IN_TIME), batch_id)
@@ -107,7 +108,8 @@ def run_gold(config: GoldBackfill, *, reset_output: bool = False) -> None:
         bars = bars_of(distinct_trades(trades, config.watermark), watermark=config.watermark)
         topics = dict.fromkeys(config.output_topics())
         with topic_sink(config, "backfill-gold", topics, reset_output=reset_output) as sink:
-            output = gold.Output(config, metrics, sink)
+            tables = TableSink(config, "bars", reset_output=reset_output)
+            output = gold.Output(config, metrics, sink, tables)
 
             def write(bars: DataFrame, batch_id: int) -> None:
                 records = parse_trades(past.batch(batch_id), SILVER_TRADE, config.max_ahead)

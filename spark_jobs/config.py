@@ -1,4 +1,4 @@
-"""What a job can be told: one pydantic model per kind of job, read from a YAML file and `--set` overrides.
+"""What a job can be told: one pydantic model per kind of job, read from a YAML file, the environment and `--set`.
 
 Every key has a description; `python -m spark_jobs JOB --help` lists them all. Unknown keys are refused. A job's own
 model lives in the job's module and derives from one of these:
@@ -6,13 +6,15 @@ model lives in the job's module and derives from one of these:
     JobConfig      what a client of Kafka needs (feed)
     SparkConfig    and what a Spark session needs (batch jobs: audit, replay, chart)
     StreamConfig   and what a streaming query needs (bronze, quotes)
-    TopicConfig    and how its batches go to topics (silver, gold, live, book)
+    TopicConfig    and how its batches go to topics (live, book)
+    TableConfig    and how they go to tables (silver, gold)
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
@@ -32,6 +34,7 @@ from spark_jobs.errors import JobError
 UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos)://.+")
+OPTIONS = ("kafka", "producer", "spark", "iceberg_catalog", "delta_options")
 AVAILABLE_NOW = "available_now"
 
 
@@ -168,28 +171,59 @@ class TopicConfig(StreamConfig):
         return self
 
 
+class TableConfig(TopicConfig):
+    """A query whose batches go to tables, too."""
+
+    iceberg: str | None = Field(
+        default=None,
+        description="directory of Iceberg tables (gold: market.bars, silver: market.trades), with an SQLite catalogue",
+    )
+    iceberg_catalog: dict[str, str] = Field(
+        default={}, description="or: another catalogue, by pyiceberg's names (type: rest, uri: http://...)"
+    )
+    delta: str | None = Field(default=None, description="directory or URL of a Delta table")
+    delta_options: dict[str, str] = Field(default={}, description="of its storage, by deltalake's names")
+    maintain_every: int = Field(
+        default=100, ge=1, description="batches after which a table's small files are made one, old versions deleted"
+    )
+    keep_versions: Duration = Field(default="1 day", description="how long a table can be read as it was")
+
+
 AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
 
 
-def load_config(model: type[AnyConfig], path: Path | None, overrides: Iterable[str] = ()) -> AnyConfig:
-    """Read a job's YAML file, apply KEY=VALUE overrides (dots go into nested keys), and check it all.
+def load_config(
+    model: type[AnyConfig],
+    path: Path | None,
+    overrides: Iterable[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> AnyConfig:
+    """Read a job's YAML file, apply SPARK_JOBS_KEY of the environment, then KEY=VALUE overrides, and check it all.
 
-    Raises JobError naming the file and the key.
+    Dots in a KEY go into nested keys. Raises JobError naming the file and the key.
     """
     values = _read(path) if path is not None else {}
+    for key in model.model_fields:
+        text = environment.get(f"SPARK_JOBS_{key.upper()}")
+        if text is not None:
+            values[key] = _yaml(text, f"SPARK_JOBS_{key.upper()}")
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
             raise JobError(f"--set {override}: KEY=VALUE is expected")
-        try:
-            _put(values, key, yaml.safe_load(text))
-        except yaml.YAMLError:
-            raise JobError(f"--set {override}: the value is not YAML") from None
+        _put(values, key, _yaml(text, f"--set {override}"))
     try:
         return model.model_validate(values)
     except ValidationError as error:
         problems = "; ".join(_told(problem) for problem in error.errors())
         raise JobError(f"{path or 'configuration'}: {problems}") from None
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise JobError(f"{where}: the value is not YAML") from None
 
 
 def describe(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, str, str, str]]:
@@ -216,7 +250,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(values: dict[str, Any], key: str, value: object) -> None:
-    """Set a nested key; the options of kafka, producer and spark have dots in their own names."""
+    """Set a nested key; options of others have dots in their own names."""
     first, _, rest = key.partition(".")
     if not rest:
         values[first] = value
@@ -224,7 +258,7 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
     inner = values.setdefault(first, {})
     if not isinstance(inner, dict):
         raise JobError(f"--set {key}: {first} has no keys")
-    if first in ("kafka", "producer", "spark"):
+    if first in OPTIONS:
         inner[rest] = value if isinstance(value, str) else json.dumps(value)
     else:
         _put(inner, rest, value)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyspark
 
+from spark_jobs.errors import JobError
 from tools.maven import ToolsMissing, maven_copy
 
 SPARK = "org.apache.spark"
@@ -45,6 +46,16 @@ def jars(version: str = pyspark.__version__) -> list[Path]:
         print(f"fetching the Kafka connector of Spark {version} from Maven Central", flush=True)
         maven_copy(coordinates(version), directory, transitive=False)
     return sorted(directory.glob("*.jar"))
+
+
+def require_spark(what: str, since: str, otherwise: str = "") -> None:
+    """Raise JobError where the installed PySpark is older than `since`, "4.2" for example."""
+    here = pyspark.__version__
+    if [int(part) for part in here.split(".")[:2]] < [int(part) for part in since.split(".")]:
+        hint = f", or {otherwise}" if otherwise else ""
+        raise JobError(
+            f"{what} needs PySpark {since} or newer, {here} is installed: pip install 'pyspark>={since}'{hint}"
+        )
 
 
 def main() -> int:

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
 from spark_jobs.checkpoints import batch
-from spark_jobs.config import Duration, TopicConfig, duration_ms
+from spark_jobs.config import Duration, TableConfig, TopicConfig, duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BAR, PRICE, SILVER_TRADE, TURNOVER, VOLUME, WIDTHS_MS
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TopicSink, event_json, header, topic_sink, write_batch
+from spark_jobs.sink import TableSink, TopicSink, event_json, header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import distinct_trades, parse_trades
 
@@ -44,7 +44,7 @@ class BarsConfig(TopicConfig):
         return [self.output_topic] if self.output_topic else []
 
 
-class GoldConfig(BarsConfig):
+class GoldConfig(TableConfig, BarsConfig):
     output: str | None = Field(default=None, description="directory (any Hadoop URL) of the bars in Parquet")
     late_output: str | None = Field(default=None, description="directory of late trades in Parquet")
 
@@ -61,7 +61,7 @@ def run(config: GoldConfig, *, reset_output: bool = False) -> None:
         rows = bar_stream(read_topics(spark, config), config)
         topics = dict.fromkeys(config.output_topics())
         with topic_sink(config, "gold", topics, reset_output=reset_output) as sink:
-            output = Output(config, metrics, sink)
+            output = Output(config, metrics, sink, TableSink(config, "bars", reset_output=reset_output))
             run_batches(rows, config, metrics, lambda bars, batch_id: write(spark, output, bars, batch_id))
 
 
@@ -72,6 +72,7 @@ class Output:
     config: GoldConfig
     metrics: QueryMetrics
     sink: TopicSink
+    tables: TableSink
 
 
 def bar_stream(rows: DataFrame, config: BarsConfig) -> DataFrame:
@@ -157,8 +158,9 @@ def write(spark: SparkSession, output: Output, bars: DataFrame, batch_id: int) -
 
 def write_outputs(output: Output, bars: DataFrame, late: DataFrame, batch_id: int) -> None:
     config = output.config
+    dated = bars.withColumn("date", F.to_date(F.timestamp_millis("start_ms")))
+    output.tables.write(dated, batch_id)
     if config.output:
-        dated = bars.withColumn("date", F.to_date(F.timestamp_millis("start_ms")))
         write_batch(dated.repartition("width", "date"), config.output, batch_id, "width", "date")
     if config.late_output:
         write_batch(late, config.late_output, batch_id)

@@ -25,10 +25,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import picture
 from spark_jobs.config import Duration, SparkConfig
+from spark_jobs.connector import require_spark
 from spark_jobs.events import Event
 from spark_jobs.generator import Market, generate
 from spark_jobs.quotes import REAL_TIME_SINCE, QuotesConfig, with_slots, writer
-from spark_jobs.session import require_spark, spark_session, stop_amid_batch
+from spark_jobs.session import spark_session, stop_amid_batch
 from spark_jobs.source import read_topics
 from spark_jobs.topics import create_topics
 

@@ -23,10 +23,11 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from spark_jobs.admin import create_missing_topics, open_admin
 from spark_jobs.config import Duration, StreamConfig, duration_ms
+from spark_jobs.connector import require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics, listening
 from spark_jobs.outputs import prepare
-from spark_jobs.session import require_spark, run_query, spark_session, stream_writer
+from spark_jobs.session import run_query, spark_session, stream_writer
 from spark_jobs.sink import dead_letter
 from spark_jobs.source import client_options, read_topics
 from spark_jobs.ticks import parse_ticks, tick_record, ticks_of

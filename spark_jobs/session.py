@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -145,16 +144,6 @@ def _launch_options(config: SparkConfig) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
     }
-
-
-def require_spark(what: str, since: str, otherwise: str = "") -> None:
-    """Raise JobError where the installed PySpark is older than `since`, "4.2" for example."""
-    here = pyspark.__version__
-    if [int(part) for part in here.split(".")[:2]] < [int(part) for part in since.split(".")]:
-        hint = f", or {otherwise}" if otherwise else ""
-        raise JobError(
-            f"{what} needs PySpark {since} or newer, {here} is installed: pip install 'pyspark>={since}'{hint}"
-        )
 
 
 def _require_java() -> None:

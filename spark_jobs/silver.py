@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
 from spark_jobs.checkpoints import batch
-from spark_jobs.config import Duration, TopicConfig
+from spark_jobs.config import Duration, TableConfig
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TopicSink, dead_letter, event_json, header, topic_sink, write_batch
+from spark_jobs.sink import TableSink, TopicSink, dead_letter, event_json, header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
 
@@ -37,7 +37,7 @@ ZSTD = {"compression.type": "zstd"}
 SILVER_COLUMNS = [*SILVER_TRADE.names(), "event_time", "topic", "partition", "offset", "timestamp"]
 
 
-class SilverConfig(TopicConfig):
+class SilverConfig(TableConfig):
     output: str | None = Field(default=None, description="directory (any Hadoop URL) of the trades in Parquet")
     output_topic: str | None = Field(default="silver_trades", description="topic of the trades")
     dead_letter_topic: str = Field(default="dead_letters", description="topic of records that are no good trades")
@@ -60,7 +60,7 @@ def run(config: SilverConfig, *, reset_output: bool = False) -> None:
         metrics = QueryMetrics(config, "silver")
         rows = distinct_trades(parse_trades(read_topics(spark, config), TRADE, config.max_ahead), config.watermark)
         with topic_sink(config, "silver", dict.fromkeys(topics), reset_output=reset_output) as sink:
-            output = Output(config, metrics, sink)
+            output = Output(config, metrics, sink, TableSink(config, "trades", reset_output=reset_output))
             run_batches(rows, config, metrics, lambda good, batch_id: write(spark, output, good, batch_id))
 
 
@@ -71,6 +71,7 @@ class Output:
     config: SilverConfig
     metrics: QueryMetrics
     sink: TopicSink
+    tables: TableSink
 
 
 def write(spark: SparkSession, output: Output, good: DataFrame, batch_id: int) -> None:
@@ -85,7 +86,7 @@ def write_sorted(output: Output, good: DataFrame, records: DataFrame, is_late: C
     with kept(bad_records(records, config, is_late)) as bad:
         reasons = {row["reason"]: row["count"] for row in bad.groupBy("reason").count().collect()}
         refuse_unknown_version(config, reasons)
-        write_good(config, sink, good, batch_id)
+        write_good(output, good, batch_id)
         if config.dead_letter_topic and (reasons or sink.takes_every_batch):
             letters = bad.select(*(column.alias(name) for name, column in dead_letter().items()))
             sink.write(letters, config.dead_letter_topic, batch_id)
@@ -110,9 +111,11 @@ def refuse_unknown_version(config: SilverConfig, reasons: Iterable[str]) -> None
         )
 
 
-def write_good(config: SilverConfig, sink: TopicSink, good: DataFrame, batch_id: int) -> None:
+def write_good(output: Output, good: DataFrame, batch_id: int) -> None:
+    config, sink = output.config, output.sink
+    trades = good.select(*SILVER_COLUMNS).withColumn("date", F.to_date("event_time"))
+    output.tables.write(trades.select(*SILVER_TRADE.names(), "date"), batch_id)
     if config.output:
-        trades = good.select(*SILVER_COLUMNS).withColumn("date", F.to_date("event_time"))
         write_batch(trades, config.output, batch_id, "date")
     if config.output_topic:
         sink.write(on_topic(good), config.output_topic, batch_id)

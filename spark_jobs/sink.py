@@ -10,17 +10,23 @@ A batch's directory is complete once it holds _SUCCESS.
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.config import JobConfig, TopicConfig
+from spark_jobs.config import JobConfig, TableConfig, TopicConfig, duration_ms
+from spark_jobs.connector import require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.failpoints import Failpoints
 from spark_jobs.schemas import Schema
 from spark_jobs.source import client_options
-from spark_jobs.transactional_sink import SinkError, TransactionalSink, TransactionalWriter
+from spark_jobs.tables import Batch, BatchTable, DeltaBatches, IcebergTable, open_catalog
+from spark_jobs.transactional_sink import QUERY_ID, SinkError, TransactionalSink, TransactionalWriter
 
+SMALL_FILES = 8
+"""So many in a partition are made one."""
 RECORD = ("key", "value", "headers")
 HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
@@ -87,6 +93,37 @@ def topic_sink(
             with _as_job_errors():
                 writers[topic] = stack.enter_context(sink.open())
         yield ExactlyOnceSink(config, writers)
+
+
+class TableSink:
+    """Where the batches of a query go as tables, if anywhere: each batch once."""
+
+    def __init__(self, config: TableConfig, name: str, *, reset_output: bool) -> None:
+        self.config = config
+        self.tables: list[BatchTable] = []
+        at_step = Failpoints.of_environment()
+        if config.iceberg is not None or config.iceberg_catalog:
+            self.tables.append(IcebergTable(open_catalog(config.iceberg, config.iceberg_catalog), name, at_step))
+        if config.delta is not None:
+            self.tables.append(DeltaBatches(config.delta, config.delta_options, at_step))
+        if self.tables:
+            require_spark("iceberg and delta", "4.0", "leave them out")
+        if reset_output:
+            for table in self.tables:
+                table.drop()
+
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        """Write a batch's rows, which have a date and a symbol. Raises JobError."""
+        if not self.tables:
+            return
+        query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        assert query is not None, "tables take the batches of a streaming query"
+        found = rows.toArrow()
+        plain = pa.schema([(column.name, column.type) for column in found.schema])  # all may be null, as in the table
+        for table in self.tables:
+            table.write(found.cast(plain), Batch(query, batch_id))
+            if (batch_id + 1) % self.config.maintain_every == 0:
+                table.maintain(SMALL_FILES, timedelta(milliseconds=duration_ms(self.config.keep_versions)))
 
 
 @contextmanager

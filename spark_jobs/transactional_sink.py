@@ -16,7 +16,7 @@ and of the groups that hold the notes below: NAME for the driver, NAME-0, NAME-1
 
     driver   open     D0  init_transactions of NAME, which fences a driver that holds it
              batch b  D1  read the claim of NAME: what it says must come right before b, or be b itself
-                      D2  commit a transaction with nothing but a new claim: {query, run, batch, partitions}
+                      D2  commit a transaction with nothing but a new claim: {query, run, batch, partitions, since}
     task p   batch b  T1  init_transactions of NAME-p, which aborts an open transaction and fences who holds it
                       T2  read the claim of NAME; where it is not this run's, end as fenced
                       T3  read the note of NAME-p; where it says b, skip: these rows are committed
@@ -32,8 +32,8 @@ A1  A batch that comes again has the same rows: Spark reads the same offsets, an
     It is enough that the same keys come with what you accept as the same values: a clock in a value is fine (one of
     the attempts wins, for each sink partition as a whole), a random key is not.
 A2  The cluster keeps what it acknowledged: replicated transaction and offset topics, no unclean elections.
-A3  Notes do not expire while the query stands still within a batch: offsets.retention.minutes, 7 days by default. A
-    claim that is gone is noticed, and refused (D1).
+A3  Notes live for `notes_live_s`, 6 days, as they do where offsets.retention.minutes has its default of 7. A batch that
+    was begun so long ago and comes again, and a claim that is gone, are refused (D1), since notes may be gone, too.
 A4  Readers use isolation.level=read_committed.
 
 Proof
@@ -71,7 +71,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -114,6 +114,8 @@ class TransactionalSink:
     """The number of the first batch that is written this way: above 0 where a query changes over to this sink."""
     takes_over: bool = False
     """Whether claims of another query are passed over: after its checkpoint and its topic were emptied."""
+    notes_live_s: float = 6 * 86_400.0
+    """How long Kafka keeps the notes of a query that stands still, and less than it may."""
     timeout_s: float = 60.0
     at_step: Step = no_step
 
@@ -138,9 +140,11 @@ class Note:
     batch: int
     partitions: int
     run: str = ""
+    since_ms: int = 0
+    """Of a claim: when the batch was claimed first."""
 
     def to_json(self) -> str:
-        return json.dumps([self.query, self.batch, self.partitions, self.run])
+        return json.dumps([self.query, self.batch, self.partitions, self.run, self.since_ms])
 
     @classmethod
     def of(cls, metadata: str | None) -> "Note | None":
@@ -277,28 +281,10 @@ class TransactionalWriter:
 
     def _claim(self, query: str, batch_id: int) -> Note:
         """Commit that this run writes the batch now, cut as an attempt before has cut it."""
-        before = self._transactions.note()
-        if before is not None and before.query != query and not self._takes_over:
-            raise SinkError(
-                f"the transactional id {self.sink.name} belongs to query {before.query}, this is query {query}: give "
-                f"each query its own; where its checkpoint and the topic {self.sink.topic} were emptied, take it over"
-            )
-        if before is None or before.query != query:
-            if batch_id != self.sink.first_batch and not (batch_id == 0 and self._takes_over):
-                raise SinkError(
-                    f"batch {batch_id} is the first that {self.sink.name} is to write, and no batch before it is noted "
-                    f"in Kafka (notes expire after offsets.retention.minutes): look whether {self.sink.topic} holds "
-                    f"it, in part or whole; to write it from its beginning, name it as the first batch"
-                )
-            partitions = self.sink.partitions
-        elif batch_id not in (before.batch, before.batch + 1):
-            raise SinkError(
-                f"{self.sink.name} has written batch {before.batch}, and the checkpoint goes on with batch {batch_id}: "
-                f"it is older than the topic, or has lost batches; bring back the one that belongs to {self.sink.topic}"
-            )
-        else:
-            partitions = before.partitions if batch_id == before.batch else self.sink.partitions
-        claim = Note(query, batch_id, partitions, self.run)
+        before, now_ms = self._transactions.note(), int(time.time() * 1000)
+        if self._takes_over and before is not None and before.query != query:
+            before = None
+        claim = replace(next_claim(self.sink, before, query, batch_id, now_ms), run=self.run)
         self._transactions.commit(claim)
         self._takes_over = False
         return claim
@@ -332,6 +318,38 @@ class TransactionalWriter:
                 raise SinkError(fenced(self.sink.name)) from None
             servers = self.sink.client.get("bootstrap.servers")
             raise SinkError(f"{servers}, transactional id {self.sink.name}: {found.str()}") from None
+
+
+def next_claim(sink: TransactionalSink, before: Note | None, query: str, batch_id: int, now_ms: int) -> Note:
+    """Return the claim of a batch, by the one that stands. Raises SinkError where it does not follow."""
+    new = Note(query, batch_id, sink.partitions, since_ms=now_ms)
+    if before is None:
+        if batch_id == sink.first_batch:
+            return new
+        raise SinkError(
+            f"batch {batch_id} is the first that {sink.name} is to write, and no batch before it is noted in Kafka "
+            f"(notes expire after offsets.retention.minutes): look whether {sink.topic} holds it, in part or whole; to "
+            f"write it from its beginning, name it as the first batch"
+        )
+    if before.query != query:
+        raise SinkError(
+            f"the transactional id {sink.name} belongs to query {before.query}, this is query {query}: give each query "
+            f"its own; where its checkpoint and the topic {sink.topic} were emptied, take it over"
+        )
+    if batch_id not in (before.batch, before.batch + 1):
+        raise SinkError(
+            f"{sink.name} has written batch {before.batch}, and the checkpoint goes on with batch {batch_id}: it is "
+            f"older than the topic, or has lost batches; bring back the one that belongs to {sink.topic}"
+        )
+    if batch_id > before.batch:
+        return new
+    if now_ms - before.since_ms > sink.notes_live_s * 1000 and not 0 < batch_id == sink.first_batch:
+        raise SinkError(
+            f"batch {batch_id} of {sink.name} was begun {(now_ms - before.since_ms) // 86_400_000} days ago, and Kafka "
+            f"may have forgotten which parts of it are written: look whether {sink.topic} holds them; to write those "
+            f"that are not noted, name it as the first batch"
+        )
+    return before
 
 
 def fenced(transactional_id: str) -> str:

@@ -242,7 +242,10 @@ def _facts_of(
     names = member_names(brokers, group_id)
     if names is None:
         return None
-    facts = share_facts(brokers, group_id, names)
+    silent: list[str] = []
+    facts = share_facts(brokers, group_id, names, silent)
+    for each in silent:
+        note(f"what this broker leads is not shown: {each}")
     if facts is None:
         raise typer.Exit(fail(f"{group_id}: {UNKNOWN}"))
     chosen = [each for each in facts if not wanted or _is_wanted(each.topic, each.partition, wanted)]

@@ -13,7 +13,7 @@ from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import BrokerCalls
+from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError
 from kafkapy.cli.output import print_table
 from kafkapy.dataclass import dataclass
 from kafkapy.group.explain import IN_FLIGHT_TAG
@@ -80,16 +80,25 @@ class PartitionFacts:
         return self.last_stable_offset if self.reads_committed else self.high_watermark
 
 
-def share_facts(brokers: BrokerCalls, group_id: str, names: Mapping[str, str]) -> list[PartitionFacts] | None:
+def share_facts(
+    brokers: BrokerCalls, group_id: str, names: Mapping[str, str], silent: list[str] | None = None
+) -> list[PartitionFacts] | None:
     """Return the facts of each share partition that is in use, by name; None if no broker tells any.
 
-    names: of members by their id (share_groups.member_names). Raises CoordinatorError.
+    names: of members by their id (share_groups.member_names). silent: gets why brokers did not answer, whose partitions
+    are left out. Raises CoordinatorError if no broker answers.
     """
     metadata = brokers.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
     requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={IN_FLIGHT_TAG: b""})
     found: list[PartitionFacts] | None = None
     for broker in metadata.brokers:
-        (group,) = brokers.call(broker.node_id, requested, 6).groups
+        try:
+            (group,) = brokers.call(broker.node_id, requested, 6).groups
+        except CoordinatorError as error:
+            if silent is None:
+                raise
+            silent.append(str(error))
+            continue
         encoded = (group.unknown_tagged_fields or {}).get(IN_FLIGHT_TAG)
         if encoded is not None:
             found = (found or []) + [_facts(each, names) for each in json.loads(encoded)]

@@ -82,6 +82,11 @@ class Group:
         return self.type == SHARE
 
     @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members can be removed here: those of share groups and streams groups cannot."""
+        return self.type not in (SHARE, STREAMS)
+
+    @property
     def can_be_reset(self) -> bool:
         """Whether its offsets can be reset here, and its rebalances told: those of streams groups cannot."""
         return self.type != STREAMS

@@ -7,15 +7,12 @@ of committed records does not get is of an aborted transaction.
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.topics import LATEST, offsets
-
-if TYPE_CHECKING:
-    from kafkapy.console.search import Row
 
 ABORTED: Final = "aborted"
 OPEN: Final = "open"
@@ -23,6 +20,20 @@ MAX_COMPARED: Final = 20_000
 COMPARE_S: Final = 2.0
 """What is read a second time for the rows of one step; rows beyond it have no mark."""
 READ_COMMITTED: Final = 1
+
+
+class Placed(Protocol):
+    """A row of a search (search.Row), a dataclass with a field `mark`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+
+
+R = TypeVar("R", bound=Placed)
 
 
 class Marks:
@@ -44,7 +55,7 @@ class Marks:
         if self._consumer is not None:
             self._consumer.close()
 
-    def marked(self, rows: "list[Row]") -> "list[Row]":
+    def marked(self, rows: list[R]) -> list[R]:
         """Return the rows with their marks. Raises ClusterError."""
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
         if not rows:
@@ -59,7 +70,7 @@ class Marks:
             for each in rows
         ]
 
-    def _readable(self, rows: "Iterable[Row]") -> tuple[set[tuple[int, int]], dict[int, int]]:
+    def _readable(self, rows: Iterable[Placed]) -> tuple[set[tuple[int, int]], dict[int, int]]:
         """Return the offsets that are read between the rows, and up to where each partition was read."""
         ranges: dict[int, tuple[int, int]] = {}
         for each in rows:

@@ -21,7 +21,7 @@ MAX_RUNS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What a share group has in flight, by partition; `problem`: why nothing is known.
+    """What a share group has in flight, by partition; `problem`: why nothing is known; `silent`: why some is not.
 
     `runs` are those of all partitions that fit on a page, `left_out_count` how many more there are.
     """
@@ -30,21 +30,23 @@ class InFlight:
     runs: Sequence[tuple[PartitionFacts, Run]] = ()
     left_out_count: int = 0
     problem: str | None = None
+    silent: Sequence[str] = ()
 
 
 def in_flight(clients: Clients, group: Group) -> InFlight:
     """Return what a share group has in flight; a broker that does not answer is a problem that is shown."""
     names = {each.member_id: f"{each.client_id} ({each.host})" for each in group.members}
+    silent: list[str] = []
     try:
         with failures():
-            found = share_facts(clients, group.name, names)
+            found = share_facts(clients, group.name, names, silent)
     except ClusterError as error:
         return InFlight(problem=str(error))
     if found is None:
-        return InFlight(problem=UNKNOWN[0].upper() + UNKNOWN[1:] + ".")
+        return InFlight(problem=UNKNOWN[0].upper() + UNKNOWN[1:] + ".", silent=silent)
     runs = [(facts, run) for facts in found for run in facts.runs]
     more = sum(facts.runs_left_out for facts in found) + max(len(runs) - MAX_RUNS, 0)
-    return InFlight(found, runs[:MAX_RUNS], more)
+    return InFlight(found, runs[:MAX_RUNS], more, silent=silent)
 
 
 def held_by(facts: PartitionFacts) -> str:

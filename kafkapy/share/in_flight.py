@@ -77,6 +77,9 @@ class InFlightRecords:
         if index < len(self.batches) and self._first_offsets[index] == batch.first_offset:
             self.batches[index] = batch
             return
+        before, after = self.batches[index - 1] if index else None, self.batches[index] if index < len(self) else None
+        assert before is None or before.last_offset < batch.first_offset, f"{batch} begins within {before}"
+        assert after is None or batch.last_offset < after.first_offset, f"{batch} ends within {after}"
         self.batches.insert(index, batch)
         self._first_offsets.insert(index, batch.first_offset)
 
@@ -169,6 +172,7 @@ class InFlightRecords:
         else:
             self.start_offset = max(last_done_offset + 1, self.start_offset)
             index -= 1
+        assert self.start_offset > last_done_offset or self.active_gap_window is not None, "what is done stays behind"
         self.delivery_complete_count -= done_count
         self._drop(index)
         return True

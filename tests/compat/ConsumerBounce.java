@@ -13,10 +13,12 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
@@ -113,11 +115,22 @@ public class ConsumerBounce implements ClusterInstance {
     public void createTopic(String name, int partitions, short replicas, Map<String, String> configs) {
         try (Admin admin = admin()) {
             admin.createTopics(List.of(new NewTopic(name, partitions, replicas).configs(configs))).all().get();
-            while (!admin.describeTopics(List.of(name)).allTopicNames().get().get(name).partitions().stream()
-                .allMatch(each -> each.isr().size() == replicas))
+            while (!isInSync(admin, name, replicas))
                 Thread.sleep(100);
         } catch (Exception error) {
             throw new IllegalStateException(error);
+        }
+    }
+
+    /** Whether all replicas are in sync; a broker may not know the topic yet. */
+    private static boolean isInSync(Admin admin, String name, int replicas) throws Exception {
+        try {
+            return admin.describeTopics(List.of(name)).allTopicNames().get().get(name).partitions().stream()
+                .allMatch(each -> each.isr().size() == replicas);
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof UnknownTopicOrPartitionException)
+                return false;
+            throw error;
         }
     }
 

@@ -18,7 +18,7 @@ NOTE = Note("query", 0, 2)
 def sink(bootstrap: str, topic: str, tmp_path) -> TransactionalSink:
     create_topic(bootstrap, topic, 2)
     at_step = Failpoints(str(tmp_path))
-    return TransactionalSink(topic, topic, {"bootstrap.servers": bootstrap}, at_step=at_step, timeout_s=20)
+    return TransactionalSink(topic, topic, {"bootstrap.servers": bootstrap}, at_step=at_step, timeout_s=60)
 
 
 def records(first: int) -> list[dict[str, object]]:

@@ -1,11 +1,16 @@
 """Why a record of a queue is not delivered: one sentence for each place where it can be."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kafkapy.cli.share_explain import PartitionFacts, Run, holder, why
+from kafkapy.cli.committed_offsets import NoAnswerError
+from kafkapy.cli.share_explain import PartitionFacts, Run, holder, share_facts, why
+from kafkapy.group.explain import IN_FLIGHT_TAG
+from kafkapy.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from kafkapy.protocol.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 
 WORKER = "worker (/127.0.0.1)"
 
@@ -80,3 +85,36 @@ def test_the_start_is_held_by_the_first_that_is_not_done() -> None:
     assert str(holder(done)).startswith("10 is available")
     assert "available again" in str(holder(replace(FACTS, runs=(run(7, 9, "available", 1),))))
     assert "moves with the next write" in str(holder(replace(FACTS, runs=(run(5, 9, "archived", 1),))))
+
+
+class TwoBrokers:
+    """Broker 1 does not answer, broker 2 leads a share partition."""
+
+    def call(self, node_id: int | None, request: Any, version: int) -> Any:
+        if node_id is None:
+            return MetadataResponse(brokers=[MetadataResponseBroker(each, host="h", port=1) for each in (1, 2)])
+        if node_id == 1:
+            raise NoAnswerError("no broker answers at h:1")
+        told = json.dumps([{**TOLD, "a later broker": "tells more"}]).encode()
+        return DescribeGroupsResponse(
+            groups=[DescribedGroup(group_id="g", unknown_tagged_fields={IN_FLIGHT_TAG: told})]
+        )
+
+
+TOLD = {
+    **{name: getattr(FACTS, name) for name in ("topic", "partition", "state", "start_offset", "next_offset")},
+    **{name: getattr(FACTS, name) for name in ("log_start_offset", "high_watermark", "last_stable_offset")},
+    **{name: getattr(FACTS, name) for name in ("reads_committed", "max_record_locks", "delivery_count_limit")},
+    "members": ["m1", "m2"],
+    "runs": [],
+    "runs_left_out": 0,
+}
+
+
+def test_a_broker_that_does_not_answer_is_left_out_and_named() -> None:
+    silent: list[str] = []
+    (facts,) = share_facts(TwoBrokers(), "g", {"m1": WORKER}, silent) or ()
+    assert facts.members == (WORKER, "m2")
+    assert silent == ["no broker answers at h:1"]
+    with pytest.raises(NoAnswerError):
+        share_facts(TwoBrokers(), "g", {})

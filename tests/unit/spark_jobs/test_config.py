@@ -20,6 +20,21 @@ def test_the_file_and_what_is_set_over_it(tmp_path):
     assert (config.max_offsets_per_trigger, config.available_now) == (5, True)
 
 
+def test_the_environment_goes_over_the_file_and_under_what_is_set(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(BRONZE)
+    environment = {
+        "SPARK_JOBS_CHECKPOINT": "s3a://bucket/c",
+        "SPARK_JOBS_KAFKA": "{security.protocol: SSL}",
+        "SPARK_JOBS_OUTPUT": "from-environment",
+        "SPARK_JOBS_TRACE": "1",
+    }
+    config = load_config(BronzeConfig, path, ["output=set"], environment)
+    assert (config.checkpoint, config.kafka, config.output) == ("s3a://bucket/c", {"security.protocol": "SSL"}, "set")
+    with pytest.raises(JobError, match="SPARK_JOBS_TOPICS: the value is not YAML"):
+        load_config(BronzeConfig, path, (), {"SPARK_JOBS_TOPICS": "["})
+
+
 def test_offsets_are_json_or_what_yaml_makes_of_it():
     sets = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", "output=o"]
     for text in ('{"t": {"0": 5}}', '\'{"t": {"0": 5}}\''):

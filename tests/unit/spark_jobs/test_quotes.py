@@ -5,11 +5,11 @@ import pytest
 from pydantic import ValidationError
 
 from spark_jobs import connector, latency
+from spark_jobs.connector import require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.gold import GoldConfig
 from spark_jobs.latency import Measured
 from spark_jobs.quotes import QuotesConfig, with_slots
-from spark_jobs.session import require_spark
 
 QUOTES = {"bootstrap_servers": "b:1", "topics": ["trades", "depth"], "checkpoint": "c"}
 GOLD = {"bootstrap_servers": "b:1", "topics": ["t"], "checkpoint": "c"}

@@ -1,0 +1,53 @@
+"""Which batch may be claimed after which, and how it is cut: D1 of the transactional sink's proof."""
+
+from dataclasses import replace
+
+import pytest
+
+from spark_jobs.transactional_sink import Note, SinkError, TransactionalSink, next_claim
+
+SINK = TransactionalSink("n", "t", {}, partitions=3)
+NOW_MS = 1_000_000_000
+DAY_MS = 86_400_000
+BEFORE = Note("q", 4, 2, "run", NOW_MS - DAY_MS)
+
+
+def test_the_first_batch_and_the_next_one_are_cut_as_the_sink_says() -> None:
+    assert next_claim(SINK, None, "q", 0, NOW_MS) == Note("q", 0, 3, "", NOW_MS)
+    assert next_claim(SINK, BEFORE, "q", 5, NOW_MS) == Note("q", 5, 3, "", NOW_MS)
+    assert next_claim(replace(SINK, first_batch=7), None, "q", 7, NOW_MS).batch == 7
+
+
+def test_a_batch_that_comes_again_keeps_its_cut_and_its_age() -> None:
+    assert next_claim(SINK, BEFORE, "q", 4, NOW_MS) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("before", "query", "batch_id", "told"),
+    [
+        (None, "q", 3, "batch 3 is the first that n is to write, and no batch before it is noted in Kafka"),
+        (BEFORE, "p", 5, "the transactional id n belongs to query q, this is query p"),
+        (BEFORE, "q", 3, "n has written batch 4, and the checkpoint goes on with batch 3"),
+        (BEFORE, "q", 6, "n has written batch 4, and the checkpoint goes on with batch 6"),
+        (replace(BEFORE, since_ms=NOW_MS - 7 * DAY_MS), "q", 4, "batch 4 of n was begun 7 days ago"),
+    ],
+)
+def test_what_does_not_follow_is_refused_in_one_line(before: Note | None, query: str, batch_id: int, told: str) -> None:
+    with pytest.raises(SinkError, match=told) as error:
+        next_claim(SINK, before, query, batch_id, NOW_MS)
+    assert "\n" not in str(error.value)
+
+
+def test_an_old_batch_goes_on_where_it_is_named() -> None:
+    old = replace(BEFORE, since_ms=NOW_MS - 7 * DAY_MS)
+    assert next_claim(replace(SINK, first_batch=4), old, "q", 4, NOW_MS) == old
+
+
+@pytest.mark.parametrize("note", [BEFORE, Note("q", 0, 1)])
+def test_a_note_is_read_as_it_was_written(note: Note) -> None:
+    assert Note.of(note.to_json()) == note
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[1]", '["q", 1, 2, "run", 0, 5]', "x"])
+def test_what_is_no_note_is_none(text: str | None) -> None:
+    assert Note.of(text) is None
