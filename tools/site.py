@@ -44,6 +44,7 @@ SECTIONS: Final = {
         "docs/howto/console.md",
         "docs/howto/registry.md",
         "docs/howto/record.md",
+        "docs/howto/older.md",
         "docs/security.md",
         "docs/migration.md",
         "docs/howto/spark_cluster.md",

@@ -102,6 +102,7 @@ internal.metadata.max.batch.size.in.bytes: The largest batch of the metadata log
 kafka.metrics.*: No effect: metrics are served by kafkapy.admin.listener.
 kafkapy.admin.listener: host:port for /metrics, /livez, /readyz and /buildinfo over HTTP; clients may push their metrics then (KIP-714); unset: nothing is served.
 kafkapy.authentication.timeout.ms: How long a TLS handshake, and after it a login, may take.
+kafkapy.imitated.release: The release of Apache Kafka whose API versions and features a single node shows to its clients, for tests; nothing if unset.
 kafkapy.legacy.clients.enable: Serves the versions of APIs that Apache Kafka 4 removed (KIP-896), for clients from 0.9 on.
 kafkapy.metrics.groups: A pattern (RE2) of the groups whose members, offsets and lag are in /metrics.
 kafkapy.metrics.names: What the names in /metrics look like: as the rules for the JMX exporter that Strimzi ships make them, as Confluent's do, or both.

@@ -513,6 +513,7 @@ metrics | LIST | [] |  | MEDIUM | false
 OWN: Final = """
 kafkapy.admin.listener | STRING | null | host:port | MEDIUM | false
 kafkapy.authentication.timeout.ms | INT | 10000 | [1,...] | MEDIUM | false
+kafkapy.imitated.release | STRING | null | [2.8, 3.9, 4.1, 4.3, 4.4] | LOW | false
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
 kafkapy.metrics.groups | STRING | .* |  | LOW | false
 kafkapy.metrics.names | STRING | strimzi | [strimzi, confluent, both] | LOW | false

@@ -26,6 +26,7 @@ class NodeConfig(Section):
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57671680
     kafkapy_admin_listener: str | None = None
+    kafkapy_imitated_release: str | None = None
     kafkapy_legacy_clients_enable: bool = False
     kafkapy_metrics_groups: str = ".*"
     kafkapy_metrics_names: str = "strimzi"

@@ -10,6 +10,9 @@ RELEASES: Final = {
 }  # fmt: skip
 """Levels of metadata.version by name."""
 
+IMITATED: Final = {"2.8": 7, "3.9": 21, "4.1": 27, "4.3": 30, "4.4": 33}
+"""The levels with which directories begin of a broker that looks like an older release; 2.8 had none: the oldest."""
+
 
 def release_of(level: int) -> str | None:
     """Return the name of a level, None if this version does not know it."""

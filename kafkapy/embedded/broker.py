@@ -40,6 +40,7 @@ from kafkapy.embedded.options import (
     client_config,
     disk_state_of,
     is_virtual,
+    properties_of,
     security_of,
     text_of,
 )
@@ -86,6 +87,7 @@ class Broker:
     | `tls` | clients connect by TLS |
     | `users` | passwords by name; clients log in by SASL/PLAIN or SCRAM |
     | `acls` | as in "allow alice read topic:orders", "deny * all group:test-*"; everything else is denied |
+    | `version` | "2.8", "3.9", "4.1", "4.3" or "4.4": the API versions and features of that release of Apache Kafka |
     | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     | `clock` | "virtual": `clock.advance("7d")` moves the broker's time on; "system" |
     | `network_faults` | whether `network` works; clients connect through a proxy then |
@@ -102,7 +104,7 @@ class Broker:
         self._given_data_dir = data_dir
         self._given_port = self._port = options.get("port", 0)
         """The port since the first start; a restart uses the same."""
-        self._properties = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
+        self._properties = properties_of(options)
         for warning in warnings_of_keys(self._properties):
             warnings.warn(warning, stacklevel=2)
         self._security = security_of(options)

@@ -19,6 +19,7 @@ class BrokerOptions(TypedDict, total=False):
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
     registry: bool
+    version: str | None
     disk_faults: bool
     network_faults: bool
     clock: Literal["system", "virtual"]
@@ -45,6 +46,23 @@ def check_options(kind: str, given: Mapping[str, object], known: frozenset[str])
         if name not in known:
             message = f"{kind}() has no argument {quoted(name)}: its keyword arguments are {', '.join(sorted(known))}"
             raise TypeError(message)
+
+
+def release_named(version: str | None) -> str:
+    """Return a release that a broker can look like. Raises ValueError for another one."""
+    from kafkapy.config.releases import IMITATED
+
+    if version not in IMITATED:
+        raise ValueError(f"version={version!r}: a broker can look like {', '.join(IMITATED)}")
+    return version
+
+
+def properties_of(options: BrokerOptions) -> dict[str, str]:
+    """Return Kafka's keys that `properties` and `version` ask for. Raises ValueError."""
+    found = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
+    if options.get("version") is not None:
+        found["kafkapy.imitated.release"] = release_named(options["version"])
+    return found
 
 
 def text_of(value: object) -> str:

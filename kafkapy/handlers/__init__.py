@@ -7,6 +7,7 @@ groups/ share/ transactions/    requests to the coordinators
 topics/ configs/ cluster/ security/    administration
 controller/     what nodes ask of the active controller
 legacy/         versions that Apache Kafka 4 removed
+imitated.py     the versions of an older release, which a broker may look like
 
 Shared by several of them:
 forwarding.py cluster_access.py cluster_view.py    to the active controller; rights; brokers as clients see them

@@ -19,6 +19,7 @@ HERE = (
     "embed",
     "faults",
     "node",
+    "older",
     "prometheus",
     "pytest",
     "record",

@@ -67,7 +67,16 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
         for row in response.api_keys:
             if BROKER_APIS[row.api_key].has_legacy:
                 row.min_version = 0
+    imitated = services.config.node.kafkapy_imitated_release if services.apis is BROKER_APIS else None
+    if imitated is not None:
+        from kafkapy.handlers import imitated as older
+
+        older.narrow_rows(response, imitated)
+        if imitated in older.WITHOUT_FEATURES:
+            return response
     _add_features(services, response, with_zero_minimum=version >= 4)
+    if imitated is not None:
+        older.narrow_features(response)
     return response
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
 from kafkapy.config.load import load
-from kafkapy.config.releases import release_of
+from kafkapy.config.releases import IMITATED, release_of
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
 from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_5_IV2, MV_4_0_IV1
@@ -180,10 +180,12 @@ def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clo
     if None not in found:
         return
     cluster_id = next((each.cluster_id for each in found if isinstance(each, MetaProperties)), None)
+    imitated = config.node.kafkapy_imitated_release
     request = FormatRequest(
         config=config,
         cluster_id=cluster_id or uuid_to_string(random.uuid()),
         is_standalone=not config.quorum_voters,
+        feature_levels={} if imitated is None else {METADATA_VERSION: IMITATED[imitated]},
         ignore_formatted=True,
     )
     format_directories(request, disk, random, clock, say=lambda line: None)

@@ -98,7 +98,12 @@ class Refusing:
 
 def router() -> Router:
     config = SimpleNamespace(
-        node=SimpleNamespace(request_timeout_ms=1000, kafkapy_legacy_clients_enable=False, delete_topic_enable=True),
+        node=SimpleNamespace(
+            request_timeout_ms=1000,
+            kafkapy_legacy_clients_enable=False,
+            kafkapy_imitated_release=None,
+            delete_topic_enable=True,
+        ),
         network=SimpleNamespace(socket_request_max_bytes=1 << 20),
         security=SimpleNamespace(authorizer_class_name="x"),
     )

@@ -20,7 +20,9 @@ def services_with(versions: dict[int, tuple[int, int]] | None, *, is_legacy: boo
         apis=BROKER_APIS,
         telemetry=SimpleNamespace(),
         active_controller=SimpleNamespace(api_versions=versions),
-        config=SimpleNamespace(node=SimpleNamespace(kafkapy_legacy_clients_enable=is_legacy)),
+        config=SimpleNamespace(
+            node=SimpleNamespace(kafkapy_legacy_clients_enable=is_legacy, kafkapy_imitated_release=None)
+        ),
         metadata=SimpleNamespace(image=MetadataImage()),
         quorum=SimpleNamespace(finalized_kraft_version=1),
         version_answers=VersionAnswers(),

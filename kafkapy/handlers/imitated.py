@@ -1,0 +1,106 @@
+"""Older releases of Apache Kafka that a broker looks like to its clients: the versions of APIs that they list.
+
+Source: ApiKeys of the kafka-clients jars 2.8.2 (of a broker with ZooKeeper, as 2.8 was run), 3.9.1, 4.1.1 and 4.3.1,
+whose specs a broker of the release serves. What is not imitated: docs/howto/older.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
+
+VERSIONS: Final = {
+    "2.8": (
+        "0:0-9 1:0-12 2:0-6 3:0-11 4:0-5 5:0-3 6:0-7 7:0-3 8:0-8 9:0-7 10:0-3 11:0-7 12:0-4 13:0-4 14:0-5 "
+        "15:0-5 16:0-4 17:0-1 18:0-3 19:0-7 20:0-6 21:0-2 22:0-4 23:0-4 24:0-3 25:0-3 26:0-3 27:0-1 28:0-3 "
+        "29:0-2 30:0-2 31:0-2 32:0-4 33:0-2 34:0-2 35:0-2 36:0-2 37:0-3 38:0-2 39:0-2 40:0-2 41:0-2 42:0-2 "
+        "43:0-2 44:0-1 45:0-0 46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 56:0-0 57:0-0 60:0-0 61:0-0 "
+    ),
+    "3.9": (
+        "0:0-11 1:0-17 2:0-9 3:0-12 8:0-9 9:0-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-5 16:0-5 17:0-1 "
+        "18:0-4 19:0-7 20:0-6 21:0-2 22:0-5 23:0-4 24:0-5 25:0-4 26:0-4 27:0-1 28:0-4 29:0-3 30:0-3 31:0-3 "
+        "32:0-4 33:0-2 34:0-2 35:0-4 36:0-2 37:0-3 38:0-3 39:0-2 40:0-2 41:0-3 42:0-2 43:0-2 44:0-1 45:0-0 "
+        "46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 55:0-2 57:0-1 60:0-1 61:0-0 64:0-0 65:0-0 66:0-1 68:0-0 "
+        "69:0-0 71:0-0 72:0-0 74:0-0 75:0-0 80:0-0 81:0-0 "
+    ),
+    "4.1": (
+        "0:3-13 1:4-18 2:1-10 3:0-13 8:2-9 9:1-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 "
+        "18:0-4 19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-1 28:0-5 29:1-3 30:1-3 31:1-3 "
+        "32:1-4 33:0-2 34:1-2 35:1-4 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-1 "
+        "46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2 61:0-0 64:0-0 65:0-0 66:0-2 68:0-1 "
+        "69:0-1 71:0-0 72:0-0 74:0-1 75:0-0 76:1-1 77:1-1 78:1-1 79:1-1 80:0-0 81:0-0 83:0-0 84:0-0 85:0-0 "
+        "86:0-0 87:0-0 90:0-0 91:0-0 92:0-0 "
+    ),
+    "4.3": (
+        "0:3-13 1:4-18 2:1-11 3:0-13 8:2-10 9:1-10 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 "
+        "18:0-4 19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-2 28:0-5 29:1-3 30:1-3 31:1-3 "
+        "32:1-4 33:0-2 34:1-2 35:1-5 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-1 "
+        "46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2 61:0-0 64:0-0 65:0-0 66:0-2 68:0-1 "
+        "69:0-1 71:0-0 72:0-0 74:0-1 75:0-0 76:1-1 77:1-1 78:1-2 79:1-2 80:0-1 81:0-0 83:0-0 84:0-0 85:0-1 "
+        "86:0-0 87:0-1 88:0-0 89:0-0 90:0-1 91:0-0 92:0-0 "
+    ),
+}
+"""By release: API key, first and last version. 4.4 is what is served anyway."""
+WITHOUT_FEATURES: Final = ("2.8",)
+"""Releases whose brokers, with ZooKeeper, finalized no features."""
+REMOVED_IN: Final = 4
+"""The major release that removed the versions which handlers.legacy serves."""
+
+
+def ranges_of(release: str | None) -> Mapping[int, tuple[int, int]] | None:
+    """Return the versions of a release by API key; None if nothing is imitated."""
+    if release is None or release not in VERSIONS:
+        return None
+    found = {}
+    for row in VERSIONS[release].split():
+        key, _, versions = row.partition(":")
+        first, _, last = versions.partition("-")
+        found[int(key)] = (int(first), int(last))
+    return found
+
+
+def serves_removed_versions(release: str | None) -> bool:
+    """Whether a release had the versions that Kafka 4 removed."""
+    return release is not None and int(release.partition(".")[0]) < REMOVED_IN
+
+
+def narrowed(apis: Mapping[int, ServedApi], release: str | None) -> Mapping[int, ServedApi]:
+    """Return the table of APIs as a release has it: what both have."""
+    ranges = ranges_of(release)
+    if ranges is None:
+        return apis
+    found = {}
+    for key, served in apis.items():
+        first, last = ranges.get(key, (0, -1))
+        lowest, highest = max(served.served_min, first), min(served.max_version, last)
+        if lowest <= highest:
+            listed = None if served.listed_from is None else max(served.listed_from, first)
+            found[key] = replace(served, served_min=lowest, max_version=highest, listed_from=listed)
+    return found
+
+
+def narrow_rows(response: ApiVersionsResponse, release: str) -> None:
+    """Leave the APIs and versions that a release has."""
+    ranges = ranges_of(release)
+    if ranges is None:
+        return
+    left = []
+    for row in response.api_keys:
+        first, last = ranges.get(row.api_key, (0, -1))
+        if serves_removed_versions(release) and BROKER_APIS[row.api_key].has_legacy:
+            row.min_version = 0
+        row.min_version, row.max_version = max(row.min_version, first), min(row.max_version, last)
+        if row.min_version <= row.max_version:
+            left.append(row)
+    response.api_keys = left
+
+
+def narrow_features(response: ApiVersionsResponse) -> None:
+    """Leave of the supported features what is finalized: a release supports the levels of its directories."""
+    finalized = {each.name: each.max_version_level for each in response.finalized_features}
+    left = [each for each in response.supported_features if each.name in finalized]
+    for each in left:
+        each.max_version = finalized[each.name]
+    response.supported_features = left
