@@ -11,7 +11,7 @@ PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 test-spark40 soak chaos coverage format check packages docs generate golden \
+.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 test-spark40 soak chaos coverage format check packages pictures docs generate golden \
   counts vendor bench compiled test-compiled ci-compiled lock clean abuse release golden-messages
 
 help:            ## this list
@@ -187,6 +187,9 @@ release: setup   ## what would be published, to dist/release: sdist, wheels (pur
 generate: setup  ## write the codec from protocol_specs/, docs/deviations.md from the code
 	$(BIN)/python -m kafkapy.protocol.codegen
 	$(BIN)/python -m tools.deviations
+
+pictures: setup  ## the console's pictures in docs/pictures, by Chromium (make tools)
+	@$(BIN)/python -m tools.console_pictures
 
 docs: setup      ## a site of all documents, with a reference made from the code, to site/; strict, without a network
 	@$(BIN)/python -m tools.site

@@ -209,15 +209,26 @@ def is_ready(page: Any) -> None:
         page.locator(".state").filter(has_text=SEARCHED).wait_for()
 
 
-def take(address: str, running: Any, folder: Path, paths: Sequence[tuple[str, str]], width: int, scheme: str) -> None:
-    """Write a picture of each (name, path)."""
+def take(
+    address: str,
+    running: Any,
+    folder: Path,
+    paths: Sequence[tuple[str, str]],
+    width: int,
+    scheme: str,
+    *,
+    opens: bool = False,
+) -> None:
+    """Write a picture of each (name, path). `opens`: with the first record opened, if there are any."""
     context = running.new_context(base_url=address, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = context.new_page()
     for name, path in paths:
         page.goto(path)
         is_ready(page)
+        if opens and page.locator(".records summary").count():
+            page.locator(".records summary").first.click()
         page.wait_for_timeout(CHARTS_MS)
-        page.screenshot(path=folder / f"{name}.png", full_page=width < 500)
+        page.screenshot(path=folder / f"{name}.png", full_page=width < 500 and not opens)
     context.close()
 
 
@@ -233,8 +244,8 @@ def main() -> int:
         browser() as running,
     ):
         time.sleep(40)  # a chart of one point says nothing
-        take(address, running, folder, list(PICTURES.items()), 1280, "light")
-        take(address, running, folder, [("phone", PICTURES["messages"])], 390, "dark")
+        take(address, running, folder, list(PICTURES.items()), 1280, "light", opens=True)
+        take(address, running, folder, [("phone", PICTURES["messages"])], 390, "dark", opens=True)
     print(folder)
     return 0
 

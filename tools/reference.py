@@ -19,6 +19,7 @@ from kafkapy.cli.explained_keys import ExplainedKey, all_keys
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, Forwarding, ServedApi
 from kafkapy.protocol.api import APIS
 from kafkapy.server.admin.catalogue import ABSENT
+from tools import api_reference
 
 TITLES: Final = {
     "broker": "Brokers and controllers",
@@ -41,6 +42,12 @@ def escaped(text: str) -> str:
 
 def code(text: str) -> str:
     return f"`{text}`"
+
+
+def anchored(kind: str, name: str) -> str:
+    """Return a name as code that a link can lead to: #topic-retention-ms, as docutils writes identifiers."""
+    identifier = re.sub(r"[^a-z0-9]+", "-", f"{kind}-{name}".lower()).strip("-")
+    return f"[{code(name)}]{{#{identifier}}}"
 
 
 def row(*cells: str) -> str:
@@ -85,7 +92,7 @@ def _key(explained: ExplainedKey) -> Iterator[str]:
         escaped(definition.valid_values),
         escaped(explained.changes),
     ]
-    yield code(definition.key)
+    yield anchored(explained.kind.replace(" ", "-"), definition.key)
     yield f": {escaped(explained.documentation)}"
     yield ""
     yield f"  {'; '.join(filter(None, facts))}"
@@ -141,9 +148,12 @@ def apis_page() -> str:
         + " are served, too.",
         "",
         "## Listeners of clients",
-        *table(("Key", "API", "Versions", "Of Kafka 4.4.0", ""), map(_api, BROKER_APIS.values())),
+        *table(("Key", "API", "Versions", "Of Kafka 4.4.0", ""), (_api(each, "api") for each in BROKER_APIS.values())),
         "## Listeners of controllers",
-        *table(("Key", "API", "Versions", "Of Kafka 4.4.0", ""), map(_api, CONTROLLER_APIS.values())),
+        *table(
+            ("Key", "API", "Versions", "Of Kafka 4.4.0", ""),
+            (_api(each, "controller-api") for each in CONTROLLER_APIS.values()),
+        ),
         "## Notes of the handlers",
         "",
     ]
@@ -153,11 +163,11 @@ def apis_page() -> str:
     return "\n".join(lines)
 
 
-def _api(api: ServedApi) -> tuple[str, ...]:
+def _api(api: ServedApi, kind: str) -> tuple[str, ...]:
     known = APIS[api.api_key]
     note = "forwarded to the active controller" if api.forwarding is Forwarding.WHOLE else ""
     served = f"{api.served_min}-{api.max_version}" if api.served_min != api.max_version else str(api.max_version)
-    return str(api.api_key), known.name, served, f"{known.min_version}-{known.max_version}", note
+    return str(api.api_key), anchored(kind, known.name), served, f"{known.min_version}-{known.max_version}", note
 
 
 def _notes(handler: str) -> Iterator[str]:
@@ -186,7 +196,8 @@ def metrics_page() -> str:
     ]
     for names in ("strimzi", "confluent"):
         lines += [f"## `kafkapy.metrics.names={names}`"]
-        lines += table(("Name", "Type", "Labels", "MBean"), metric_rows(_scrape(names)))
+        rows = [(anchored(names, name), *more) for name, *more in metric_rows(_scrape(names))]
+        lines += table(("Name", "Type", "Labels", "MBean"), rows)
     lines += [
         "## Not served",
         "",
@@ -208,7 +219,7 @@ def metric_rows(text: str) -> list[tuple[str, ...]]:
             name = found["name"] if found["name"] in kinds else found["name"].rpartition("_")[0]
             labels.setdefault(name, set()).update(LABEL.findall(found["labels"] or ""))
     return [
-        (code(name), kinds[name], ", ".join(sorted(labels.get(name, ()))), code(helps.get(name, "")))
+        (name, kinds[name], ", ".join(sorted(labels.get(name, ()))), code(helps.get(name, "")))
         for name in sorted(kinds)
     ]
 
@@ -242,5 +253,6 @@ PAGES: Final = {
     "docs/reference/commands.md": commands_page,
     "docs/reference/apis.md": apis_page,
     "docs/reference/metrics.md": metrics_page,
+    "docs/reference/python.md": api_reference.python_page,
 }
 """What makes each page of the reference, by its place on the site."""

@@ -21,10 +21,11 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SITE: Final = ROOT / "site"
 FIRST: Final = "README.md"
 """The page that becomes index.html."""
-LINK: Final = re.compile(r"\[(?P<text>[^\]\[]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+PICTURE: Final = re.compile(r"!\[[^\]]*\]\(([^):]+)\)")
+LINK: Final = re.compile(r"(?<!!)\[(?P<text>[^\]\[]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 SECTIONS: Final = {
-    "Start": ["docs/tutorial.md", "docs/what_works.md"],
+    "Start": ["docs/tutorial.md", "docs/howto/fifteen_minutes.md", "docs/what_works.md"],
     "How to": [
         "docs/howto/node.md",
         "docs/howto/cluster.md",
@@ -32,6 +33,7 @@ SECTIONS: Final = {
         "docs/howto/replace.md",
         "docs/howto/promises.md",
         "docs/howto/pytest.md",
+        "docs/howto/ci.md",
         "docs/howto/faults.md",
         "docs/howto/time.md",
         "docs/howto/embed.md",
@@ -75,7 +77,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "project": "kafkapy",
     "root_doc": "index",
     "extensions": ["myst_parser"],
-    "myst_enable_extensions": ["deflist"],
+    "myst_enable_extensions": ["attrs_inline", "deflist"],
     "myst_disable_syntax": ["html_block", "html_inline"],  # <broker id> is text
     "myst_heading_anchors": 4,
     "highlight_language": "text",
@@ -101,6 +103,10 @@ def stage(target: Path, generated: Mapping[str, Callable[[], str]] = reference.P
         path = target / place(page)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(with_links(text, page) + (menu() if page == FIRST else ""), encoding="utf-8")
+        for picture in PICTURE.findall(text):
+            at = posixpath.normpath(posixpath.join(posixpath.dirname(page), picture))
+            (target / at).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / at, target / at)
 
 
 def place(page: str) -> str:

@@ -23,7 +23,9 @@ WITH_JAVA: Final = "tests/compat/test_pages.py"
 RUN_BY: Final = {
     "README.md": HERE,
     "docs/howto/asyncio.md": HERE,
+    "docs/howto/ci.md": HERE,
     "docs/howto/cluster.md": HERE,
+    "docs/howto/fifteen_minutes.md": HERE,
     "docs/howto/command_line.md": HERE,
     "docs/howto/console.md": HERE,
     "docs/howto/node.md": HERE,

@@ -13,10 +13,12 @@ for needed in ("aiokafka", "confluent_kafka", "xdist", "yaml"):
 
 HERE = (
     "asyncio",
+    "ci",
     "cluster",
     "command_line",
     "console",
     "embed",
+    "fifteen_minutes",
     "faults",
     "node",
     "older",

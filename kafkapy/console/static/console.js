@@ -161,7 +161,7 @@ async function draw(place) {
   place.plot = new uPlot({
     width: place.clientWidth - 10, height: 180, legend: {show: false}, tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: {y: {range: (plot, low, high) => [Math.min(0, low || 0), high > 0 ? high * 1.1 : 1]}},
-    axes: [{...axis, values: (plot, values) => values.map(clock)}, {...axis, size: 75, values: (plot, values) => values.map(value => withUnit(value, unit))}],
+    axes: [{...axis, space: 80, values: (plot, values) => values.map(clock)}, {...axis, size: 75, values: (plot, values) => values.map(value => withUnit(value, unit))}],
     series: [{value: (plot, seconds) => seconds == null ? "–" : clock(seconds)}, ...labels.map((label, index) => ({label, stroke: strokes[index], width: 2, spanGaps: true, value: (plot, value) => value == null ? "–" : withUnit(value, unit), points: {show: points.length < 3}}))],
   }, data, place);
 }
