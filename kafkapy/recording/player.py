@@ -1,9 +1,11 @@
 """Sends the requests of a recording to another cluster, in their order, and compares what it answers.
 
+A cluster that is not ready yet (COORDINATOR_NOT_AVAILABLE and others) is asked again, as the client did in its time.
 A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its answer is taken where the recording
 has it: what other connections did meanwhile is done meanwhile, too.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 LOGIN: Final = frozenset((17, 36))
 """SaslHandshake and SaslAuthenticate: the player logs in itself."""
 METADATA_VERSION: Final = 7
+NOT_READY: Final = frozenset((5, 14, 15))
+"""LEADER_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE: clients ask again, after a while."""
+ASKED_AGAIN: Final = frozenset((2, 3, 9, 10, 22))
+"""ListOffsets, Metadata, OffsetFetch, FindCoordinator, InitProducerId: once more changes nothing."""
+READY_S: Final = 20.0
+RETRY_S: Final = 0.1
 ANSWER_S: Final = 70.0
 """More than a broker keeps a request of librdkafka's or Java's waiting."""
 
@@ -59,8 +67,8 @@ class Player:
         self._security = security
         self._roles = Roles()
         self._connections: dict[int, Connection] = {}
-        self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event]] = {}
-        """By connection and correlation id: number, header and event of what was sent and not answered."""
+        self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event, bytes]] = {}
+        """By connection and correlation id: number, header, event and frame of what was sent and not answered."""
         self._nodes: list[str] = []
 
     def play(self, events: Iterable[Event]) -> Iterator[Answer]:
@@ -93,7 +101,7 @@ class Player:
             address = self._address(event.node, recorded_nodes)
             connection = self._connections[event.connection] = Connection.to_any(address, security=self._security)
         connection.send_frame(frame)
-        self._waiting[(event.connection, header.correlation_id)] = (number, header, event)
+        self._waiting[(event.connection, header.correlation_id)] = (number, header, event, frame)
 
     def _address(self, node: int, recorded_nodes: list[int]) -> str:
         """Return the broker that stands for a recorded one: the one of its id, else of its place."""
@@ -111,13 +119,28 @@ class Player:
         waiting = self._waiting.pop((event.connection, correlation_id), None)
         if waiting is None:
             return None
-        number, header, sent = waiting
+        number, header, sent, request = waiting
         try:
-            frame = self._connections[event.connection].receive_frame(ANSWER_S)
+            frame = self._ready_answer(self._connections[event.connection], header, request, event.frame)
         except (OSError, ProtocolError) as error:
             found = [Difference("answer", f"{len(event.frame)} bytes", f"none: {error}")]
             return Answer(number, header, event.connection, sent.at_ms, found)
         return Answer(number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame))
+
+    def _ready_answer(self, connection: Connection, header: RequestHeader, request: bytes, recorded: bytes) -> bytes:
+        """Return the answer; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
+        frame = connection.receive_frame(ANSWER_S)
+        end_s = time.monotonic() + READY_S
+        while (
+            header.api_key in ASKED_AGAIN
+            and _is_not_ready(read_response(header, frame))
+            and not _is_not_ready(read_response(header, recorded))
+            and time.monotonic() < end_s
+        ):
+            time.sleep(RETRY_S)
+            connection.send_frame(request)
+            frame = connection.receive_frame(ANSWER_S)
+        return frame
 
     def _compared(self, header: RequestHeader, recorded: bytes, now: bytes) -> list[Difference]:
         if now[:4] != recorded[:4]:
@@ -125,6 +148,8 @@ class Player:
         before, after = read_response(header, recorded), read_response(header, now)
         if before is None or after is None:
             return [] if before is after else [Difference("answer", _shown(before), _shown(after))]
+        if header.api_key in ASKED_AGAIN and _is_not_ready(before):
+            return []  # the client asked again
         return differences(header, before, after, self._roles)
 
     def close(self) -> None:
@@ -136,6 +161,14 @@ class Player:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_not_ready(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_not_ready, value))
+    if not isinstance(value, dict):
+        return False
+    return value.get("errorCode") in NOT_READY or any(map(_is_not_ready, value.values()))
 
 
 def _shown(fields: dict[str, Any] | None) -> str:
