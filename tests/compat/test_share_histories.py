@@ -27,7 +27,7 @@ from tests.support.share_runs import (
     PROPERTIES,
     Run,
     Transactions,
-    are_done,
+    all_done,
     positions,
     wait_for,
     why_no_go,
@@ -117,7 +117,7 @@ def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_acce
             standing = with_ends(positions(GROUP, bootstrap), log_ends(bootstrap))
             return f"{standing}\nalive: {[each.name for each in run.alive]}\n{run.told(judged(run, sent))}"
 
-        wait_for(lambda: are_done(positions(GROUP, bootstrap)), TIME_S, state)
+        wait_for(lambda: all_done(run, GROUP, bootstrap), TIME_S, state)
         wait_for(lambda: Rule.LOST not in {each.rule for each in judged(run, sent)}, 20, state)  # all is printed
         found = [*judged(run, sent), *aborted_breaches(run.events, transactions.aborted)]
         assert found == [], run.told(found)

@@ -27,7 +27,7 @@ from tests.support import java_tools, topics
 from tests.support.copying import only_soaked
 from tests.support.migrating import served_by
 from tests.support.share_history import Act, Place, Rule, aborted_breaches, wrong_positions
-from tests.support.share_runs import PARTITIONS, Run, Transactions, are_done, positions, wait_for, with_ends
+from tests.support.share_runs import PARTITIONS, Run, Transactions, all_done, positions, wait_for, with_ends
 from tests.support.share_runs import PROPERTIES as OF_GROUPS
 from tests.support.wire import WireClient
 
@@ -148,7 +148,7 @@ def test_a_queue_on_nodes_in_trouble_loses_nothing_and_repeats_nothing_accepted(
         def state() -> str:
             return f"{positions(GROUP, bootstrap)}\n{run.told(judged(run, sent))}"
 
-        wait_for(lambda: are_done(positions(GROUP, bootstrap)), TIME_S, state)
+        wait_for(lambda: all_done(run, GROUP, bootstrap), TIME_S, state)
         wait_for(lambda: Rule.LOST not in {each.rule for each in judged(run, sent)}, 20, state)  # all is printed
         found = [*judged(run, sent), *aborted_breaches(run.events, producing.aborted)]
         assert found == [], run.told(found)

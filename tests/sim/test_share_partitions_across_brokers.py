@@ -1,7 +1,7 @@
 """A partition that is read as a queue moves to another broker; its state is coordinated by a third one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from kafkapy.metadata.image import SHARE_VERSION
 from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
@@ -30,10 +30,14 @@ class Queue:
         node = self.brokers.nodes[node_id]
         return share_partitions_of(node, lambda: node.share.persister, {})
 
-    async def begin(self) -> None:
+    async def begin(self, state_replicas: Sequence[int] = ()) -> None:
+        """state_replicas: brokers that have the states, too, in sync."""
         brokers = self.brokers
         brokers.commit(FeatureLevelRecord(name=SHARE_VERSION, feature_level=1))
-        brokers.create_topic(SHARE_STATE_TOPIC, COORDINATOR)
+        brokers.create_topic(SHARE_STATE_TOPIC, COORDINATOR, others=state_replicas)
+        if state_replicas:
+            await asyncio.sleep(1)
+            brokers.join_isr(SHARE_STATE_TOPIC, COORDINATOR, *state_replicas)
         brokers.create_topic("orders", LEADER, others=[OTHER])
         await asyncio.sleep(1)
         leader = brokers.nodes[LEADER]

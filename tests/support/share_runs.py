@@ -27,6 +27,7 @@ JAVA_WORKER: Final = Path(__file__).parents[1] / "compat" / "ShareWorker.java"
 VERIFIABLE_PATTERN: Final = ("accept",) * 9 + ("reject",)
 """By the last digit of the offset. It releases nothing, because it would release the same records up to the limit."""
 PARTITIONS: Final = 8
+SILENT_S: Final = 20.0
 PROPERTIES: Final = {
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
@@ -73,6 +74,7 @@ class Member:
             self.process = subprocess.Popen(
                 command_of(make, servers, name, group), stdout=subprocess.PIPE, stderr=errors, text=True
             )
+        self.begun_s = time.monotonic()
         self._knows_locks = knows_locks
         self._verifiable = VerifiableEvents(name)
         self._reader = threading.Thread(target=self._read)
@@ -172,6 +174,18 @@ class Run:
         acts = (Act.ACCEPT, Act.REJECT)
         return {each.place for each in self.events if each.act in acts or each.delivery_count >= limit}
 
+    def replace_silent(self) -> None:
+        """Kill members that have delivered nothing for long, and begin others.
+
+        A client may wait for ever for an answer that a killed node owed it, and be the only one that is assigned some
+        partition. If it is the broker that hangs, the next member hangs as well.
+        """
+        for each in self.alive:
+            heard_s = max([each.begun_s, *(event.end_s for event in list(each.events)[-1:])])
+            if time.monotonic() - heard_s > SILENT_S:
+                each.kill()
+                self.begin("librdkafka")
+
     @contextmanager
     def broken_nodes(self) -> Iterator[None]:
         """Note that locks and delivery counts may be forgotten, and leaders moved, while this goes on."""
@@ -203,6 +217,14 @@ def positions(group: str, servers: str) -> dict[int, tuple[int, int]]:
             if not found.error_code and parts:
                 return {each.partition_index: (each.start_offset, each.lag) for each in parts}
     return {}
+
+
+def all_done(run: Run, group: str, servers: str) -> bool:
+    """Return whether nothing is left to do; while something is, members that are silent are replaced."""
+    if are_done(positions(group, servers)):
+        return True
+    run.replace_silent()
+    return False
 
 
 def are_done(found: dict[int, tuple[int, int]], partition_count: int = PARTITIONS) -> bool:
