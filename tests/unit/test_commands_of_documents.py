@@ -32,6 +32,7 @@ RUN_BY: Final = {
     "docs/howto/pytest.md": HERE,
     "docs/howto/faults.md": HERE,
     "docs/howto/time.md": HERE,
+    "docs/howto/snapshots.md": HERE,
     "docs/howto/replace.md": ON_HOSTS,
     "docs/howto/systemd.md": HERE,
     "docs/howto/three_hosts.md": ON_HOSTS,

@@ -21,6 +21,7 @@ HERE = (
     "node",
     "prometheus",
     "pytest",
+    "snapshots",
     "systemd",
     "time",
     "work_queue",
@@ -51,7 +52,7 @@ def test_a_page_runs_from_an_empty_directory(name: str, tmp_path: Path) -> None:
         assert printed[-1] == "order 1\n"
     if name == "work_queue":
         assert printed[-1] == "job 0, job 1, job 2, job 4, job 3\n"
-    if name in ("pytest", "faults", "time"):
+    if name in ("pytest", "faults", "snapshots", "time"):
         assert [line for text in printed for line in text.splitlines() if " passed" in line and " failed" not in line]
 
 
