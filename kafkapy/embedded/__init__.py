@@ -6,6 +6,8 @@ cluster.py       Cluster: several nodes, each a process, with proxies.py between
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
 network.py       a network to cut, delay and limit, through proxies.py
+failures.py      what becomes of a broker that cannot go on
+snapshots.py     data that is filled once, and given to many brokers
 virtual_time.py  time that a test moves on
 in_process.py    a cluster whose nodes share one loop, with links.py between them: starts quickly, uses one core
 pytest_plugin.py    fixtures of these for tests of users

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkapy.config.embedded import EMBEDDED_NODE_ID
 from kafkapy.config.load import warnings_of_keys
+from kafkapy.embedded.failures import check_not_failed, stop, stop_when_failed
 from kafkapy.embedded.loop_thread import LoopThread
 from kafkapy.embedded.options import (
     BROKER_OPTIONS,
@@ -42,9 +43,10 @@ from kafkapy.embedded.options import (
     is_virtual,
     properties_of,
     security_of,
+    snapshot_of,
     text_of,
 )
-from kafkapy.embedded.temporary import temporary_directory
+from kafkapy.embedded.temporary import lasting_directory, temporary_directory
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.process.distributions import warnings_of_installation
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.network import ClientNetwork
     from kafkapy.embedded.options import BrokerOptions
     from kafkapy.embedded.proxies import Proxies
+    from kafkapy.embedded.snapshots import Snapshot
     from kafkapy.embedded.virtual_time import BrokerClock, VirtualLoop, WorkCount
     from kafkapy.registry.embedded import EmbeddedRegistry
     from kafkapy.seams import Disk
@@ -90,6 +93,7 @@ class Broker:
     | `version` | "2.8", "3.9", "4.1", "4.3" or "4.4": the API versions and features of that release of Apache Kafka |
     | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     | `clock` | "virtual": `clock.advance("7d")` moves the broker's time on; "system" |
+    | `snapshot` | what `snapshot()` of a broker returned, or its directory: the broker begins with its data |
     | `network_faults` | whether `network` works; clients connect through a proxy then |
     | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
     """
@@ -118,6 +122,7 @@ class Broker:
         self._registry: EmbeddedRegistry | None = None
         self._disk_state = disk_state_of(options)
         self._is_virtual = is_virtual(options)
+        self._snapshot = snapshot_of(options)
         self._virtual: VirtualLoop | None = None
         self._work: WorkCount | None = None
         self._has_network_faults = options.get("network_faults", False)
@@ -232,6 +237,32 @@ class Broker:
 
         await delete_topics(self._running, names)
 
+    def snapshot(self, path: str | Path | None = None) -> "Snapshot":
+        """Keep the data as it is now, for `Broker(snapshot=...)`; the broker stops for that, and starts again.
+
+        `path`: a new directory; None: a temporary one, removed at the end of the process. Raises SnapshotError.
+        """
+        found: list[Snapshot] = []
+
+        async def keep() -> None:
+            found.append(await self.snapshot_async(path))
+
+        self._blocking(keep)
+        return found[0]
+
+    async def snapshot_async(self, path: str | Path | None = None) -> "Snapshot":
+        from kafkapy.embedded.snapshots import SnapshotError, make_snapshot
+
+        directories = directories_of(self._running.config)
+        if directories != [self._directory]:
+            raise SnapshotError(f"a snapshot is of one log directory, and log.dirs names {', '.join(directories)}")
+        target = Path(path) if path is not None else Path(lasting_directory("snapshot-"))
+        await self._stop_server()
+        try:
+            return await asyncio.to_thread(make_snapshot, Path(directories[0]), target.absolute())
+        finally:
+            await self._start_server()
+
     def restart(self) -> None:
         """Stop as on SIGTERM, then start again, with the same data and port. After `kill` only start."""
         self._blocking(self.restart_async)
@@ -327,7 +358,7 @@ class Broker:
         server = BrokerServer(config, disk=disk, clock=clock, random=random, new_helper=new_helper)
         await self._start_on_port(server)
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
-        self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
+        self._watch = asyncio.get_running_loop().create_task(stop_when_failed(server))
         if self._faults is not None and self._faults.is_used:
             from kafkapy.embedded.faults.installing import install
 
@@ -349,7 +380,7 @@ class Broker:
         server, self._server = self._server, None
         watch, self._watch = self._watch, None
         if server is not None and watch is not None:
-            await _stop(server, watch)
+            await stop(server, watch)
         return server
 
     async def stop(self) -> None:
@@ -363,7 +394,7 @@ class Broker:
         finally:
             self._clean_up()
         if server is not None:
-            _check_not_failed(server)
+            check_not_failed(server)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -424,7 +455,7 @@ class Broker:
     def _running(self) -> BrokerServer:
         if self._server is None:
             raise RuntimeError(NOT_RUNNING if self._directory is None else "this broker was killed: restart it first")
-        _check_not_failed(self._server)
+        check_not_failed(self._server)
         return self._server
 
     def _log_warnings(self, found: Iterable[str]) -> None:
@@ -440,10 +471,16 @@ class Broker:
 
     def _prepare_directory(self) -> str:
         if self._given_data_dir is not None:
-            return str(Path(self._given_data_dir).absolute())
-        self._temporary = temporary_directory()
-        atexit.register(self._finish_io)  # after the directory's own registration: it is called before
-        return self._temporary.name
+            name = str(Path(self._given_data_dir).absolute())
+        else:
+            self._temporary = temporary_directory()
+            atexit.register(self._finish_io)  # after the directory's own registration: it is called before
+            name = self._temporary.name
+        if self._snapshot is not None:
+            from kafkapy.embedded.snapshots import restore_snapshot
+
+            restore_snapshot(self._snapshot, Path(name))
+        return name
 
     def _is_temporary(self, config: "BrokerConfig") -> bool:
         """Whether nothing is kept after the end. The properties may name directories that are: log.dirs."""
@@ -471,28 +508,3 @@ class NewKafkaBroker(Protocol):
     def __call__(self, data_dir: "str | Path | None" = None, **options: "Unpack[BrokerOptions]") -> Broker:
         """Return a running broker. The arguments are those of `Broker`."""
         ...
-
-
-async def _stop_when_failed(server: BrokerServer) -> None:
-    """Stop a node that has failed: it would accept requests without executing them."""
-    assert server.failed is not None
-    await asyncio.wait((server.failed,))
-    logger.critical("Stopping after a fatal error: %s", server.failed.result())
-    with contextlib.suppress(Exception):  # already logged; the node's own failure matters
-        await server.stop()
-
-
-async def _stop(server: BrokerServer, watch: "asyncio.Task[None]") -> None:
-    """Stop a node, unless its failure has stopped it or is stopping it."""
-    assert server.failed is not None
-    if server.failed.done():
-        await watch
-        return
-    watch.cancel()
-    await server.stop()
-
-
-def _check_not_failed(server: BrokerServer) -> None:
-    if server.failed is not None and server.failed.done():
-        error = server.failed.result()
-        raise RuntimeError(f"this broker could not go on: {error}") from error

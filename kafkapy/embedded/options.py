@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 from kafkapy.errors import quoted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kafkapy.embedded.faults.faulty_disk import DiskState
     from kafkapy.embedded.security import EmbeddedSecurity
+    from kafkapy.embedded.snapshots import Snapshot
 
 
 class BrokerOptions(TypedDict, total=False):
@@ -23,6 +26,7 @@ class BrokerOptions(TypedDict, total=False):
     disk_faults: bool
     network_faults: bool
     clock: Literal["system", "virtual"]
+    snapshot: "Snapshot | str | Path | None"
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -108,5 +112,15 @@ def is_virtual(options: BrokerOptions) -> bool:
     """Return whether `clock` asks for a virtual one. Raises ValueError."""
     clock = options.get("clock", "system")
     if clock not in ("system", "virtual"):
-        raise ValueError(f"clock is 'system' or 'virtual', not {clock!r}")
+        raise ValueError(f"clock is 'system' or 'virtual', not {quoted(str(clock))}")
     return clock == "virtual"
+
+
+def snapshot_of(options: BrokerOptions) -> "Snapshot | None":
+    """Return what `snapshot` names. Raises SnapshotError."""
+    given = options.get("snapshot")
+    if given is None:
+        return None
+    from kafkapy.embedded.snapshots import Snapshot
+
+    return given if isinstance(given, Snapshot) else Snapshot(given)

@@ -6,6 +6,7 @@
 | `kafka_topic` | the name of a topic of the test's own in `kafka_broker` |
 | `own_kafka_broker` | a `Broker` of the test's own, which it may restart or kill |
 | `new_kafka_broker` | a function that starts a `Broker` with the arguments given; it ends with the test |
+| `filled_kafka_broker` | a `Broker` of the test's own, with what the fixture `fill_kafka_broker` has put into one |
 | `secure_kafka_broker` | as `kafka_broker`, with TLS and the user alice |
 | `schema_registry` | the URL of a schema registry over `kafka_broker`, for all tests of the session |
 | `kafka_cluster` | a `Cluster` of three nodes for all tests of the session, which leave its nodes alone |
@@ -14,6 +15,8 @@
 `@pytest.mark.kafka_faults("fail", "Produce", "NOT_LEADER_OR_FOLLOWER", times=2)` sets a fault of the test's broker. A
 test fails if a fault was set and hit nothing; a failing test shows what was hit; faults end with their test.
 
+`fill_kafka_broker` returns a function that fills a broker: a conftest.py overrides it. It is called once a session.
+
 `kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
 """
 
@@ -21,7 +24,7 @@ import gc
 import re
 import sys
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -37,12 +40,20 @@ if TYPE_CHECKING:
     from kafkapy.embedded.cluster import Cluster
     from kafkapy.embedded.faults.rules import Faults
     from kafkapy.embedded.options import BrokerOptions
+    from kafkapy.embedded.snapshots import Snapshot
 
 MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
 FAULTS_MARKER: Final = (
     "kafka_faults(kind, api, ..., **selectors): a fault of the test's broker, as broker.faults.fail(...) sets it"
 )
-MARKED: Final = ("own_kafka_cluster", "own_kafka_broker", "kafka_cluster", "secure_kafka_broker", "kafka_broker")
+MARKED: Final = (
+    "own_kafka_cluster",
+    "own_kafka_broker",
+    "filled_kafka_broker",
+    "kafka_cluster",
+    "secure_kafka_broker",
+    "kafka_broker",
+)
 """The fixtures that a marker is about: the first one that a test has."""
 FAULTS: Final = "kafkapy.embedded.faults.rules"
 """The module that knows all faults; it is not imported unless there are some."""
@@ -165,6 +176,30 @@ def new_kafka_broker() -> "Iterator[NewKafkaBroker]":
 def own_kafka_broker(new_kafka_broker: "NewKafkaBroker") -> "Broker":
     """A running broker of the test's own, which may restart or kill it."""
     return new_kafka_broker()
+
+
+@pytest.fixture(scope="session")
+def fill_kafka_broker() -> "Callable[[Broker], object]":
+    """What puts topics and records into `filled_kafka_broker`, once a session: override this fixture."""
+    raise pytest.UsageError("filled_kafka_broker needs a fixture of yours, fill_kafka_broker, that fills a broker")
+
+
+@pytest.fixture(scope="session")
+def kafka_snapshot(
+    fill_kafka_broker: "Callable[[Broker], object]", kafka_broker_properties: dict[str, object]
+) -> "Snapshot":
+    """The snapshot of a broker that `fill_kafka_broker` has filled."""
+    with _running_broker(properties=kafka_broker_properties) as broker:
+        fill_kafka_broker(broker)
+        return broker.snapshot()
+
+
+@pytest.fixture
+def filled_kafka_broker(
+    kafka_snapshot: "Snapshot", new_kafka_broker: "NewKafkaBroker", kafka_broker_properties: dict[str, object]
+) -> "Broker":
+    """A running broker of the test's own, with the topics and records of `fill_kafka_broker`."""
+    return new_kafka_broker(snapshot=kafka_snapshot, properties=kafka_broker_properties)
 
 
 @pytest.fixture(scope="session")

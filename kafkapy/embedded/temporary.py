@@ -46,12 +46,19 @@ def temporary_directory(prefix: str = PREFIX) -> "tempfile.TemporaryDirectory[st
     return tempfile.TemporaryDirectory(prefix=prefix, dir=_process_directory())
 
 
+def lasting_directory(prefix: str = PREFIX) -> str:
+    """Return a new directory that is removed at the end of the process. Raises OSError."""
+    return tempfile.mkdtemp(prefix=prefix, dir=_process_directory())
+
+
 def _process_directory() -> str:
     """Return the directory of this process. Without a shell it is removed only by an end that is not a kill."""
     global _root, _pipe_end
     if _root is None or not os.path.isdir(_root):
         if _pipe_end >= 0:
             os.close(_pipe_end)  # its shell removes nothing more
+        if _root is None:
+            atexit.register(_remove_at_exit)
         _root, _pipe_end = tempfile.mkdtemp(prefix=PREFIX), -1
         if os.path.exists(SHELL):
             _pipe_end = _start_watch(_root)
@@ -90,6 +97,12 @@ def _start_watch(directory: str) -> int:
     finally:
         os.close(read_end)
     return write_end
+
+
+def _remove_at_exit() -> None:
+    """Remove the directory at an end as usual, so that it is gone with the process; the shell comes a moment later."""
+    if _root is not None:
+        shutil.rmtree(_root, ignore_errors=True)
 
 
 def _forget_in_child() -> None:

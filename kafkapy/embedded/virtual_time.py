@@ -198,5 +198,5 @@ def duration_ms(duration: Duration) -> int:
     else:
         found = duration * 1000
     if found < 0:
-        raise ClockError(f"time does not go back: {duration!r}")
+        raise ClockError(f"time does not go back: {quoted(str(duration))}")
     return int(found)

@@ -10,6 +10,7 @@ from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
 from kafkapy.embedded.network import ClientNetwork, NodeNetwork
 from kafkapy.embedded.options import BrokerOptions, ClusterOptions
+from kafkapy.embedded.snapshots import Snapshot, SnapshotError
 from kafkapy.embedded.virtual_time import BrokerClock, ClockError
 from kafkapy.server.cluster.plan import ClusterError
 
@@ -30,4 +31,6 @@ __all__ = [
     "Hit",
     "NewKafkaBroker",
     "NodeNetwork",
+    "Snapshot",
+    "SnapshotError",
 ]

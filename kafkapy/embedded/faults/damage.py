@@ -29,6 +29,10 @@ def corrupt(server: "BrokerServer", topic: str, partition: int, offset: int) -> 
         raise FaultError(f"{topic}-{partition} has no offset {offset}: {has}")
     names = sorted(name for name in os.listdir(log.directory) if name.endswith(".log"))
     path = os.path.join(log.directory, [name for name in names if int(name[:-4]) <= offset][-1])
+    if os.stat(path).st_nlink > 1:
+        raise FaultError(
+            f"{topic}-{partition} shares the segment of offset {offset} with a snapshot: corrupt a newer one"
+        )
     with open(path, "r+b") as file:
         position = _position_of_last_byte(file.read(), offset)
         if position is None:

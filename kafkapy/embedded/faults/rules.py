@@ -200,7 +200,9 @@ class Fault:
             "drop": "is lost" if self.when == "before" else "is done, and its answer lost",
             "truncate": "has its answer cut in two",
         }[self.kind]
-        chosen = ", ".join(f"{name}={value!r}" for name, value in self._selectors.items() if name != "may_miss")
+        chosen = ", ".join(
+            f"{name}={quoted(str(value))}" for name, value in self._selectors.items() if name != "may_miss"
+        )
         return f"{self.api}{f' ({chosen})' if chosen else ''} {what}"
 
     @property
@@ -218,7 +220,7 @@ class Fault:
         wanted = self._selectors.get(selector)
         if wanted is None or fnmatchcase(value, wanted):
             return True
-        self._note_miss(f"one with {selector}={value!r}")
+        self._note_miss(f"one with {selector}={quoted(str(value))}")
         return False
 
     def _is_part(self, selector: str, value: object) -> bool:
@@ -227,7 +229,7 @@ class Fault:
             return True
         is_like = fnmatchcase(value, wanted) if isinstance(value, str) and isinstance(wanted, str) else value == wanted
         if not is_like:
-            self._note_miss(f"one with {selector}={value!r}")
+            self._note_miss(f"one with {selector}={quoted(str(value))}")
         return is_like
 
     def _note_miss(self, text: str) -> None:
@@ -252,7 +254,7 @@ class Fault:
         for name in ("times", "nth"):
             number = selectors.get(name)
             if number is not None and (not isinstance(number, int) or number < 1):
-                raise FaultError(f"{name} is a number from 1 on, not {number!r}")
+                raise FaultError(f"{name} is a number from 1 on, not {quoted(str(number))}")
         if self.kind == "fail" and not has_room_for_error(self.api_key):
             raise FaultError(f"an answer to {api} has no room for an error: drop or delay it")
 
@@ -298,7 +300,7 @@ class Faults:
     def drop(self, api: str, *, when: When = "before", **selectors: "Unpack[Selectors]") -> Fault:
         """Close the connection instead of an answer, before the request is done or after it. Raises FaultError."""
         if when not in ("before", "after"):
-            raise FaultError(f"when is 'before' or 'after', not {when!r}")
+            raise FaultError(f"when is 'before' or 'after', not {quoted(str(when))}")
         return self._add(Fault("drop", api, selectors, error=None, ms=0, when=when))
 
     def truncate(self, api: str, **selectors: "Unpack[Selectors]") -> Fault:
