@@ -105,10 +105,14 @@ class Job:
 
     def wait_for(self, place: str, process: subprocess.Popen[bytes]) -> int:
         """Return the process that stands at the place."""
+        assert self.is_reached(place, process), (self.directory / "silver.log").read_text()[-2_000:]
+        return int((self.failpoints / f"{place}.reached").read_text())
+
+    def is_reached(self, place: str, process: subprocess.Popen[bytes]) -> bool:
+        """Wait until a process stands at the place, or the job has ended."""
         reached = self.failpoints / f"{place}.reached"
         wait_until(lambda: reached.exists() or process.poll() is not None)
-        assert reached.exists(), (self.directory / "silver.log").read_text()[-2_000:]
-        return int(reached.read_text())
+        return reached.exists()
 
     def finish(self) -> None:
         """Run until it ends well."""
@@ -203,15 +207,13 @@ def test_the_broker_killed_at_each_step(tmp_path: Path) -> None:
     with new_server(tmp_path / "broker") as broker:
         feed_market(broker.bootstrap)
         job = Job(broker.bootstrap, tmp_path, "local[2]")
-        for batch_id, step in enumerate(STEPS):
-            job.arm(f"{step}-{batch_id}")
-            with job.running() as process:
-                job.wait_for(f"{step}-{batch_id}", process)
-                broker.stop(signal.SIGKILL)
-                job.release(f"{step}-{batch_id}")
-                broker.start()
-                process.wait(600)  # it went on, or says so and is started again
-        job.finish()
+
+        def kill_and_start(place: str) -> None:
+            broker.stop(signal.SIGKILL)
+            job.release(place)
+            broker.start()
+
+        run_through(job, kill_and_start)
         check(broker.bootstrap, tmp_path)
 
 
@@ -221,18 +223,30 @@ def test_the_leader_of_three_killed_at_each_step(tmp_path: Path) -> None:
             topics.create(cluster.bootstrap, topic, partitions=1, replicas=3)
         feed_market(cluster.bootstrap)
         job = Job(cluster.bootstrap, tmp_path, "local[2]")
-        for batch_id, step in enumerate(STEPS):
-            job.arm(f"{step}-{batch_id}")
-            with job.running() as process:
-                job.wait_for(f"{step}-{batch_id}", process)
-                leader = eventually(lambda: max(leader_of(cluster, "silver"), 0))
-                cluster.by_id[leader].stop(signal.SIGKILL)
-                job.release(f"{step}-{batch_id}")
-                eventually(lambda old=leader: leader_of(cluster, "silver") not in (old, -1), what="another leader")
-                cluster.by_id[leader].start()
-                process.wait(600)  # it went on, or says so and is started again
-        job.finish()
+
+        def kill_the_leader(place: str) -> None:
+            leader = eventually(lambda: max(leader_of(cluster, "silver"), 0))
+            cluster.by_id[leader].stop(signal.SIGKILL)
+            job.release(place)
+            eventually(lambda: leader_of(cluster, "silver") not in (leader, -1), what="another leader")
+            cluster.by_id[leader].start()
+
+        run_through(job, kill_the_leader)
         check(cluster.bootstrap, tmp_path)
+
+
+def run_through(job: Job, disturb: Callable[[str], None]) -> None:
+    """Disturb a job at each step, batch n at the nth. It goes on by itself, or says so and is started again."""
+    places = [f"{step}-{batch_id}" for batch_id, step in enumerate(STEPS)]
+    for place in places:
+        job.arm(place)
+    for _ in range(len(places) + 1):
+        with job.running() as process:
+            while places and job.is_reached(places[0], process):
+                disturb(places.pop(0))
+            if process.wait(600) == 0 and not places:
+                return
+    raise AssertionError((job.directory / "silver.log").read_text()[-2_000:])
 
 
 def leader_of(cluster: ThreeNodes, topic: str) -> int:
