@@ -21,6 +21,17 @@ def test_arguments(new_kafka_broker: NewKafkaBroker, own_kafka_cluster: Cluster)
     print(config)
 
 
+def test_faults_time_and_snapshots(new_kafka_broker: NewKafkaBroker) -> None:
+    broker = new_kafka_broker(clock="virtual", disk_faults=True, network_faults=True)
+    fault = broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders-*", times=2, may_miss=True)
+    with broker.faults.paused(fault.probability(0.5, seed=7)):
+        broker.clock.advance("7d")
+    hits: list[str] = [f"{hit.api} {hit.version}" for hit in broker.faults.log]
+    broker.network.delay(ms=10)
+    new_kafka_broker(snapshot=broker.snapshot())
+    print(hits, broker.faults.expire_member("g", client_id="*"))
+
+
 async def test_async() -> None:
     async with Cluster(3, in_process=True, users={"alice": "secret"}) as cluster, Broker(port=0) as broker:
         print(cluster.client_config("alice"), broker.bootstrap_servers)
@@ -31,6 +42,7 @@ WRONG = {
     "Broker(port='9092')": "port",
     "Cluster(3, tls='yes')": "tls",
     "cluster.restart('1')": "int",
+    "Broker().faults.delay('Fetch', sm=1, ms=1)": "sm",
 }
 HEAD = """
 from kafkapy.testing import Broker, Cluster, NewKafkaBroker
