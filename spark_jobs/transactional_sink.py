@@ -60,6 +60,9 @@ The crash of anything, at any place, is one of these cases: what is open is abor
 transaction.timeout.ms), what is committed is skipped. tests/compat/test_spark_exactly_once.py stops the sink at each
 step, kills the driver, an executor and the broker there, and counts.
 
+Safety is proved, progress is not: with a broker killed between claims, librdkafka 2.16 once stayed within
+send_offsets_to_transaction far beyond its time-out. The job then stands still until it is started again.
+
 What it costs: a transaction for each sink partition of a batch that has rows, and one for the batch. A sink partition
 must be sent within transaction.timeout.ms (60 s), else the broker aborts it: raise that in `client`, or `partitions`.
 What it needs of ACLs: Write on the topic, Read on it (its offset is what notes are committed for), Write and Describe
