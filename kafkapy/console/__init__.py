@@ -15,7 +15,7 @@ masks.py                values that are not shown
 marks.py                which records are of aborted or open transactions
 streams.py              searches and tails as server-sent events
 change.py changes.py admin_changes.py loading.py    what --allow-changes allows, confirmed and logged
-rules.py                ACLs in words
+rules.py subjects.py    ACLs in words; the schema registry's subjects
 samples.py lags.py history.py background.py    an hour of /metrics, the groups' lag and the cluster, in memory
 overview.py attention.py    the first page, and what needs attention
 pages.py render.py app.py main.py    routes, templates, the application, the process

@@ -42,6 +42,8 @@ SILENCE_S: Final = 5.0
 """How long no schema is requested after a registry did not answer: each of a thousand records may name another."""
 MAX_TOTAL_S: Final = 20.0
 """For a schema, with those that it refers to."""
+MAX_VERSIONS: Final = 50
+"""Of a subject, for a page: each is a request to the registry."""
 MAX_REFERENCES: Final = 100
 """Each is a request to the registry, and one schema may name any number."""
 
@@ -137,6 +139,31 @@ class SchemaRegistry:
             raise DecodeError(f"the schema registry's answer to {path} has no id")
         return found
 
+    @property
+    def has_subjects(self) -> bool:
+        """Whether it is a registry over HTTP: a directory has schemas by number alone."""
+        return self._url is not None
+
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects, sorted. Raises DecodeError."""
+        return sorted(each for each in self._list("/subjects") if isinstance(each, str))
+
+    def versions(self, subject: str) -> list[dict[str, Any]]:
+        """Return the versions of a subject, the newest first, at most MAX_VERSIONS of them. Raises DecodeError.
+
+        {"version", "id", "schemaType" (absent for Avro), "schema", "references"}
+        """
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+        numbers = sorted((each for each in self._list(path) if isinstance(each, int)), reverse=True)
+        budget = _Budget(self._clock_s() + MAX_TOTAL_S)
+        return [{**self._get(f"{path}/{number}", budget), "version": number} for number in numbers[:MAX_VERSIONS]]
+
+    def _list(self, path: str) -> list[Any]:
+        found = self._answer(path, _Budget(self._clock_s() + MAX_TOTAL_S))
+        if not isinstance(found, list):
+            raise DecodeError(f"the schema registry's answer to {path[:200]} is no list")
+        return found
+
     def _of_file(self, schema_id: int) -> Schema:
         for suffix, kind in (("avsc", "AVRO"), ("json", "JSON"), ("desc", "PROTOBUF")):
             path = self._directory / f"{schema_id}.{suffix}"
@@ -177,6 +204,13 @@ class SchemaRegistry:
         return found
 
     def _get(self, path: str, budget: _Budget) -> dict[str, Any]:
+        answer = self._answer(path, budget)
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+            raise DecodeError(f"the schema registry's answer to {path[:200]} has no schema")
+        return answer
+
+    def _answer(self, path: str, budget: _Budget) -> Any:
+        """Return the JSON that is answered, None if it is none."""
         self._check_time(budget)
         shown = path[:200]
         request = urllib.request.Request(
@@ -191,12 +225,9 @@ class SchemaRegistry:
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise _Unreachable(f"the schema registry does not answer: {_reason_of(error)}") from error
         try:
-            answer = json.loads(body)
+            return json.loads(body)
         except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise DecodeError(f"the schema registry's answer to {shown} has no schema")
-        return answer
+            return None
 
     def _read(self, response: Any, budget: _Budget) -> bytes:
         body = bytearray()
