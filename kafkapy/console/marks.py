@@ -7,15 +7,13 @@ of committed records does not get is of an aborted transaction.
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients, failures
+from kafkapy.console.row import Row
 from kafkapy.console.topics import LATEST, offsets
-
-if TYPE_CHECKING:
-    from kafkapy.console.search import Row
 
 ABORTED: Final = "aborted"
 OPEN: Final = "open"
@@ -44,7 +42,7 @@ class Marks:
         if self._consumer is not None:
             self._consumer.close()
 
-    def marked(self, rows: "list[Row]") -> "list[Row]":
+    def marked(self, rows: list[Row]) -> list[Row]:
         """Return the rows with their marks. Raises ClusterError."""
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
         if not rows:
@@ -59,7 +57,7 @@ class Marks:
             for each in rows
         ]
 
-    def _readable(self, rows: "Iterable[Row]") -> tuple[set[tuple[int, int]], dict[int, int]]:
+    def _readable(self, rows: Iterable[Row]) -> tuple[set[tuple[int, int]], dict[int, int]]:
         """Return the offsets that are read between the rows, and up to where each partition was read."""
         ranges: dict[int, tuple[int, int]] = {}
         for each in rows:
