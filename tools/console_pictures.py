@@ -50,6 +50,7 @@ PAGES: Final = (
     "/transactions",
     f"/transaction?id={TRANSACTION}",
     "/access",
+    "/subjects",
     "/clients",
     "/charts",
     "/nothing",

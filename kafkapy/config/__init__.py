@@ -9,6 +9,7 @@ broker.py          BrokerConfig: all keys of a node, by subsystem:
   metrics.py share.py remote.py    (the last one is parsed and checked, but not supported)
 log.py topic.py    a topic's log configuration: overrides, inherited broker keys, defaults
 endpoints.py checks.py    listeners, and rules between keys
+releases.py        the names of metadata.version's levels
 patterns.py        regular expressions of users, in linear time
 dynamic.py describe.py rules.py    values that change at run time; DescribeConfigs; what the controller accepts
 releases.py        the names of metadata.version's levels

@@ -10,12 +10,12 @@ topic_list.py           the names of all topics, kept as long as they are the sa
 cluster.py topics.py transactions.py access.py client_metrics.py    what the pages show
 groups.py group_list.py other_groups.py    groups of all types
 share_groups.py dead_letters.py            what queues have in flight; what they gave up, and how it is sent back
-queries.py search.py    records of a topic, found and tailed without a group; a form's fields within their bounds
+queries.py search.py row.py    records of a topic, found and tailed without a group; a form's fields within their bounds
 masks.py                values that are not shown
 marks.py                which records are of aborted or open transactions
 streams.py              searches and tails as server-sent events
 change.py changes.py admin_changes.py loading.py    what --allow-changes allows, confirmed and logged
-rules.py                ACLs in words
+rules.py subjects.py    ACLs in words; the schema registry's subjects
 samples.py lags.py history.py background.py    an hour of /metrics, the groups' lag and the cluster, in memory
 overview.py attention.py    the first page, and what needs attention
 pages.py render.py app.py main.py    routes, templates, the application, the process

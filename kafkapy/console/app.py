@@ -28,6 +28,7 @@ from kafkapy.console.security import WRONG_TOKEN_S, Guard, Sessions, is_token
 from kafkapy.console.settings import Settings
 from kafkapy.console.state import Console
 from kafkapy.console.streams import Streams
+from kafkapy.console.subjects import Subjects
 from kafkapy.version import __version__
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -108,6 +109,7 @@ class _Part:
             *Pages(console, renderer).routes(),
             *Changes(console, renderer).routes(),
             *Loading(console).routes(),
+            *Subjects(console.settings, renderer).routes(),
             Route("/stream", Streams(console, renderer).endpoint, methods=["GET"]),
         ]
 

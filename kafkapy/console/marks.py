@@ -7,11 +7,12 @@ of committed records does not get is of an aborted transaction.
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients, failures
+from kafkapy.console.row import Row
 from kafkapy.console.topics import LATEST, offsets
 
 ABORTED: Final = "aborted"
@@ -20,20 +21,6 @@ MAX_COMPARED: Final = 20_000
 COMPARE_S: Final = 2.0
 """What is read a second time for the rows of one step; rows beyond it have no mark."""
 READ_COMMITTED: Final = 1
-
-
-class Placed(Protocol):
-    """A row of a search (search.Row), a dataclass with a field `mark`."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-
-
-R = TypeVar("R", bound=Placed)
 
 
 class Marks:
@@ -55,7 +42,7 @@ class Marks:
         if self._consumer is not None:
             self._consumer.close()
 
-    def marked(self, rows: list[R]) -> list[R]:
+    def marked(self, rows: list[Row]) -> list[Row]:
         """Return the rows with their marks. Raises ClusterError."""
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
         if not rows:
@@ -70,7 +57,7 @@ class Marks:
             for each in rows
         ]
 
-    def _readable(self, rows: Iterable[Placed]) -> tuple[set[tuple[int, int]], dict[int, int]]:
+    def _readable(self, rows: Iterable[Row]) -> tuple[set[tuple[int, int]], dict[int, int]]:
         """Return the offsets that are read between the rows, and up to where each partition was read."""
         ranges: dict[int, tuple[int, int]] = {}
         for each in rows:

@@ -14,6 +14,7 @@ from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.marks import Marks
 from kafkapy.console.masks import HIDDEN, MaskedDecoders, Masks, shown_bytes
+from kafkapy.console.row import Row, Shown
 from kafkapy.console.settings import Settings
 from kafkapy.console.topics import EARLIEST, LATEST, check_any_partition, offsets
 from kafkapy.dataclass import dataclass
@@ -80,32 +81,6 @@ class Query:
     isolation: str = "read_committed"
     is_live: bool = False
     most_characters: int = MAX_SHOWN_CHARACTERS
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A key, value or header as text; `text` is None for null. `is_cut`: only its beginning is shown."""
-
-    text: str | None
-    format: str
-    error: str | None
-    is_cut: bool
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: Shown
-    value: Shown
-    headers: tuple[tuple[str, str | None], ...]
-    line: str = ""
-    """The record as `consume --json` prints it, "" if that is too long."""
-    mark: str = ""
-    """marks.ABORTED or marks.OPEN, "" for a record that consumers of committed records read, too."""
 
 
 @dataclass(frozen=True, slots=True)

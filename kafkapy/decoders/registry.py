@@ -42,6 +42,8 @@ SILENCE_S: Final = 5.0
 """How long no schema is requested after a registry did not answer: each of a thousand records may name another."""
 MAX_TOTAL_S: Final = 20.0
 """For a schema, with those that it refers to."""
+MAX_VERSIONS: Final = 50
+"""Of a subject, for a page: each is a request to the registry."""
 MAX_REFERENCES: Final = 100
 """Each is a request to the registry, and one schema may name any number."""
 
@@ -152,20 +154,36 @@ class SchemaRegistry:
             raise DecodeError(f"the schema registry's answer to {path} has no id")
         return found
 
+    @property
+    def has_subjects(self) -> bool:
+        """Whether it is a registry over HTTP: a directory has schemas by number alone."""
+        return self._url is not None
+
     def subjects(self) -> list[str]:
-        """Return the subjects that have schemas, those of other contexts too. Raises DecodeError."""
-        found = self._json("/subjects", self._budget())
-        return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+        """Return the subjects that have schemas, sorted, those of other contexts too. Raises DecodeError."""
+        return sorted(each for each in self._list("/subjects", self._budget()) if isinstance(each, str))
 
     def versions(self, subject: str) -> list[int]:
         """Return the numbers of a subject's versions, ascending. Raises DecodeError."""
-        found = self._json(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", self._budget())
-        return [each for each in found if type(each) is int] if isinstance(found, list) else []
+        return self._versions(subject, self._budget())
+
+    def newest_versions(self, subject: str) -> list[SubjectVersion]:
+        """Return the versions of a subject, the newest first, at most MAX_VERSIONS of them. Raises DecodeError."""
+        budget = self._budget()
+        numbers = sorted(self._versions(subject, budget), reverse=True)[:MAX_VERSIONS]
+        return [self._version(subject, number, budget) for number in numbers]
 
     def version(self, subject: str, number: int) -> SubjectVersion:
         """Return a version of a subject, for people to read. Raises DecodeError."""
+        return self._version(subject, number, self._budget())
+
+    def _versions(self, subject: str, budget: _Budget) -> list[int]:
+        found = self._list(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", budget)
+        return [each for each in found if type(each) is int]
+
+    def _version(self, subject: str, number: int, budget: _Budget) -> SubjectVersion:
         path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}"
-        found = self._get(path, self._budget())
+        found = self._get(path, budget)
         schema_id = found.get("id")
         if type(schema_id) is not int:
             raise DecodeError(f"the schema registry's answer to {path[:200]} has no id")
@@ -180,6 +198,12 @@ class SchemaRegistry:
 
     def _budget(self) -> _Budget:
         return _Budget(self._clock_s() + MAX_TOTAL_S)
+
+    def _list(self, path: str, budget: _Budget) -> list[Any]:
+        found = self._json(path, budget)
+        if not isinstance(found, list):
+            raise DecodeError(f"the schema registry's answer to {path[:200]} is no list")
+        return found
 
     def _of_file(self, schema_id: int) -> Schema:
         for suffix, kind in (("avsc", "AVRO"), ("json", "JSON"), ("desc", "PROTOBUF")):
