@@ -188,9 +188,10 @@ class Router:
             return None
         small_produces = self._small_produces
         if small_produces is None:
-            from kafkapy.handlers.data.small_produces import SmallProduces
+            from kafkapy.handlers.data.small_produces import LAST_VERSION, SmallProduces
 
-            self._small_produces = small_produces = SmallProduces(self._services)
+            last_version = min(self._apis[PRODUCE].max_version, LAST_VERSION)
+            self._small_produces = small_produces = SmallProduces(self._services, last_version)
         return small_produces.serve(connection, data, position, most)
 
     async def _log(self, connection: Connection, frame: memoryview) -> Writer | None:

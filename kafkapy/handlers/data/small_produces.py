@@ -85,7 +85,10 @@ _NO_OFFSETS: Final = (0x5A5A5A5A5A5A5A5A, -1, 0x5B5B5B5B5B5B5B5B)
 class SmallProduces:
     """Recognises small requests by their bytes and serves consecutive ones of a connection together."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, last_version: int = LAST_VERSION) -> None:
+        """last_version: the newest that is served; lower if an older release is imitated."""
+        assert last_version <= LAST_VERSION, "a newer layout is not read here"
+        self._last_version = last_version
         self._services = services
         self._authorizer = services.authorizer
         self._manager = services.replica_manager
@@ -146,7 +149,7 @@ class SmallProduces:
         if (
             client_id_bytes > MAX_CLIENT_ID_BYTES
             or not 0 < size <= min(MAX_COALESCED_FRAME_BYTES, bytes_left - 4)
-            or not FIRST_VERSION <= version <= LAST_VERSION
+            or not FIRST_VERSION <= version <= self._last_version
         ):
             return None
         end = _prefix_end(data, position + _PREFIX_START + 2 + max(client_id_bytes, 0), version)

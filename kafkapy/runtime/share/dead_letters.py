@@ -116,7 +116,11 @@ class DeadLetters:
             )  # fmt: skip
 
     def _log_failure(self, key: SharePartitionKey, letter: DeadLetter, reason: str) -> None:
-        """Log what has no dead letter: at once, but the same reason of a group again only after a minute."""
+        """Log what has no dead letter: at once, but the same reason of a group again only after a minute.
+
+        Deviation: Apache Kafka writes a line for each. Here one a minute, because a group may give up records by the
+        thousand, and a log is not to grow with them.
+        """
         now_ms = self._parts.clock.monotonic_ms()
         record_count = letter.last_offset - letter.first_offset + 1
         last_reason, logged_at_ms, unlogged_count = self._failures.pop(key.group_id, ("", 0, 0))

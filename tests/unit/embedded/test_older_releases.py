@@ -18,6 +18,8 @@ from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.client_requests import batch_of
 
 RELEASES = (*VERSIONS, "4.4")
 
@@ -61,6 +63,19 @@ def test_what_a_release_had_not_is_refused():
         assert connection.call(FindCoordinatorRequest("g"), 3).error_code in (0, 15)
     with Broker(version="3.9") as broker, Connection.to_any(broker.bootstrap_servers) as connection:
         assert connection.call(MetadataRequest([]), 12).brokers
+
+
+def test_a_small_produce_is_held_to_the_release_too():
+    topic = TopicProduceData("orders", partition_data=[PartitionProduceData(0, records=batch_of())])
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    with Broker(version="3.9") as broker:
+        broker.create_topics("orders")
+        with Connection.to_any(broker.bootstrap_servers) as connection:
+            for base_offset in range(2):  # a log's first batch is not appended by the way for small ones
+                (answer,) = connection.call(request, 11).responses[0].partition_responses
+                assert answer.base_offset == base_offset
+            with pytest.raises((ProtocolError, OSError)):
+                connection.call(request, 12)
 
 
 def test_versions_that_kafka_4_removed_are_there_again():
