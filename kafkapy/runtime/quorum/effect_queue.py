@@ -96,7 +96,7 @@ class EffectQueue:
 
 def _is_for_lack_of_room(effect: Effect, error: BaseException) -> bool:
     """Return whether the disk is merely full; the effect has then changed nothing, and can be tried again."""
-    cause = error if isinstance(error, OSError) else error.__cause__
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__  # mypyc sets no cause
     if not (isinstance(cause, OSError) and cause.errno in NO_SPACE):
         return False
     return isinstance(effect, AppendBatch | PersistElection | WriteSnapshotPart)
