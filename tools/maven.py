@@ -11,7 +11,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 DEPENDENCY = """<dependency>
-  <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><classifier>{}</classifier>
+  <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}
 </dependency>"""
 
 
@@ -46,12 +46,17 @@ def maven_copy(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     pom = partial / "pom.xml"
-    pom.write_text(
-        POM.format(dependencies="".join(DEPENDENCY.format(*each[:3], *(each[3:] or [""])) for each in dependencies))
-    )
+    pom.write_text(POM.format(dependencies="".join(map(_dependency, dependencies))))
     options = ["-DincludeScope=runtime", f"-DexcludeTransitive={str(not transitive).lower()}"]
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *options]
     subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True, stdin=subprocess.DEVNULL)
     pom.unlink()
+    assert any(partial.glob("*.jar")), f"Maven copied none of {dependencies}"
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
+
+
+def _dependency(names: Sequence[str]) -> str:
+    """Return the XML of a dependency. An empty classifier is another one than none: Maven copies nothing then."""
+    classifier = "".join(f"<classifier>{each}</classifier>" for each in names[3:] if each)
+    return DEPENDENCY.format(*names[:3], classifier)
