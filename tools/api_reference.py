@@ -19,6 +19,9 @@ FIXTURES: Final = (
     "kafka_cluster",
     "own_kafka_cluster",
     "kafka_broker_properties",
+    "fill_kafka_broker",
+    "kafka_snapshot",
+    "filled_kafka_broker",
 )
 
 

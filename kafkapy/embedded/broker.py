@@ -295,26 +295,15 @@ class Broker:
             if self._security is not None:
                 await self._security.apply(server, SystemRandom())
             if self._wants_registry:
-                await self._start_registry()
+                from kafkapy.registry.embedded import started_beside
+
+                self._registry = await started_beside(self.client_config, self._security)
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to raise
                 await self._stop_server()
             self._clean_up()
             raise
         return self
-
-    async def _start_registry(self) -> None:
-        from kafkapy.registry.embedded import USER, started
-
-        has_users = self._security is not None and self._security.protocol.startswith("SASL_")
-        self._registry = await started(self.client_config(USER if has_users else None))
-
-    async def _stop_registry(self) -> None:
-        registry, self._registry = self._registry, None
-        if registry is not None:
-            from kafkapy.registry.embedded import stopped
-
-            await stopped(registry)
 
     async def _start_on_port(self, server: BrokerServer) -> None:
         try:
@@ -328,8 +317,7 @@ class Broker:
     async def _start_server(self) -> BrokerServer:
         """Start a server on the directory; the broker keeps the port that it binds first."""
         assert self._directory is not None
-        random, clock = SystemRandom(), SystemClock()
-        properties = self._properties
+        random, clock, properties = SystemRandom(), SystemClock(), self._properties
         new_helper = None
         if self._virtual is not None:
             from kafkapy.embedded.virtual_time import PROPERTIES, VirtualClock, WorkCount
@@ -389,7 +377,9 @@ class Broker:
         Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
         """
         try:
-            await self._stop_registry()
+            if self._registry is not None:
+                await asyncio.to_thread(self._registry.stop)
+            self._registry = None
             server = await self._stop_server()
         finally:
             self._clean_up()

@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from kafkapy.cli.client_security import PropertiesSecurity
 
@@ -71,14 +71,20 @@ class EmbeddedRegistry:
         self.stop()
 
 
-async def started(config: Mapping[str, str]) -> EmbeddedRegistry:
-    """Start a registry from an event loop, which may be its broker's."""
-    registry = EmbeddedRegistry(config)
+class HasProtocol(Protocol):
+    """How clients of a broker log in. Implemented by EmbeddedSecurity."""
+
+    @property
+    def protocol(self) -> str: ...
+
+
+async def started_beside(
+    client_config: Callable[[str | None], dict[str, str]], security: HasProtocol | None
+) -> EmbeddedRegistry:
+    """Start a registry from the event loop of its broker. client_config(user): how a client connects to that."""
+    has_users = security is not None and security.protocol.startswith("SASL_")
+    registry = EmbeddedRegistry(client_config(USER if has_users else None))
     return await asyncio.to_thread(registry.start)
-
-
-async def stopped(registry: EmbeddedRegistry) -> None:
-    await asyncio.to_thread(registry.stop)
 
 
 def with_user(
