@@ -127,8 +127,9 @@ class MetadataLog:
                 last_stop=LastStop(self._start_offset(disk, snapshot_ids), was_clean=self._was_clean),
             )
         except StorageError as error:
-            if isinstance(error.__cause__, RecordsError):
-                raise self._damaged(f"{error.__cause__.message}", "there") from error
+            cause = error.__cause__ or error.__context__  # mypyc sets no cause
+            if isinstance(cause, RecordsError):
+                raise self._damaged(f"{cause.message}", "there") from error
             raise
 
     def _assign_topic_id(self) -> None:
