@@ -2,7 +2,7 @@
 
 quorum.py        owns the core and `__cluster_metadata-0`: begin here
 effects.py       carries out an effect: on the log, on quorum-state, towards peers
-effect_queue.py    those of a step in order; what a full disk does not take waits for room
+effect_queue.py room_wait.py    those of a step in order; what a full disk does not take waits for room
 flush.py         fsyncs, one for everything appended so far
 exchange.py transport.py    messages to other nodes, and their connections
 listeners.py waiters.py    commits, snapshots and leaders announced in order; waiting for them

@@ -5,21 +5,14 @@ full disk has not failed: to its peers this node is then a voter that is silent 
 Deviation: Apache Kafka's node stops. Here it waits, because it then comes back by itself once there is room.
 """
 
-import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Effect
 from kafkapy.raft.effects import AppendBatch, PersistElection, WriteSnapshotPart
+from kafkapy.runtime.quorum.room_wait import RoomWait
 from kafkapy.storage.log_dir import NO_SPACE
-
-logger = logging.getLogger("kafkapy.runtime.quorum")
-
-ROOM_RETRY_MS: Final = 250
-"""How often a full disk is tried again: four small writes a second."""
 
 
 class EffectQueue:
@@ -44,7 +37,7 @@ class EffectQueue:
         self._on_room = on_room
         self._on_failed = on_failed
         self._waiting: deque[Effect] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._room = RoomWait("The metadata quorum")
         self.is_waiting = False
 
     def run(self, effects: Iterable[Effect]) -> bool:
@@ -66,9 +59,8 @@ class EffectQueue:
         return not self.is_waiting
 
     def close(self) -> None:
-        """Forget what waits, as a crash would."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Carry out nothing more of what waits, as after a crash."""
+        self._room.cancel()
 
     def _try_again(self) -> None:
         self._make_room()
@@ -77,21 +69,14 @@ class EffectQueue:
                 self._carry_out(self._waiting[0])
             except Exception as error:
                 if _is_for_lack_of_room(self._waiting[0], error) and self._may_wait():
-                    self._try_later(error)
+                    self._room.try_later(self._try_again, error)
                 else:
                     self._on_failed(error)
                 return
             self._waiting.popleft()
         self.is_waiting = False
-        if self._timer is not None:
-            self._timer = None
-            logger.warning("The metadata quorum goes on: there is room on the disk")
+        self._room.end()
         self._on_room()
-
-    def _try_later(self, error: BaseException) -> None:
-        if self._timer is None:
-            logger.warning("The metadata quorum waits for room on the disk: %s", error)
-        self._timer = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, self._try_again)
 
 
 def _is_for_lack_of_room(effect: Effect, error: BaseException) -> bool:

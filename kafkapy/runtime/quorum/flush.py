@@ -4,18 +4,15 @@ Without room for the small files beside the log (its epochs), a flush is tried a
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from kafkapy.machine import Event
 from kafkapy.raft.effects import FlushLog
 from kafkapy.raft.events import LogFlushed, TimePassed
-from kafkapy.runtime.quorum.effect_queue import ROOM_RETRY_MS
+from kafkapy.runtime.quorum.room_wait import RoomWait
 from kafkapy.seams import Clock, IoPool, failpoint
 from kafkapy.storage.log.flush import Flush
 from kafkapy.storage.metadata.metadata_log import MetadataLog
-
-logger = logging.getLogger("kafkapy.runtime.quorum")
 
 
 class QuorumFlushes:
@@ -36,7 +33,7 @@ class QuorumFlushes:
         self._requested: FlushLog | None = None
         self._is_flushing = False
         self._ended = asyncio.Event()
-        self._retry: asyncio.TimerHandle | None = None
+        self._room = RoomWait("The flush of the metadata log")
 
     def request(self, effect: FlushLog) -> None:
         """Flush up to the offset of the effect, in the next fsync."""
@@ -56,8 +53,7 @@ class QuorumFlushes:
 
     async def end_of_flush(self) -> None:
         """Return once no fsync is in flight; none is tried again then."""
-        if self._retry is not None:
-            self._retry.cancel()
+        self._room.cancel()
         if self._is_flushing:
             await self._ended.wait()
 
@@ -66,11 +62,11 @@ class QuorumFlushes:
         self._ended.set()
         log.complete_flush(flush, self._clock.wall_ms())
         if flush.has_no_room:
-            logger.warning("The metadata quorum waits for room on the disk: %s", error)
             log.make_room()
             self._requested = self._requested or wanted
-            self._retry = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, self._step, TimePassed())
+            self._room.try_later(lambda: self._step(TimePassed()), error)
         elif error is not None:
             self._on_failed(error)
         else:
+            self._room.end()
             self._step(LogFlushed(wanted.end_offset, wanted.generation))

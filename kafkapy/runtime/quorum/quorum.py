@@ -301,11 +301,10 @@ class Quorum:
         self._snapshots.begin(self._config)
         self._delivery.begin_with(log.view.latest_snapshot)
         self._is_recovered = True
-        view, voters = log.view, log.voters.current
         logger.info(
             "Recovered the metadata log [%d, %d), snapshot %s, epoch %d, voters %s",
-            view.start_offset, view.end_offset, view.latest_snapshot or "none",
-            max(election.leader_epoch, view.last_epoch), voters,
+            log.view.start_offset, log.view.end_offset, log.view.latest_snapshot or "none",
+            max(election.leader_epoch, log.view.last_epoch), log.voters.current,
         )  # fmt: skip
 
     def _new_effects(self, log: MetadataLog) -> EffectQueue:
@@ -406,6 +405,7 @@ class Quorum:
             return
         self._fatal = error
         logger.critical("Stopping this node's part in the metadata quorum: %s", error, exc_info=error)
+        self._effects.close()
         self._waiters.fail(error)
         self._delivery.notify_end(self.leader_epoch)
         self._on_fatal(error)

@@ -2,19 +2,21 @@
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kafkapy.config.quorum import QuorumConfig
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kafkapy.raft.voters import VoterSet
 from kafkapy.runtime.quorum.quorum import Quorum
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
+from tests.support.log_records import recorded
 from tests.support.quorums import (
     FakeTransport,
     ValueList,
@@ -214,14 +216,40 @@ async def test_a_flush_without_room_for_the_epochs_is_tried_again(cluster: Clust
     full = next(quorum for quorum in cluster.quorums.values() if not quorum.is_leader)
     disk = cluster.disks[full.node_id]
     disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint", times=1 << 30)
-    leader.resign(leader.leader_epoch)
-    await leader.wait_until(lambda: leader.leader_id == -1)
+    with recorded(logging.WARNING) as records:
+        leader.resign(leader.leader_epoch)
+        await leader.wait_until(lambda: leader.leader_id == -1)
+        leader = await cluster.leader()
+        await append(leader, b"written")
+        await asyncio.sleep(10)
+        assert full.log.recovery_point < full.log_end_offset
+        disk.heal()
+        await cluster.all_have([b"written"])
+        await asyncio.sleep(10)
+    assert full.log.recovery_point == full.log_end_offset
+    said = [record.getMessage() for record in records if "room on the disk" in record.getMessage()]
+    assert [text.partition(" the disk")[0] for text in said] == [
+        "The flush of the metadata log waits for room on",
+        "The flush of the metadata log goes on: there is room on",
+    ]
+
+
+@in_cluster(1, 2, 3)
+async def test_a_quorum_that_has_failed_writes_nothing_more(cluster: Cluster) -> None:
+    """What waits for room is not written, should there be some: the node stops."""
     leader = await cluster.leader()
+    full = next(quorum for quorum in cluster.quorums.values() if not quorum.is_leader)
+    disk = cluster.disks[full.node_id]
+    disk.fail("write", errno.ENOSPC, path=".log", times=1 << 30)
     await append(leader, b"written")
-    await asyncio.sleep(10)
+    await asyncio.sleep(1)
+    full._fail(StorageError("/logs", "a flush has failed"))
+    assert len(cluster.fatal) == 1
+    end_offset = full.log.log_end_offset
     disk.heal()
-    await cluster.all_have([b"written"])
-    await leader.wait_until(lambda: not full.log.leader_epochs.is_dirty)
+    await asyncio.sleep(10)
+    assert full.log.log_end_offset == end_offset
+    cluster.fatal.clear()
 
 
 @in_cluster(1, 2, 3)

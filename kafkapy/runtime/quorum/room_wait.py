@@ -1,0 +1,37 @@
+"""Waiting for room on a full disk: what could not be written is tried again until it can be."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger("kafkapy.runtime.quorum")
+
+ROOM_RETRY_MS: Final = 1000
+"""How often a full disk is tried again. The log says of each try that there was no room (storage/log_dir.py)."""
+
+
+class RoomWait:
+    """One thing that waits. Its beginning and its end are logged, not the tries between."""
+
+    def __init__(self, what: str) -> None:
+        """what: the subject of the log lines."""
+        self._what = what
+        self._timer: asyncio.TimerHandle | None = None
+
+    def try_later(self, call: Callable[[], None], error: BaseException | None) -> None:
+        """Call `call` after a while. error: why it has to wait."""
+        if self._timer is None:
+            logger.warning("%s waits for room on the disk: %s", self._what, error)
+        self._timer = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, call)
+
+    def end(self) -> None:
+        """Log that it was done, if it had to wait."""
+        if self._timer is not None:
+            self._timer = None
+            logger.warning("%s goes on: there is room on the disk", self._what)
+
+    def cancel(self) -> None:
+        """Try nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
