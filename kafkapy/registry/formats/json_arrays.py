@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkapy.registry.formats.json_comparison import Comparison, add_bound
+from kafkapy.registry.formats.json_comparison import Comparison, add_bound, add_covered, add_removed
 from kafkapy.registry.formats.json_model import Node
 from kafkapy.registry.formats.json_objects import compare_unevaluated
 
@@ -47,28 +47,11 @@ def _firsts(to: Comparison, original: Node, update: Node) -> None:
     for index in range(max(len(before), len(after))):
         here = to.within(f"items/{index}")
         if index >= len(after):
-            _removed(here, before[index], update)
+            add_removed(here, before[index], "ITEM", is_open=_is_open(update), covering=_partly_open(update))
         elif index >= len(before):
             _added(here, after[index], original)
         else:
             here.compare(before[index], after[index])
-
-
-def _removed(to: Comparison, was: Node, update: Node) -> None:
-    if _is_open(update):
-        to.add("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")
-        return
-    covering = _partly_open(update)
-    if covering is not None:
-        below = to.apart()
-        below.compare(was, covering)
-        to.found += below.found
-        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-        to.add(f"ITEM_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
-    elif was.kind == "false":
-        to.add("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
-    else:
-        to.add("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")
 
 
 def _added(to: Comparison, now: Node, original: Node) -> None:
@@ -79,12 +62,8 @@ def _added(to: Comparison, now: Node, original: Node) -> None:
     covering = _partly_open(original)
     if covering is None:
         to.add("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
-        return
-    below = to.apart()
-    below.compare(covering, now)
-    to.found += below.found
-    covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-    to.add(f"ITEM_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+    else:
+        add_covered(to, covering, now, "ITEM_ADDED")
 
 
 def _is_open(node: Node) -> bool:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from kafkapy.registry.formats.json_comparison import Comparison, add_bound
+from kafkapy.registry.formats.json_comparison import Comparison, add_bound, add_covered, add_removed
 from kafkapy.registry.formats.json_model import Node
 
 
@@ -40,28 +40,12 @@ def _properties(to: Comparison, original: Node, update: Node) -> None:
     for name in dict.fromkeys((*before, *after)):
         here = to.within(name)
         if name not in after:
-            _removed(here, before[name], name, update)
+            covering = _partly_open(update, name)
+            add_removed(here, before[name], "PROPERTY", is_open=_is_open(update), covering=covering)
         elif name not in before:
             _added(here, after[name], name, original, update)
         else:
             here.compare(before[name], after[name])
-
-
-def _removed(to: Comparison, was: Node, name: str, update: Node) -> None:
-    if is_open(update):
-        to.add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")
-        return
-    covering = _partly_open(update, name)
-    if covering is not None:
-        below = to.apart()
-        below.compare(was, covering)
-        to.found += below.found
-        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-        to.add(f"PROPERTY_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
-    elif was.kind == "false":
-        to.add("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
-    else:
-        to.add("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")
 
 
 def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -> None:
@@ -69,22 +53,18 @@ def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -
     kind = "OPTIONAL_PROPERTY"
     if is_required:
         kind = "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default else "REQUIRED_PROPERTY"
-    if is_open(original):
+    if _is_open(original):
         if now.kind == "empty":
             kind = "PROPERTY_WITH_EMPTY_SCHEMA"
         to.add(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL")
         return
     covering = _partly_open(original, name)
     if covering is not None:
-        below = to.apart()
-        below.compare(covering, now)
-        to.found += below.found
-        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-        to.add(f"PROPERTY_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+        add_covered(to, covering, now, "PROPERTY_ADDED")
     to.add(f"{kind}_ADDED_TO_UNOPEN_CONTENT_MODEL")
 
 
-def is_open(node: Node) -> bool:
+def _is_open(node: Node) -> bool:
     """Whether any property is accepted."""
     additional = node.below("additionalProperties")
     if additional is not None and node.raw["additionalProperties"] is not True:
