@@ -66,15 +66,8 @@ def _is_one_of_update(to: Comparison, original: Node, update: Node) -> bool:
     is_single = len(update.parts) == 1
     if not is_single and update.criterion == "allOf":
         return False
-    for part in update.parts:
-        below = to.apart()
-        below.compare(original, part)
-        if below.is_compatible:
-            to.found += below.found
-            if not is_single:
-                to.add("SUM_TYPE_EXTENDED")
-            return True
-    return False
+    pairs = [(original, part) for part in update.parts]
+    return _has_compatible(to, pairs, "" if is_single else "SUM_TYPE_EXTENDED")
 
 
 def _is_one_of_original(to: Comparison, original: Node, update: Node) -> bool:
@@ -84,13 +77,19 @@ def _is_one_of_original(to: Comparison, original: Node, update: Node) -> bool:
     is_single = len(original.parts) == 1
     if not is_single and original.criterion != "allOf":
         return False
-    for part in original.parts:
+    pairs = [(part, update) for part in original.parts]
+    return _has_compatible(to, pairs, "" if is_single else "PRODUCT_TYPE_NARROWED")
+
+
+def _has_compatible(to: Comparison, pairs: list[tuple[Node, Node]], change: str) -> bool:
+    """Whether one of the pairs is compatible: the differences of the first that is are added, and the change."""
+    for original, update in pairs:
         below = to.apart()
-        below.compare(part, update)
+        below.compare(original, update)
         if below.is_compatible:
             to.found += below.found
-            if not is_single:
-                to.add("PRODUCT_TYPE_NARROWED")
+            if change:
+                to.add(change)
             return True
     return False
 
