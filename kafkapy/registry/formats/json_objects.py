@@ -11,7 +11,8 @@ def compare_objects(to: Comparison, original: Node, update: Node) -> None:
     _required(to.within("required"), original, update)
     _properties(to.within("properties"), original, update)
     _dependencies(to.within("dependencies"), original, update)
-    compare_additional(to, original, update, "additionalProperties", "ADDITIONAL_PROPERTIES")
+    keywords = ("additionalProperties", "additionalProperties")
+    compare_additional(to.within("additionalProperties"), original, update, keywords, "ADDITIONAL_PROPERTIES")
     compare_unevaluated(to, original, update, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
     add_bound(to, original, update, "maxProperties", "MAX_PROPERTIES")
     add_bound(to, original, update, "minProperties", "MIN_PROPERTIES")
@@ -99,19 +100,21 @@ def _matches(pattern: str, name: str) -> bool:
         return False
 
 
-def compare_additional(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:
-    """Compare what else is accepted: true and absent are all, false is nothing."""
-    here = to.within(keyword)
-    before, after = original.raw.get(keyword, True), update.raw.get(keyword, True)
+def compare_additional(to: Comparison, original: Node, update: Node, keywords: tuple[str, str], kind: str) -> None:
+    """Compare what else is accepted: true and absent are all, false is nothing.
+
+    `keywords`: by which the original says so, and the update.
+    """
+    before, after = original.raw.get(keywords[0], True), update.raw.get(keywords[1], True)
     if (before is False) != (after is False):
-        here.add(f"{kind}_ADDED" if before is False else f"{kind}_REMOVED")
+        to.add(f"{kind}_ADDED" if before is False else f"{kind}_REMOVED")
     elif before is False:
         return
     elif before is True or after is True:
         if before is not after:
-            here.add(f"{kind}_NARROWED" if before is True else f"{kind}_EXTENDED")
+            to.add(f"{kind}_NARROWED" if before is True else f"{kind}_EXTENDED")
     else:
-        here.compare(original.below(keyword), update.below(keyword))
+        to.compare(original.below(keywords[0]), update.below(keywords[1]))
 
 
 def compare_unevaluated(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:
