@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafkapy.registry.formats.json_arrays import compare_arrays
 from kafkapy.registry.formats.json_comparison import Comparison, Memo, add_bound, number_of
-from kafkapy.registry.formats.json_differences import COMPATIBLE, LENIENT, Difference
+from kafkapy.registry.formats.json_differences import Difference, harmless_kinds
 from kafkapy.registry.formats.json_model import Node
 from kafkapy.registry.formats.json_objects import compare_objects
 from kafkapy.registry.formats.matching import largest_matching
@@ -24,7 +24,7 @@ def differences(original: Node, update: Node, *, lenient: bool = False) -> list[
     Recursive schemas are compared under the assumption that what is being compared is compatible. It is taken back,
     and everything compared again, until no pair that was assumed to be compatible turns out not to be.
     """
-    harmless = COMPATIBLE | LENIENT if lenient else COMPATIBLE
+    harmless = harmless_kinds(lenient=lenient)
     refuted: dict[tuple[int, int], list[Difference]] = {}
     while True:
         memo = Memo(harmless, refuted, _compare)
@@ -34,11 +34,6 @@ def differences(original: Node, update: Node, *, lenient: bool = False) -> list[
         if not memo.has_assumed or found.keys() == refuted.keys():
             return comparison.found
         refuted = found
-
-
-def is_harmless(found: list[Difference], *, lenient: bool = False) -> bool:
-    harmless = COMPATIBLE | LENIENT if lenient else COMPATIBLE
-    return all(each.kind in harmless for each in found)
 
 
 def _compare(to: Comparison, original: Node, update: Node) -> None:
