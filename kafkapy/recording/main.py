@@ -7,9 +7,9 @@ import signal
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from kafkapy.cli.command_config import CommandConfigError, current, option_taken
+from kafkapy.cli.connecting_options import HELP
 from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.profiles import ProfileError
@@ -18,8 +18,6 @@ from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.recording.file import RecordingWriter, read
 from kafkapy.recording.player import Player
 from kafkapy.recording.proxy import Recorder
-
-HELP: Final = ("-h", "--help")
 
 
 def main(command: str, arguments: Sequence[str]) -> int:

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -11,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.cli.command_config import CommandConfigError, option_taken
-from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
+from kafkapy.cli.command_config import CommandConfigError
+from kafkapy.cli.connecting_options import parsed
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.profiles import ProfileError
 from kafkapy.cli.registry_options import new_parser
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from kafkapy.registry.node import RegistryOptions
 
 NEEDED: Final = "'kafkapy-broker[registry]'"
-HELP: Final = ("-h", "--help")
 ANY_HOST: Final = ("0.0.0.0", "::")
 
 
@@ -33,18 +31,10 @@ class OptionError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy registry`; return the exit status."""
     try:
-        defaults = _defaults(arguments)
-        with option_taken(arguments, defaults.config) as left:
-            parser = new_parser()
-            parser.set_defaults(bootstrap_server=defaults.servers.value)
-            return _serve(parser.parse_args(left))
+        with parsed(new_parser(), arguments) as (given, _):
+            return _serve(given)
     except (OptionError, CommandConfigError, ProfileError) as error:
         return fail(str(error))
-
-
-def _defaults(arguments: Sequence[str]) -> Defaults:
-    """Raises ProfileError."""
-    return NO_DEFAULTS if not set(HELP).isdisjoint(arguments) else defaults_of(os.environ, arguments)
 
 
 def _serve(given: argparse.Namespace) -> int:
