@@ -9,7 +9,7 @@ from kafkapy.cli.defaults import CONFIG_VARIABLE
 from kafkapy.cli.parser import OneLineParser
 
 DEFAULT_LISTEN: Final = ("127.0.0.1", 9092)
-_CONFIG: Final = f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)"
+_CONFIG: Final = f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE})"
 
 
 def record_parser() -> argparse.ArgumentParser:
