@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from kafkapy.cli.addresses import address
 from kafkapy.cli.command_config import option_taken
 from kafkapy.cli.defaults import (
     CONFIG_VARIABLE,
@@ -62,11 +63,3 @@ def parsed(
     with option_taken(left, defaults.config) as own:
         parser.set_defaults(bootstrap_server=defaults.servers.value)
         yield parser.parse_args(own), defaults
-
-
-def address(text: str, *, may_lack_host: bool = False) -> tuple[str, int]:
-    """Return host and port of HOST:PORT, for argparse."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not (host or may_lack_host) or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text} must read HOST:PORT")
-    return host.strip("[]"), int(port)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from kafkapy.cli.connecting_options import address
+from kafkapy.cli.addresses import address
 from kafkapy.cli.defaults import CONFIG_VARIABLE
 from kafkapy.cli.parser import OneLineParser
 

@@ -3,7 +3,8 @@
 import argparse
 from typing import Final
 
-from kafkapy.cli.connecting_options import add_config_and_profile, add_servers_and_listen, address
+from kafkapy.cli.addresses import address
+from kafkapy.cli.connecting_options import add_config_and_profile, add_servers_and_listen
 from kafkapy.cli.parser import OneLineParser
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"

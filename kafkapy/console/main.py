@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from kafkapy.cli.addresses import connectable, host_port
 from kafkapy.cli.command_config import NOTHING, CommandConfig, CommandConfigError, current
 from kafkapy.cli.connecting_options import parsed
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
@@ -215,9 +216,7 @@ def _log_changes(audit_log: str | None) -> None:
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
-    host = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{connectable(host_port(settings.host, listener.getsockname()[1]))}"
 
 
 def _stop_after_stdin(server: Any) -> None:

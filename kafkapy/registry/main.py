@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.cli.addresses import ANY_HOST, connectable, host_port
 from kafkapy.cli.command_config import CommandConfigError
 from kafkapy.cli.connecting_options import parsed
 from kafkapy.cli.failure import fail, reason_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kafkapy.registry.http.server import Tls
 
 NEEDED: Final = "'kafkapy-broker[registry]'"
-ANY_HOST: Final = ("0.0.0.0", "::")
 
 
 class OptionError(Exception):
@@ -151,6 +151,4 @@ def _log_to_stderr() -> None:
 
 
 def _url(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> str:
-    host, port = given.listen[0], listener.getsockname()[1]
-    shown = "localhost" if host in ANY_HOST else f"[{host}]" if ":" in host else host
-    return f"{_scheme(tls)}://{shown}:{port}"
+    return f"{_scheme(tls)}://{connectable(host_port(given.listen[0], listener.getsockname()[1]))}"
