@@ -7,7 +7,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.registry import errors
 from kafkapy.registry.errors import RegistryError
 from kafkapy.registry.http.paths import Target
-from kafkapy.registry.model import Mode, StoredSchema
+from kafkapy.registry.model import Mode, StoredSchema, rules_of
 from kafkapy.registry.registry import Registry
 from kafkapy.registry.request import KINDS, LATEST, SchemaRequest, schema_request, version_number
 from kafkapy.registry.settings import as_request, changes_of
@@ -387,6 +387,4 @@ def _matched(pattern: tuple[str, ...], parts: tuple[str, ...]) -> tuple[str, ...
 
 
 def _has_rule(rule_set: Mapping[str, Any] | None, kind: str) -> bool:
-    rules = rule_set or {}
-    listed = (rule for name in ("migrationRules", "domainRules", "encodingRules") for rule in rules.get(name) or ())
-    return any(rule.get("type") == kind for rule in listed)
+    return any(rule.get("type") == kind for rule in rules_of(rule_set or {}))
