@@ -55,7 +55,7 @@ class Cluster:
         """Connect. Raises ClusterError."""
         try:
             return Connection.to_any(address, security=self._security)
-        except (OSError, ProtocolError, KafkapyError) as error:
+        except (OSError, KafkapyError) as error:
             raise ClusterError(f"no broker answers at {address}: {error}") from error
 
     def to_leader(self, topic: str) -> Connection:
