@@ -4,6 +4,7 @@
 import neither typer nor rich; main.py has the others, which are clients of a running broker.
 
 start.py log_options.py console_options.py console_child.py    `start`, its log, and the console beside it
+addresses.py connecting_options.py         HOST:PORT; the options that the console and the registry share
 registry_options.py recording_options.py    `registry`, `record` and `replay`: kafkapy.registry, kafkapy.recording
 storage.py dump_log.py protocol.py         log directories, their files, and frames, without a broker
 main.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share

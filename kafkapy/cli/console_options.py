@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from kafkapy.cli.defaults import CONFIG_VARIABLE, DEFAULT_SERVER, SERVERS_VARIABLE
+from kafkapy.cli.connecting_options import add_config_and_profile, add_servers_and_listen
 from kafkapy.cli.parser import OneLineParser
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
@@ -18,20 +18,7 @@ def new_parser() -> argparse.ArgumentParser:
         f"{TOKEN_VARIABLE}.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "-b",
-        "--bootstrap-server",
-        default=DEFAULT_SERVER,
-        metavar="HOST:PORT,...",
-        help=f"brokers to connect to; one is enough (default: {SERVERS_VARIABLE}, the profile's, {DEFAULT_SERVER})",
-    )
-    parser.add_argument(
-        "--listen",
-        type=address,
-        default=address(DEFAULT_LISTEN),
-        metavar="HOST:PORT",
-        help=f"where to serve (default {DEFAULT_LISTEN})",
-    )
+    add_servers_and_listen(parser, DEFAULT_LISTEN)
     parser.add_argument(
         "--allowed-host",
         action="append",
@@ -78,12 +65,7 @@ def new_parser() -> argparse.ArgumentParser:
         help="/metrics of a broker, for charts; may be repeated",
     )
     parser.add_argument("--schema-registry", metavar="URL|DIR", help="where schemas of records are")
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help=f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)",
-    )  # taken out before this parser sees it: kafkapy.cli.command_config
-    parser.add_argument("--profile", metavar="NAME", help="the cluster of a profile")  # taken out: kafkapy.cli.defaults
+    add_config_and_profile(parser)
     parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
     parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")
     return parser
@@ -92,10 +74,3 @@ def new_parser() -> argparse.ArgumentParser:
 _VIEWER: Final = "who has this in the claim may look (default: whoever logs in); may be repeated"
 _EDITOR: Final = "who has this in the claim may change what --allow-changes allows; may be repeated"
 _CLIENT_CONFIG: Final = "a property of the client (librdkafka's names); may be repeated"
-
-
-def address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text} must read HOST:PORT")
-    return host.strip("[]"), int(port)

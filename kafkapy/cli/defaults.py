@@ -91,6 +91,11 @@ def defaults_of(environment: Mapping[str, str], arguments: Sequence[str], profil
     return Defaults(_servers(servers, profile, name), _config(config, None if servers or has_option else profile, name))
 
 
+def config_of_variable(environment: Mapping[str, str]) -> Setting:
+    """Return the settings for a command whose options always name the brokers: those of no profile."""
+    return _config(environment.get(CONFIG_VARIABLE, ""), None, "")
+
+
 def _of_profile(environment: Mapping[str, str], arguments: Sequence[str], name: str) -> Defaults:
     for each in arguments:
         if OTHER_CLUSTER.fullmatch(each) or SERVER_OPTION.fullmatch(each):

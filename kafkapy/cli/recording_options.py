@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from kafkapy.cli.addresses import address
 from kafkapy.cli.defaults import CONFIG_VARIABLE
 from kafkapy.cli.parser import OneLineParser
 
 DEFAULT_LISTEN: Final = ("127.0.0.1", 9092)
-_CONFIG: Final = f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)"
+_CONFIG: Final = f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE})"
 
 
 def record_parser() -> argparse.ArgumentParser:
@@ -20,7 +21,7 @@ def record_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the recording, which is made anew")
-    parser.add_argument("--upstream", type=_address, required=True, metavar="HOST:PORT", help="a broker of the cluster")
+    parser.add_argument("--upstream", type=address, required=True, metavar="HOST:PORT", help="a broker of the cluster")
     parser.add_argument(
         "--listen",
         type=_listened,
@@ -48,11 +49,4 @@ def replay_parser() -> argparse.ArgumentParser:
 
 
 def _listened(text: str) -> tuple[str, int]:
-    return _address(text, may_lack_host=True)
-
-
-def _address(text: str, *, may_lack_host: bool = False) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not (host or may_lack_host) or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text} must read HOST:PORT")
-    return host.strip("[]"), int(port)
+    return address(text, may_lack_host=True)

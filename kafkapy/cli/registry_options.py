@@ -3,8 +3,8 @@
 import argparse
 from typing import Final
 
-from kafkapy.cli.console_options import address
-from kafkapy.cli.defaults import CONFIG_VARIABLE, DEFAULT_SERVER, SERVERS_VARIABLE
+from kafkapy.cli.addresses import address
+from kafkapy.cli.connecting_options import add_config_and_profile, add_servers_and_listen
 from kafkapy.cli.parser import OneLineParser
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
@@ -21,20 +21,7 @@ def new_parser() -> argparse.ArgumentParser:
         "writes; the others send writes to it. Anybody who reaches it may change schemas, unless it has --users.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "-b",
-        "--bootstrap-server",
-        default=DEFAULT_SERVER,
-        metavar="HOST:PORT,...",
-        help=f"brokers to connect to; one is enough (default: {SERVERS_VARIABLE}, the profile's, {DEFAULT_SERVER})",
-    )
-    parser.add_argument(
-        "--listen",
-        type=address,
-        default=address(DEFAULT_LISTEN),
-        metavar="HOST:PORT",
-        help=f"where to serve (default {DEFAULT_LISTEN})",
-    )
+    add_servers_and_listen(parser, DEFAULT_LISTEN)
     parser.add_argument(
         "--advertise",
         type=address,
@@ -60,9 +47,5 @@ def new_parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-key", metavar="FILE", help="the key of the certificate (PEM)")
     parser.add_argument("--tls-client-ca", metavar="FILE", help="let clients in with a certificate of this CA only")
     parser.add_argument("--tls-ca", metavar="FILE", help="the CA of the other registries' certificates")
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help=f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)",
-    )  # taken out before this parser sees it: kafkapy.cli.command_config
+    add_config_and_profile(parser)
     return parser

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
+from kafkapy.cli.addresses import connectable
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.log_options import add_log_options, log_settings
 from kafkapy.cli.parser import OneLineParser
@@ -195,15 +196,6 @@ def _forget_unwritten(stream: TextIO) -> None:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def connectable(bound: str) -> str:
-    """Return host:port for a client on this machine; a wildcard address becomes localhost."""
-    host, _, port = bound.rpartition(":")
-    host = host.strip("[]")
-    if host in ("", "0.0.0.0", "::"):
-        return f"localhost:{port}"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def new_parser() -> argparse.ArgumentParser:

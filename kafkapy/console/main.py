@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kafkapy.cli.command_config import NOTHING, CommandConfig, CommandConfigError, current, option_taken
+from kafkapy.cli.addresses import connectable, host_port
+from kafkapy.cli.command_config import NOTHING, CommandConfig, CommandConfigError, current
+from kafkapy.cli.connecting_options import parsed
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
-from kafkapy.cli.defaults import BUILT_IN, NO_DEFAULTS, Defaults, defaults_of, profile_taken
+from kafkapy.cli.defaults import BUILT_IN
 from kafkapy.cli.failure import fail
 from kafkapy.cli.profiles import ProfileError, load, path_of_profiles
 from kafkapy.console import masks
@@ -38,23 +40,12 @@ class OptionError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy console`; return the exit status."""
     try:
-        arguments, profile_name = profile_taken(arguments)
-        defaults = _defaults(arguments, profile_name)
-        with option_taken(arguments, defaults.config) as left:
-            parser = new_parser()
-            parser.set_defaults(bootstrap_server=defaults.servers.value)
-            given = parser.parse_args(left)
+        # a broker's own console is about that broker, whatever profile is in use
+        with parsed(new_parser(), arguments, alone=("--end-with-stdin",)) as (given, defaults):
             settings = settings_of(given, defaults.servers.source.removeprefix("profile ").replace(BUILT_IN, ""))
             return _serve(settings, _bound(settings, _option(given)), ends_with_stdin=given.end_with_stdin)
     except (OptionError, CommandConfigError, ProfileError, DecodeError) as error:
         return fail(str(error))
-
-
-def _defaults(arguments: Sequence[str], profile_name: str | None) -> Defaults:
-    """Return what the environment and the profile name: nothing for a broker's own console. Raises ProfileError."""
-    if not {"--end-with-stdin", "-h", "--help"}.isdisjoint(arguments):
-        return NO_DEFAULTS
-    return defaults_of(os.environ, arguments, profile_name)
 
 
 def settings_of(given: argparse.Namespace, name: str = "") -> Settings:
@@ -225,9 +216,7 @@ def _log_changes(audit_log: str | None) -> None:
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
-    host = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{connectable(host_port(settings.host, listener.getsockname()[1]))}"
 
 
 def _stop_after_stdin(server: Any) -> None:

@@ -7,38 +7,34 @@ import signal
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from kafkapy.cli.command_config import CommandConfigError, current, option_taken
-from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
+from kafkapy.cli.connecting_options import HELP
+from kafkapy.cli.defaults import Setting, config_of_variable
 from kafkapy.cli.failure import fail, reason_of
-from kafkapy.cli.profiles import ProfileError
 from kafkapy.cli.recording_options import record_parser, replay_parser
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.recording.file import RecordingWriter, read
 from kafkapy.recording.player import Player
 from kafkapy.recording.proxy import Recorder
 
-HELP: Final = ("-h", "--help")
-
 
 def main(command: str, arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy record` or `kafkapy replay`; return the exit status."""
     try:
-        defaults = _defaults(arguments)
-        with option_taken(arguments, defaults.config) as left:
+        with option_taken(arguments, _config(arguments)) as left:
             if command == "record":
                 return asyncio.run(_record(record_parser().parse_args(left), current().context()))
             return _replay(replay_parser().parse_args(left))
-    except (CommandConfigError, ProfileError) as error:
+    except CommandConfigError as error:
         return fail(str(error))
     except (OSError, ProtocolError, KafkapyError) as error:
         return fail(reason_of(error))
 
 
-def _defaults(arguments: Sequence[str]) -> Defaults:
-    """Raises ProfileError."""
-    return NO_DEFAULTS if not set(HELP).isdisjoint(arguments) else defaults_of(os.environ, arguments)
+def _config(arguments: Sequence[str]) -> Setting:
+    """Return what --command-config defaults to: no profile's, as --upstream and --to may name other brokers."""
+    return Setting() if not {*HELP}.isdisjoint(arguments) else config_of_variable(os.environ)
 
 
 async def _record(given: argparse.Namespace, tls: ssl.SSLContext | None) -> int:

@@ -7,6 +7,7 @@ requests are fixed ones that brokers from 2.1 to 4.4 serve.
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.cli.addresses import host_port
 from kafkapy.cli.connection import Connection
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.error_code import ErrorCode
@@ -54,7 +55,7 @@ class Cluster:
         """Connect. Raises ClusterError."""
         try:
             return Connection.to_any(address, security=self._security)
-        except (OSError, ProtocolError, KafkapyError) as error:
+        except (OSError, KafkapyError) as error:
             raise ClusterError(f"no broker answers at {address}: {error}") from error
 
     def to_leader(self, topic: str) -> Connection:
@@ -68,14 +69,14 @@ class Cluster:
         leader = next((each for each in metadata.brokers if each.node_id == partition.leader_id), None)
         if leader is None:
             raise ClusterError(f"the topic {topic} has no leader", ErrorCode.LEADER_NOT_AVAILABLE)
-        return self.to(_address(leader))
+        return self.to(host_port(leader.host, leader.port))
 
     def to_coordinator(self, group: str) -> Connection:
         """Connect to the coordinator of a group. Raises ClusterError."""
         with self.to_any() as connection:
             found = call(connection, FindCoordinatorRequest(group), FIND_COORDINATOR_VERSION)
         check(found.error_code, f"the coordinator of the group {group}")
-        return self.to(_address(found))
+        return self.to(host_port(found.host, found.port))
 
     def create_topic(self, topic: str) -> None:
         """Create the compacted topic if it is not there. Raises ClusterError."""
@@ -98,7 +99,7 @@ class Cluster:
 
     def _to_controller(self, metadata: Any) -> Connection:
         controller = next((each for each in metadata.brokers if each.node_id == metadata.controller_id), None)
-        return self.to_any() if controller is None else self.to(_address(controller))
+        return self.to_any() if controller is None else self.to(host_port(controller.host, controller.port))
 
     def _metadata(self, topic: str) -> Any:
         request = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
@@ -122,7 +123,3 @@ def check(code: int, what: str, message: str | None = None) -> None:
     if code:
         found = ErrorCode(code)
         raise ClusterError(f"{what}: {message or found.message} ({found.name})", found)
-
-
-def _address(node: Any) -> str:
-    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"

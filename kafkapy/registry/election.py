@@ -8,8 +8,10 @@ with these: protocol type `sr`, protocol `v0`, JSON. Whoever misses its heartbea
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from kafkapy.cli.addresses import host_port
 from kafkapy.cli.connection import Connection
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
@@ -52,11 +54,7 @@ class Identity:
 
     @property
     def url(self) -> str:
-        return (
-            f"{self.scheme}://[{self.host}]:{self.port}"
-            if ":" in self.host
-            else f"{self.scheme}://{self.host}:{self.port}"
-        )
+        return f"{self.scheme}://{host_port(self.host, self.port)}"
 
     def json(self) -> dict[str, Any]:
         return {
@@ -186,7 +184,7 @@ class Election:
 
     def _join(self, connection: Connection) -> bool:
         """Join and learn who leads; return False if it has to be tried again. Raises ClusterError."""
-        own = Identity(self._own.scheme, self._own.host, self._own.port, self._own.eligible, self.is_leader)
+        own = replace(self._own, leads=self.is_leader)
         protocol = JoinGroupRequestProtocol(PROTOCOL, metadata=dumps(own.json()).encode())
         request = JoinGroupRequest(
             self._group,

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -11,19 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.cli.command_config import CommandConfigError, option_taken
-from kafkapy.cli.defaults import NO_DEFAULTS, Defaults, defaults_of
+from kafkapy.cli.addresses import ANY_HOST, connectable, host_port
+from kafkapy.cli.command_config import CommandConfigError
+from kafkapy.cli.connecting_options import parsed
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.profiles import ProfileError
 from kafkapy.cli.registry_options import new_parser
 
 if TYPE_CHECKING:
+    from kafkapy.registry.election import Identity
     from kafkapy.registry.http.server import Tls
-    from kafkapy.registry.node import RegistryOptions
 
 NEEDED: Final = "'kafkapy-broker[registry]'"
-HELP: Final = ("-h", "--help")
-ANY_HOST: Final = ("0.0.0.0", "::")
 
 
 class OptionError(Exception):
@@ -33,18 +31,10 @@ class OptionError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy registry`; return the exit status."""
     try:
-        defaults = _defaults(arguments)
-        with option_taken(arguments, defaults.config) as left:
-            parser = new_parser()
-            parser.set_defaults(bootstrap_server=defaults.servers.value)
-            return _serve(parser.parse_args(left))
+        with parsed(new_parser(), arguments) as (given, _):
+            return _serve(given)
     except (OptionError, CommandConfigError, ProfileError) as error:
         return fail(str(error))
-
-
-def _defaults(arguments: Sequence[str]) -> Defaults:
-    """Raises ProfileError."""
-    return NO_DEFAULTS if not set(HELP).isdisjoint(arguments) else defaults_of(os.environ, arguments)
 
 
 def _serve(given: argparse.Namespace) -> int:
@@ -56,23 +46,28 @@ def _serve(given: argparse.Namespace) -> int:
         from kafkapy.registry.cluster import ClusterError
         from kafkapy.registry.errors import RegistryError
         from kafkapy.registry.http.server import bound, new_server
-        from kafkapy.registry.node import RegistryNode
+        from kafkapy.registry.model import Level
+        from kafkapy.registry.node import RegistryNode, RegistryOptions
     except ImportError as error:
         return fail(f"the registry needs {error.name}: pip install {NEEDED}")
     host, port = given.listen
-    tls = _tls(given)
+    tls, forwarding = _tls(given)
+    users = None if given.users is None else users_of(given.users)
     try:
         listener = bound(host, port)
     except OSError as error:
         raise OptionError(f"{host}:{port}: {error.strerror or error} (choose another by --listen)") from error
     _log_to_stderr()
-    try:
-        node = RegistryNode(_options(given, listener, tls))
-    except (OptionError, OSError) as error:
-        listener.close()
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(f"--tls-certificate, --tls-key, --tls-ca: {reason_of(error)}") from error
+    options = RegistryOptions(
+        servers=given.bootstrap_server,
+        identity=_identity(given, listener, tls),
+        topic=given.topic,
+        group=given.group,
+        level=Level[given.compatibility],
+        users=users,
+        forwarding=forwarding,
+    )
+    node = RegistryNode(options)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         node.start()
@@ -94,24 +89,18 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _options(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> "RegistryOptions":
-    """Raises OptionError, OSError."""
+def _identity(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> "Identity":
+    """Return where the other registries reach this one."""
     from kafkapy.registry.election import Identity
-    from kafkapy.registry.model import Level
-    from kafkapy.registry.node import RegistryOptions
 
     host, port = given.advertise or (given.listen[0], listener.getsockname()[1])
     if host in ANY_HOST:
         host = socket.gethostname()
-    return RegistryOptions(
-        servers=given.bootstrap_server,
-        identity=Identity("http" if tls is None else "https", host, port),
-        topic=given.topic,
-        group=given.group,
-        level=Level[given.compatibility],
-        users=None if given.users is None else users_of(given.users),
-        forwarding=None if tls is None else tls.forwarding_context(),
-    )
+    return Identity(_scheme(tls), host, port)
+
+
+def _scheme(tls: "Tls | None") -> str:
+    return "http" if tls is None else "https"
 
 
 def users_of(path: str) -> dict[str, str]:
@@ -137,21 +126,20 @@ def users_of(path: str) -> dict[str, str]:
     return found
 
 
-def _tls(given: argparse.Namespace) -> "Tls | None":
-    """Raises OptionError."""
+def _tls(given: argparse.Namespace) -> "tuple[Tls | None, ssl.SSLContext | None]":
+    """Return the TLS of clients, and that of requests to another registry. Raises OptionError."""
     from kafkapy.registry.http.server import Tls
 
     files = (given.tls_certificate, given.tls_key, given.tls_client_ca, given.tls_ca)
     if not any(files):
-        return None
+        return None, None
     if given.tls_certificate is None or given.tls_key is None:
         raise OptionError("TLS needs both --tls-certificate and --tls-key")
     tls = Tls(given.tls_certificate, given.tls_key, given.tls_client_ca, given.tls_ca)
     try:
-        tls.forwarding_context()
-    except (OSError, ssl.SSLError) as error:
+        return tls, tls.forwarding_context()
+    except OSError as error:
         raise OptionError(f"--tls-certificate, --tls-key, --tls-ca: {reason_of(error)}") from error
-    return tls
 
 
 def _log_to_stderr() -> None:
@@ -163,6 +151,4 @@ def _log_to_stderr() -> None:
 
 
 def _url(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> str:
-    host, port = given.listen[0], listener.getsockname()[1]
-    shown = "localhost" if host in ANY_HOST else f"[{host}]" if ":" in host else host
-    return f"{'http' if tls is None else 'https'}://{shown}:{port}"
+    return f"{_scheme(tls)}://{connectable(host_port(given.listen[0], listener.getsockname()[1]))}"

@@ -3,13 +3,17 @@
 import enum
 import hashlib
 import uuid
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
 
 Settings: TypeAlias = dict[str, Any]
 """Of a CONFIG: compatibilityLevel, normalize, alias, compatibilityGroup, defaultMetadata, ..., as JSON has them."""
+
+
+RULE_KINDS: Final = ("migrationRules", "domainRules", "encodingRules")
+"""The lists of rules that a rule set has."""
 
 
 class Level(enum.StrEnum):
@@ -73,9 +77,11 @@ class StoredSchema:
     def json(self) -> dict[str, Any]:
         """Return what GET /subjects/NAME/versions/N answers."""
         found: dict[str, Any] = {"subject": self.subject, "version": self.version, "id": self.id, "guid": self.guid}
-        return found | self.content_json()
+        timestamp = {} if self.timestamp_ms is None else {"ts": self.timestamp_ms}
+        return found | self.content_json() | timestamp | {"deleted": self.deleted}
 
     def content_json(self) -> dict[str, Any]:
+        """Return what answers and records have of a schema, in their order."""
         found: dict[str, Any] = {"schemaType": self.schema_type}
         if self.references:
             found["references"] = [each.json() for each in self.references]
@@ -83,10 +89,7 @@ class StoredSchema:
             found["metadata"] = self.metadata
         if self.rule_set is not None:
             found["ruleSet"] = self.rule_set
-        found["schema"] = self.schema
-        if self.timestamp_ms is not None:
-            found["ts"] = self.timestamp_ms
-        return found | {"deleted": self.deleted}
+        return found | {"schema": self.schema}
 
 
 def guid_of(
@@ -104,11 +107,15 @@ def guid_of(
         _add_metadata(digest, metadata)
     if rule_set is not None:
         digest.update(b"\1")
-        for kind in ("migrationRules", "domainRules", "encodingRules"):
-            for rule in rule_set.get(kind) or ():
-                _add_rule(digest, rule)
+        for rule in rules_of(rule_set):
+            _add_rule(digest, rule)
         digest.update((rule_set.get("enableAt") or "").encode())
     return str(uuid.UUID(bytes=digest.digest()))
+
+
+def rules_of(rule_set: Mapping[str, Any]) -> Iterator[Any]:
+    for kind in RULE_KINDS:
+        yield from rule_set.get(kind) or ()
 
 
 def _add_metadata(digest: Any, metadata: Mapping[str, Any]) -> None:

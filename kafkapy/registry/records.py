@@ -34,15 +34,7 @@ def schema_key(subject: str, version: int) -> bytes:
 
 def schema_value(schema: StoredSchema) -> bytes:
     value: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
-    value["schemaType"] = schema.schema_type
-    if schema.references:
-        value["references"] = [each.json() for each in schema.references]
-    if schema.metadata is not None:
-        value["metadata"] = schema.metadata
-    if schema.rule_set is not None:
-        value["ruleSet"] = schema.rule_set
-    value |= {"schema": schema.schema, "deleted": schema.deleted}
-    return dumps(value).encode()
+    return dumps(value | schema.content_json() | {"deleted": schema.deleted}).encode()
 
 
 def subject_key(kind: str, subject: str | None) -> bytes:

@@ -180,18 +180,9 @@ class Registry:
         if not request.schema.strip() or any(settings.get(name) for name in _FILLING):
             return None
         found = self._look_up(subject, request, normalize=normalize, deleted=False)
-        if (
-            found is None
-            or request.id not in (NEW_ID, found.id)
-            or request.version
-            not in (
-                NEW_VERSION,
-                LATEST,
-                found.version,
-            )
-        ):
+        if found is None or request.id not in (NEW_ID, found.id):
             return None
-        return found
+        return found if request.version in (NEW_VERSION, LATEST, found.version) else None
 
     def _register(self, subject: str, request: SchemaRequest, *, normalize: bool, force: bool) -> StoredSchema:
         settings, mode = self.state.settings_in_scope(subject), self.state.mode_in_scope(subject)
@@ -217,7 +208,7 @@ class Registry:
             rule_set=request.rule_set,
         )
         known_id = self.state.id_of_guid(context_of(subject), new.guid)
-        found = self._same(subject, parsed, replace_version(request), deleted=False)
+        found = self._same(subject, parsed, replace(request, version=NEW_VERSION), deleted=False)
         if request.version == NEW_VERSION and found is not None and request.id in (NEW_ID, found.id):
             return found
         if not mode.imports and not force:
@@ -411,11 +402,6 @@ def _with_metadata(
 
 
 _VERSION: Final = "confluent:version"
-
-
-def replace_version(request: SchemaRequest) -> SchemaRequest:
-    """Return a request that means any version."""
-    return replace(request, version=NEW_VERSION)
 
 
 def _numbered(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.registry.errors import RegistryError
+from kafkapy.registry.errors import RegistryError, invalid_version
 from kafkapy.registry.model import SchemaReference
 from kafkapy.registry.records import references_of
 
@@ -55,8 +55,6 @@ def _of_type(body: Mapping[str, Any], name: str, kind: type, default: Any) -> An
 
 def version_number(text: str) -> int:
     """Return a version; -1 for "latest". Raises RegistryError."""
-    from kafkapy.registry.errors import invalid_version
-
     shown = text.strip()
     if shown.lower() == "latest":
         return LATEST

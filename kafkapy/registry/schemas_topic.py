@@ -130,7 +130,7 @@ class SchemasTopic:
                 with self._reader as connection:
                     while not self._is_stopping.is_set():
                         self._fetch(connection)
-            except (ClusterError, KafkapyError) as error:
+            except KafkapyError as error:
                 if not self._is_stopping.is_set():
                     if not (isinstance(error, ClusterError) and error.code.is_retriable):
                         logger.warning("Reading the topic %s: %s", self._topic, error)

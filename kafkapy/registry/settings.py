@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.registry import errors
-from kafkapy.registry.model import Level
+from kafkapy.registry.model import RULE_KINDS, Level
 
 BOOLEANS: Final = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
 TEXTS: Final = ("alias", "aliasForDeks", "compatibilityGroup", "compatibilityPolicy")
@@ -67,7 +67,7 @@ def merged_rule_set(*each: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return dict(given[0])
     found: dict[str, Any] = {}
     for one in given:
-        for kind in ("migrationRules", "domainRules", "encodingRules"):
+        for kind in RULE_KINDS:
             if one.get(kind):
                 named = {rule.get("name") for rule in one[kind]}
                 found[kind] = [rule for rule in found.get(kind, ()) if rule.get("name") not in named] + one[kind]

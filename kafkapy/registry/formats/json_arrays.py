@@ -1,16 +1,15 @@
 """The rules for arrays: one schema of all items, or one each for the first ones and one for those that follow."""
 
-from typing import Any
-
-from kafkapy.registry.formats.json_comparison import Comparison, add_bound
+from kafkapy.registry.formats.json_comparison import Comparison, add_bound, add_covered, add_removed
 from kafkapy.registry.formats.json_model import Node
-from kafkapy.registry.formats.json_objects import compare_unevaluated
+from kafkapy.registry.formats.json_objects import compare_additional, compare_unevaluated, other_schema
 
 
 def compare_arrays(to: Comparison, original: Node, update: Node) -> None:
     to.within("items").compare(_of_all(original), _of_all(update))
     _firsts(to, original, update)
-    _additional(to.within("additionalItems"), original, update)
+    keywords = (_rest_keyword(original), _rest_keyword(update))
+    compare_additional(to.within("additionalItems"), original, update, keywords, "ADDITIONAL_ITEMS")
     compare_unevaluated(to, original, update, "unevaluatedItems", "UNEVALUATED_ITEMS")
     add_bound(to, original, update, "maxItems", "MAX_ITEMS")
     add_bound(to, original, update, "minItems", "MIN_ITEMS")
@@ -34,12 +33,8 @@ def _first_schemas(node: Node) -> list[Node]:
 
 
 def _rest_keyword(node: Node) -> str:
+    """Return the keyword of what items after the first ones have to be."""
     return "items" if "prefixItems" in node.raw else "additionalItems"
-
-
-def _rest(node: Node) -> Any:
-    """Return what items after the first ones have to be: True, False or a schema."""
-    return node.raw.get(_rest_keyword(node), True)
 
 
 def _firsts(to: Comparison, original: Node, update: Node) -> None:
@@ -47,28 +42,11 @@ def _firsts(to: Comparison, original: Node, update: Node) -> None:
     for index in range(max(len(before), len(after))):
         here = to.within(f"items/{index}")
         if index >= len(after):
-            _removed(here, before[index], update)
+            add_removed(here, before[index], "ITEM", is_open=_is_open(update), covering=_other(update))
         elif index >= len(before):
             _added(here, after[index], original)
         else:
             here.compare(before[index], after[index])
-
-
-def _removed(to: Comparison, was: Node, update: Node) -> None:
-    if _is_open(update):
-        to.add("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")
-        return
-    covering = _partly_open(update)
-    if covering is not None:
-        below = to.apart()
-        below.compare(was, covering)
-        to.found += below.found
-        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-        to.add(f"ITEM_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
-    elif was.kind == "false":
-        to.add("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
-    else:
-        to.add("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")
 
 
 def _added(to: Comparison, now: Node, original: Node) -> None:
@@ -76,40 +54,19 @@ def _added(to: Comparison, now: Node, original: Node) -> None:
         kind = "ITEM_WITH_EMPTY_SCHEMA" if now.kind == "empty" else "ITEM"
         to.add(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL")
         return
-    covering = _partly_open(original)
+    covering = _other(original)
     if covering is None:
         to.add("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
-        return
-    below = to.apart()
-    below.compare(covering, now)
-    to.found += below.found
-    covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-    to.add(f"ITEM_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+    else:
+        add_covered(to, covering, now, "ITEM_ADDED")
 
 
 def _is_open(node: Node) -> bool:
-    if _rest(node) is not True:
+    if node.raw.get(_rest_keyword(node), True) is not True:
         return False
     unevaluated = node.below("unevaluatedItems")
     return unevaluated is None or unevaluated.kind == "empty"
 
 
-def _partly_open(node: Node) -> Node | None:
-    rest = _rest(node)
-    if rest is False:
-        return None
-    if rest is not True:
-        return node.below(_rest_keyword(node))
-    found = node.below("unevaluatedItems")
-    return None if found is None or found.kind in ("false", "empty") else found
-
-
-def _additional(to: Comparison, original: Node, update: Node) -> None:
-    before, after = _rest(original), _rest(update)
-    if (before is False) != (after is False):
-        to.add("ADDITIONAL_ITEMS_ADDED" if before is False else "ADDITIONAL_ITEMS_REMOVED")
-    elif before is True or after is True:
-        if before is not after:
-            to.add("ADDITIONAL_ITEMS_NARROWED" if before is True else "ADDITIONAL_ITEMS_EXTENDED")
-    elif before is not False:
-        to.compare(original.below(_rest_keyword(original)), update.below(_rest_keyword(update)))
+def _other(node: Node) -> Node | None:
+    return other_schema(node, _rest_keyword(node), "unevaluatedItems")

@@ -76,6 +76,27 @@ class Comparison:
         self.found += [Difference(each.kind, (*self._path, *each.path)) for each in found]
 
 
+def add_removed(to: Comparison, was: Node, kind: str, *, is_open: bool, covering: Node | None) -> None:
+    """Add that a schema of one property or item was removed. `covering`: the schema that what is not named has now."""
+    if is_open:
+        to.add(f"{kind}_REMOVED_FROM_OPEN_CONTENT_MODEL")
+    elif covering is not None:
+        add_covered(to, was, covering, f"{kind}_REMOVED")
+    elif was.kind == "false":
+        to.add(f"{kind}_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+    else:
+        to.add(f"{kind}_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+
+
+def add_covered(to: Comparison, original: Node, update: Node, kind: str) -> None:
+    """Compare a schema with the one of what is not named, and add whether one covers the other."""
+    below = to.apart()
+    below.compare(original, update)
+    to.found += below.found
+    covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
+    to.add(f"{kind}_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+
+
 def add_bound(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:
     """Add how a bound changed: added, removed, increased or decreased."""
     before, after = number_of(original.raw.get(keyword)), number_of(update.raw.get(keyword))

@@ -66,6 +66,11 @@ LENIENT: Final = _named(
     "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL",
 )
 
+
+def harmless_kinds(*, lenient: bool) -> frozenset[str]:
+    return COMPATIBLE | LENIENT if lenient else COMPATIBLE
+
+
 _SENTENCES: Final = (
     (
         _named(

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from kafkapy.registry.formats.json_comparison import Comparison, add_bound
+from kafkapy.registry.formats.json_comparison import Comparison, add_bound, add_covered, add_removed
 from kafkapy.registry.formats.json_model import Node
 
 
@@ -11,7 +11,8 @@ def compare_objects(to: Comparison, original: Node, update: Node) -> None:
     _required(to.within("required"), original, update)
     _properties(to.within("properties"), original, update)
     _dependencies(to.within("dependencies"), original, update)
-    compare_additional(to, original, update, "additionalProperties", "ADDITIONAL_PROPERTIES")
+    keywords = ("additionalProperties", "additionalProperties")
+    compare_additional(to.within("additionalProperties"), original, update, keywords, "ADDITIONAL_PROPERTIES")
     compare_unevaluated(to, original, update, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
     add_bound(to, original, update, "maxProperties", "MAX_PROPERTIES")
     add_bound(to, original, update, "minProperties", "MIN_PROPERTIES")
@@ -40,28 +41,12 @@ def _properties(to: Comparison, original: Node, update: Node) -> None:
     for name in dict.fromkeys((*before, *after)):
         here = to.within(name)
         if name not in after:
-            _removed(here, before[name], name, update)
+            covering = _partly_open(update, name)
+            add_removed(here, before[name], "PROPERTY", is_open=_is_open(update), covering=covering)
         elif name not in before:
             _added(here, after[name], name, original, update)
         else:
             here.compare(before[name], after[name])
-
-
-def _removed(to: Comparison, was: Node, name: str, update: Node) -> None:
-    if is_open(update):
-        to.add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")
-        return
-    covering = _partly_open(update, name)
-    if covering is not None:
-        below = to.apart()
-        below.compare(was, covering)
-        to.found += below.found
-        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-        to.add(f"PROPERTY_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
-    elif was.kind == "false":
-        to.add("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
-    else:
-        to.add("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")
 
 
 def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -> None:
@@ -69,22 +54,18 @@ def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -
     kind = "OPTIONAL_PROPERTY"
     if is_required:
         kind = "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default else "REQUIRED_PROPERTY"
-    if is_open(original):
+    if _is_open(original):
         if now.kind == "empty":
             kind = "PROPERTY_WITH_EMPTY_SCHEMA"
         to.add(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL")
         return
     covering = _partly_open(original, name)
     if covering is not None:
-        below = to.apart()
-        below.compare(covering, now)
-        to.found += below.found
-        covered = "IS_COVERED" if below.is_compatible else "NOT_COVERED"
-        to.add(f"PROPERTY_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+        add_covered(to, covering, now, "PROPERTY_ADDED")
     to.add(f"{kind}_ADDED_TO_UNOPEN_CONTENT_MODEL")
 
 
-def is_open(node: Node) -> bool:
+def _is_open(node: Node) -> bool:
     """Whether any property is accepted."""
     additional = node.below("additionalProperties")
     if additional is not None and node.raw["additionalProperties"] is not True:
@@ -119,19 +100,21 @@ def _matches(pattern: str, name: str) -> bool:
         return False
 
 
-def compare_additional(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:
-    """Compare what else is accepted: true and absent are all, false is nothing."""
-    here = to.within(keyword)
-    before, after = original.raw.get(keyword, True), update.raw.get(keyword, True)
+def compare_additional(to: Comparison, original: Node, update: Node, keywords: tuple[str, str], kind: str) -> None:
+    """Compare what else is accepted: true and absent are all, false is nothing.
+
+    `keywords`: by which the original says so, and the update.
+    """
+    before, after = original.raw.get(keywords[0], True), update.raw.get(keywords[1], True)
     if (before is False) != (after is False):
-        here.add(f"{kind}_ADDED" if before is False else f"{kind}_REMOVED")
+        to.add(f"{kind}_ADDED" if before is False else f"{kind}_REMOVED")
     elif before is False:
         return
     elif before is True or after is True:
         if before is not after:
-            here.add(f"{kind}_NARROWED" if before is True else f"{kind}_EXTENDED")
+            to.add(f"{kind}_NARROWED" if before is True else f"{kind}_EXTENDED")
     else:
-        here.compare(original.below(keyword), update.below(keyword))
+        to.compare(original.below(keywords[0]), update.below(keywords[1]))
 
 
 def compare_unevaluated(to: Comparison, original: Node, update: Node, keyword: str, kind: str) -> None:

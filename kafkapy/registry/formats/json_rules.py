@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafkapy.registry.formats.json_arrays import compare_arrays
 from kafkapy.registry.formats.json_comparison import Comparison, Memo, add_bound, number_of
-from kafkapy.registry.formats.json_differences import COMPATIBLE, LENIENT, Difference
+from kafkapy.registry.formats.json_differences import Difference, harmless_kinds
 from kafkapy.registry.formats.json_model import Node
 from kafkapy.registry.formats.json_objects import compare_objects
 from kafkapy.registry.formats.matching import largest_matching
@@ -24,7 +24,7 @@ def differences(original: Node, update: Node, *, lenient: bool = False) -> list[
     Recursive schemas are compared under the assumption that what is being compared is compatible. It is taken back,
     and everything compared again, until no pair that was assumed to be compatible turns out not to be.
     """
-    harmless = COMPATIBLE | LENIENT if lenient else COMPATIBLE
+    harmless = harmless_kinds(lenient=lenient)
     refuted: dict[tuple[int, int], list[Difference]] = {}
     while True:
         memo = Memo(harmless, refuted, _compare)
@@ -34,11 +34,6 @@ def differences(original: Node, update: Node, *, lenient: bool = False) -> list[
         if not memo.has_assumed or found.keys() == refuted.keys():
             return comparison.found
         refuted = found
-
-
-def is_harmless(found: list[Difference], *, lenient: bool = False) -> bool:
-    harmless = COMPATIBLE | LENIENT if lenient else COMPATIBLE
-    return all(each.kind in harmless for each in found)
 
 
 def _compare(to: Comparison, original: Node, update: Node) -> None:
@@ -66,15 +61,8 @@ def _is_one_of_update(to: Comparison, original: Node, update: Node) -> bool:
     is_single = len(update.parts) == 1
     if not is_single and update.criterion == "allOf":
         return False
-    for part in update.parts:
-        below = to.apart()
-        below.compare(original, part)
-        if below.is_compatible:
-            to.found += below.found
-            if not is_single:
-                to.add("SUM_TYPE_EXTENDED")
-            return True
-    return False
+    pairs = [(original, part) for part in update.parts]
+    return _has_compatible(to, pairs, "" if is_single else "SUM_TYPE_EXTENDED")
 
 
 def _is_one_of_original(to: Comparison, original: Node, update: Node) -> bool:
@@ -84,13 +72,19 @@ def _is_one_of_original(to: Comparison, original: Node, update: Node) -> bool:
     is_single = len(original.parts) == 1
     if not is_single and original.criterion != "allOf":
         return False
-    for part in original.parts:
+    pairs = [(part, update) for part in original.parts]
+    return _has_compatible(to, pairs, "" if is_single else "PRODUCT_TYPE_NARROWED")
+
+
+def _has_compatible(to: Comparison, pairs: list[tuple[Node, Node]], change: str) -> bool:
+    """Whether one of the pairs is compatible: the differences of the first that is are added, and the change."""
+    for original, update in pairs:
         below = to.apart()
-        below.compare(part, update)
+        below.compare(original, update)
         if below.is_compatible:
             to.found += below.found
-            if not is_single:
-                to.add("PRODUCT_TYPE_NARROWED")
+            if change:
+                to.add(change)
             return True
     return False
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kafkapy.registry.formats.json_differences import COMPATIBLE, LENIENT
+from kafkapy.registry.formats.json_differences import harmless_kinds
 from kafkapy.registry.formats.json_model import Loader, Node
 from kafkapy.registry.formats.json_rules import differences
 from kafkapy.registry.formats.parsed import SchemaSyntaxError
@@ -41,7 +41,7 @@ class JsonSchema:
 
     def backward_errors(self, previous: "JsonSchema", *, lenient: bool) -> list[str]:
         found = differences(previous._loader.root(), self._loader.root(), lenient=lenient)
-        harmless = COMPATIBLE | LENIENT if lenient else COMPATIBLE
+        harmless = harmless_kinds(lenient=lenient)
         return [str(each) for each in found if each.kind not in harmless]
 
     def has_top_level_field(self, name: str) -> bool:

@@ -7,7 +7,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.registry import errors
 from kafkapy.registry.errors import RegistryError
 from kafkapy.registry.http.paths import Target
-from kafkapy.registry.model import Mode, StoredSchema
+from kafkapy.registry.model import Mode, StoredSchema, rules_of
 from kafkapy.registry.registry import Registry
 from kafkapy.registry.request import KINDS, LATEST, SchemaRequest, schema_request, version_number
 from kafkapy.registry.settings import as_request, changes_of
@@ -39,7 +39,7 @@ Handler = Callable[[Call], Any]
 
 
 class Api:
-    """`is_write` says which requests need the leader. `ids`: the cluster's id and the group's, by name."""
+    """`is_write` and `known` say which requests need the leader. `ids`: the cluster's id and the group's, by name."""
 
     def __init__(self, registry: Registry, ids: Callable[[], tuple[str, str]]) -> None:
         self._registry = registry
@@ -88,9 +88,16 @@ class Api:
                 return handler, names
         raise RegistryError(404, "HTTP 404 Not Found")
 
-    def needs_leader(self, handler: Handler, call: Call) -> bool:
-        """Whether a request writes. A registration of what is registered does not."""
-        return handler in self._writes and not (handler == self._register and self._known(call) is not None)
+    def is_write(self, handler: Handler) -> bool:
+        return handler in self._writes
+
+    def known(self, handler: Handler, call: Call) -> dict[str, Any] | None:
+        """Return the answer to a registration of what is registered, which writes nothing; None for anything else."""
+        if handler != self._register:
+            return None
+        request = schema_request(call.body)
+        found = self._registry.known(normalized(call.names[0]), request, normalize=call.target.flag("normalize"))
+        return None if found is None else self._registered(found, request, call)
 
     def catch_up(self) -> None:
         """Read what others have written until now. Raises RegistryError."""
@@ -169,22 +176,18 @@ class Api:
         referrers = self._state.referrers(found.subject, found.version, deleted=call.target.flag("deleted"))
         return call.target.page(sorted({each.id for each in referrers}))
 
-    def _known(self, call: Call) -> StoredSchema | None:
-        subject = normalized(call.names[0])
-        return self._registry.known(subject, schema_request(call.body), normalize=call.target.flag("normalize"))
-
     def _register(self, call: Call) -> dict[str, Any]:
-        subject, target = normalized(call.names[0]), call.target
-        request: SchemaRequest = schema_request(call.body)
-        found = self._registry.known(subject, request, normalize=target.flag("normalize"))
-        if found is None:
-            found = self._registry.register(
-                subject, request, normalize=target.flag("normalize"), force=target.flag("force")
-            )
+        subject, target, request = normalized(call.names[0]), call.target, schema_request(call.body)
+        found = self._registry.register(
+            subject, request, normalize=target.flag("normalize"), force=target.flag("force")
+        )
+        return self._registered(found, request, call)
+
+    def _registered(self, found: StoredSchema, request: SchemaRequest, call: Call) -> dict[str, Any]:
         shown = self._shown(found, call)
         answer = {"id": found.id, "version": found.version, "guid": found.guid}
         is_as_given = (request.metadata, request.rule_set) == (found.metadata, found.rule_set)
-        if is_as_given and request.schema and not target.text("format"):
+        if is_as_given and request.schema and not call.target.text("format"):
             return answer  # confluent-kafka would take the text for what its Protobuf deserializer needs
         return answer | {name: each for name, each in shown.items() if name not in ("subject", *answer)}
 
@@ -384,6 +387,4 @@ def _matched(pattern: tuple[str, ...], parts: tuple[str, ...]) -> tuple[str, ...
 
 
 def _has_rule(rule_set: Mapping[str, Any] | None, kind: str) -> bool:
-    rules = rule_set or {}
-    listed = (rule for name in ("migrationRules", "domainRules", "encodingRules") for rule in rules.get(name) or ())
-    return any(rule.get("type") == kind for rule in listed)
+    return any(rule.get("type") == kind for rule in rules_of(rule_set or {}))

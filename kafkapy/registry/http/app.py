@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from kafkapy.registry.election import Identity
 from kafkapy.registry.errors import RegistryError, forwarding_failed, unknown_leader
-from kafkapy.registry.http.api import Api, Call, Handler
+from kafkapy.registry.http.api import Api, Call
 from kafkapy.registry.http.forward import FORWARDED, forward
 from kafkapy.registry.http.paths import target_of
 from kafkapy.registry.records import dumps
@@ -110,11 +110,14 @@ class App:
         target = target_of(raw_path, query, self._api.alias_of)
         handler, names = self._api.handler(request.method, target)
         call = Call(target, names, _json(body) if body else None)
-        if self._api.needs_leader(handler, call):
+        if self._api.is_write(handler):
+            known = self._api.known(handler, call)
+            if known is not None:
+                return _done(known)
             answer = self._of_leader(request, raw_path, query, body)
             if answer is not None:
                 return answer
-        return _done(handler, call)
+        return _done(handler(call))
 
     def _of_leader(self, request: Request, raw_path: bytes, query: bytes, body: bytes) -> tuple[int, bytes] | None:
         """Return the leader's answer; None if this is the leader."""
@@ -132,8 +135,7 @@ class App:
         return answer
 
 
-def _done(handler: Handler, call: Call) -> tuple[int, bytes]:
-    found = handler(call)
+def _done(found: Any) -> tuple[int, bytes]:
     if found is None:
         return 204, b""
     return 200, (found if isinstance(found, str) else dumps(found)).encode()

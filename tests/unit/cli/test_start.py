@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.cli.start import connectable, properties_of_file, with_absolute_directories, with_port
+from kafkapy.cli.addresses import connectable
+from kafkapy.cli.start import properties_of_file, with_absolute_directories, with_port
 from kafkapy.errors import ConfigError
 
 READY = re.compile(r"kafkapy ready on 127\.0\.0\.1:(\d+) \(cluster ([\w-]{22}), node (\d+)\)\n")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer
 
 from kafkapy import Broker
+from kafkapy.cli.profiles import Profile, Profiles, path_of_profiles, save
 from kafkapy.embedded.loop_thread import LoopThread
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.json_lines import to_json
@@ -217,3 +219,13 @@ def test_an_upstream_that_does_not_answer_ends_the_clients_connection(tmp_path: 
             return found
 
     assert asyncio.run(ends()) == b""
+
+
+def test_the_login_of_a_profile_is_not_for_the_brokers_that_a_replay_names(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    save(path_of_profiles(os.environ), Profiles({"prod": Profile("b1:9092", "/missing")}, "prod"))
+    assert main("replay", ["recording", "--to", "127.0.0.1:1"]) == 1
+    assert "/missing" not in capsys.readouterr().err
+    monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", "/missing")
+    assert main("replay", ["recording", "--to", "127.0.0.1:1"]) == 1
+    assert "/missing cannot be read" in capsys.readouterr().err

@@ -404,6 +404,24 @@ async def test_a_write_needs_a_leader():
     assert (status, answer["error_code"]) == (500, 50003), "what was forwarded is not forwarded on"
 
 
+async def test_a_registry_that_does_not_lead_answers_for_what_is_registered_and_never_writes(api):
+    """Here the leader deletes the subject right after it was looked up."""
+    await register(api, "s")
+    other = ApiClient(api.store, Leadership(Identity("http", "127.0.0.1", 1), is_leader=False))
+    known = other.registry.known
+
+    def known_then_deleted(*arguments: object, **options: object) -> object:
+        found = known(*arguments, **options)
+        if api.store.state.has("s", deleted=False):
+            api.registry.delete_subject("s", permanent=False)
+        return found
+
+    other.registry.known = known_then_deleted
+    status, answer = await register(other, "s")
+    assert (status, answer["version"]) == (200, 1)
+    assert [json.loads(key)["keytype"] for key, _ in api.store.records] == ["SCHEMA", "DELETE_SUBJECT"]
+
+
 async def test_the_media_type_is_the_one_that_is_accepted(api):
     vendor = "application/vnd.schemaregistry.v1+json"
     assert (await api.response("GET", "/subjects")).headers["content-type"] == vendor

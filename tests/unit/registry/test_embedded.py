@@ -1,5 +1,6 @@
 """Registries in a program, and what the command refuses."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ pytest.importorskip("uvicorn")
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from kafkapy import Broker
+from kafkapy.cli.profiles import Profile, Profiles, path_of_profiles, save
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry, SubjectVersion
 from kafkapy.registry.election import Identity, assigned
@@ -95,6 +97,15 @@ def test_without_its_packages_the_error_names_the_extra(monkeypatch, capsys):
 def test_a_cluster_that_does_not_answer_is_named(capsys):
     assert main(["-b", "127.0.0.1:1", "--listen", "127.0.0.1:0"]) == 1
     assert "no broker answers at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_profile_names_the_cluster_of_the_command(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    save(path_of_profiles(os.environ), Profiles({"gone": Profile("127.0.0.1:1")}))
+    assert main(["--profile", "gone", "--listen", "127.0.0.1:0"]) == 1
+    assert "no broker answers at 127.0.0.1:1" in capsys.readouterr().err
+    assert main(["--profile", "gone", "-b", "127.0.0.1:2"]) == 1
+    assert "--profile gone and -b name a cluster each: give one" in capsys.readouterr().err
 
 
 def test_users_come_from_a_file(tmp_path: Path):

@@ -1,0 +1,65 @@
+"""What commands with argparse share that connect to a cluster and serve: their options, and the defaults of these."""
+
+import argparse
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from kafkapy.cli.addresses import address
+from kafkapy.cli.command_config import option_taken
+from kafkapy.cli.defaults import (
+    CONFIG_VARIABLE,
+    DEFAULT_SERVER,
+    NO_DEFAULTS,
+    SERVERS_VARIABLE,
+    Defaults,
+    defaults_of,
+    profile_taken,
+)
+
+HELP: Final = ("-h", "--help")
+
+
+def add_servers_and_listen(parser: argparse.ArgumentParser, default_listen: str) -> None:
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        default=DEFAULT_SERVER,
+        metavar="HOST:PORT,...",
+        help=f"brokers to connect to; one is enough (default: {SERVERS_VARIABLE}, the profile's, {DEFAULT_SERVER})",
+    )
+    parser.add_argument(
+        "--listen",
+        type=address,
+        default=address(default_listen),
+        metavar="HOST:PORT",
+        help=f"where to serve (default {default_listen})",
+    )
+
+
+def add_config_and_profile(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `parsed` takes out before the parser sees them: they are here for the help."""
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help=f"a client.properties, as Java's tools take it (default: {CONFIG_VARIABLE}, the profile's)",
+    )
+    parser.add_argument("--profile", metavar="NAME", help="the cluster of a profile")
+
+
+@contextmanager
+def parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], alone: Collection[str] = ()
+) -> Iterator[tuple[argparse.Namespace, Defaults]]:
+    """Yield what the parser makes of the arguments, and their defaults. The client settings hold until the block ends.
+
+    alone: options with which neither the environment nor a profile counts, as with those for help.
+    Raises ProfileError, CommandConfigError.
+    """
+    left, profile_name = profile_taken(arguments)
+    is_alone = not {*HELP, *alone}.isdisjoint(left)
+    defaults = NO_DEFAULTS if is_alone else defaults_of(os.environ, left, profile_name)
+    with option_taken(left, defaults.config) as own:
+        parser.set_defaults(bootstrap_server=defaults.servers.value)
+        yield parser.parse_args(own), defaults
