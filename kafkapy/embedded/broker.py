@@ -44,7 +44,7 @@ from kafkapy.embedded.options import (
     properties_of,
     security_of,
     snapshot_of,
-    text_of,
+    texts_of,
 )
 from kafkapy.embedded.temporary import lasting_directory, temporary_directory
 from kafkapy.server.broker import BrokerServer
@@ -221,7 +221,7 @@ class Broker:
     ) -> None:
         from kafkapy.embedded.topics import create_topics
 
-        texts = {key: text_of(value) for key, value in (configs or {}).items()}
+        texts = texts_of(configs)
         await create_topics(self._running, names, partitions=partitions, configs=texts, timeout_s=timeout_s)
 
     def delete_topics(self, *names: str) -> None:

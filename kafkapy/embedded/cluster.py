@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafkapy.embedded.in_process import InProcessCluster
 from kafkapy.embedded.network import NodeNetwork
-from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, text_of
+from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, texts_of
 from kafkapy.embedded.proxies import Proxies
 from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.embedded.topics import raise_first, request_of_controller, topic_creation, topic_deletion
-from kafkapy.errors import KafkapyError, first_of, quoted
+from kafkapy.errors import KafkapyError, first_of, unknown
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
@@ -75,7 +75,7 @@ class Cluster:
         self._broker_count = broker_count
         self._controller_count = options.get("controller_count", 0)
         self._data_dir = Path(data_dir) if data_dir is not None else None
-        self._properties = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
+        self._properties = texts_of(options.get("properties"))
         self._is_in_process = options.get("in_process", False)
         self._security = security_of(options)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -155,7 +155,7 @@ class Cluster:
 
         partitions=-1: num.partitions. replicas=-1: default.replication.factor, here 3 (with fewer brokers, as many).
         """
-        texts = {key: text_of(value) for key, value in (configs or {}).items()}
+        texts = texts_of(configs)
         request = topic_creation(names, partitions=partitions, replicas=replicas, configs=texts, timeout_s=timeout_s)
         raise_first(request_of_controller(self._ask, request, timeout_s=timeout_s))
         self._until(lambda: self._lacks(names) is None, lambda: f"{self._lacks(names)}", timeout_s)
@@ -423,4 +423,4 @@ def _all(
 def _unknown_partition(found: queries.TopicPartitions, topic: str, partition: int) -> str:
     if topic in found.leaders:
         return f"topic {topic} has no partition {partition}: it has {len(found.leaders[topic])}, from 0 on"
-    return f"there is no topic {quoted(topic)}; there are: {first_of(sorted(found.leaders), SHOWN) or 'none'}"
+    return unknown("topic", topic, found.leaders, SHOWN)
