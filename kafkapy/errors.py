@@ -7,7 +7,7 @@ ConfigError     an invalid configuration value, found at start: the process does
 AssertionError  a bug in kafkapy: the affected partition goes offline; if there is none, the process stops.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def quoted(text: str) -> str:
@@ -19,6 +19,11 @@ def first_of(names: Sequence[str], most: int) -> str:
     """Return the first `most` names, and how many more there are: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
+
+
+def unknown(what: str, name: str, known: Iterable[str], most: int = 5) -> str:
+    """Return that there is no such name, and up to `most` names that there are, for a message."""
+    return f"there is no {what} {quoted(name)}; there are: {first_of(sorted(known), most) or 'none'}"
 
 
 def described(error: BaseException) -> str:

@@ -4,6 +4,9 @@ from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
 from kafkapy.types import INT64_MAX
 
+REMOVED_IN = 4
+"""The major release that removed the versions which handlers.legacy serves."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig(Section):
@@ -42,3 +45,11 @@ class NodeConfig(Section):
     server_max_startup_time_ms: int = INT64_MAX
     unstable_api_versions_enable: bool = False
     unstable_feature_versions_enable: bool = False
+
+    @property
+    def serves_removed_versions(self) -> bool:
+        """Whether versions of APIs are served that Apache Kafka 4 has removed."""
+        release = self.kafkapy_imitated_release
+        return self.kafkapy_legacy_clients_enable or (
+            release is not None and int(release.partition(".")[0]) < REMOVED_IN
+        )

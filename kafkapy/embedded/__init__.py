@@ -3,6 +3,7 @@
 broker.py        Broker: one node, on an event loop in a thread (loop_thread.py)
 security.py topics.py    its TLS, users and ACLs in one argument; topics without a client
 cluster.py       Cluster: several nodes, each a process, with proxies.py between them to cut or slow down their network
+observer.py      what its brokers say of it, and until they say so
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
 network.py       a network to cut, delay and limit, through proxies.py

@@ -44,7 +44,7 @@ from kafkapy.embedded.options import (
     properties_of,
     security_of,
     snapshot_of,
-    text_of,
+    texts_of,
 )
 from kafkapy.embedded.temporary import lasting_directory, temporary_directory
 from kafkapy.server.broker import BrokerServer
@@ -59,15 +59,13 @@ if TYPE_CHECKING:
 
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.embedded.faults.actions import ActingFaults
-    from kafkapy.embedded.network import ClientNetwork
+    from kafkapy.embedded.network import ClientNetwork, ClientProxy
     from kafkapy.embedded.options import BrokerOptions
-    from kafkapy.embedded.proxies import Proxies
     from kafkapy.embedded.snapshots import Snapshot
     from kafkapy.embedded.virtual_time import BrokerClock, VirtualLoop, WorkCount
     from kafkapy.registry.embedded import EmbeddedRegistry
     from kafkapy.seams import Disk
 
-HOST: Final = "127.0.0.1"
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
 NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
 
@@ -126,8 +124,7 @@ class Broker:
         self._virtual: VirtualLoop | None = None
         self._work: WorkCount | None = None
         self._has_network_faults = options.get("network_faults", False)
-        self._proxies: Proxies | None = None
-        self._proxy_port = 0
+        self._proxy: ClientProxy | None = None
 
     @property
     def faults(self) -> "ActingFaults":
@@ -174,16 +171,15 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """`host:port`, the address that clients connect to."""
         servers = self._running.bootstrap_servers
-        return servers if self._proxies is None else f"{HOST}:{self._proxy_port}"
+        return servers if self._proxy is None else self._proxy.bootstrap_servers
 
     @property
     def network(self) -> "ClientNetwork":
         """The network between clients and broker, to cut, delay or limit; with network_faults=True."""
-        from kafkapy.embedded.network import ClientNetwork
-
-        if self._running is None or self._proxies is None:
+        _ = self._running  # raises RuntimeError if it does not run
+        if self._proxy is None:
             raise RuntimeError("this needs Broker(network_faults=True), whose clients connect through a proxy")
-        return ClientNetwork(self._proxies, EMBEDDED_NODE_ID)
+        return self._proxy.network
 
     def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
         """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
@@ -225,7 +221,7 @@ class Broker:
     ) -> None:
         from kafkapy.embedded.topics import create_topics
 
-        texts = {key: text_of(value) for key, value in (configs or {}).items()}
+        texts = texts_of(configs)
         await create_topics(self._running, names, partitions=partitions, configs=texts, timeout_s=timeout_s)
 
     def delete_topics(self, *names: str) -> None:
@@ -291,6 +287,11 @@ class Broker:
             raise RuntimeError('clock="virtual" moves the time of a whole event loop: use `with Broker(...)`')
         try:
             self._directory, self._port = self._prepare_directory(), self._given_port
+            if self._has_network_faults:
+                from kafkapy.embedded.network import ClientProxy
+
+                self._proxy = ClientProxy(EMBEDDED_NODE_ID, self._given_port)
+                self._port = self._proxy.broker_port
             server = await self._start_server()
             if self._security is not None:
                 await self._security.apply(server, SystemRandom())
@@ -326,15 +327,9 @@ class Broker:
             properties, new_helper = {**PROPERTIES, **properties}, self._work.new_helper
         if self._security is not None:
             properties = self._security.properties(self._port) | properties
-        if self._has_network_faults and self._proxies is None:
-            self._open_proxy()
-        if self._proxies is not None:
+        if self._proxy is not None:
             protocol = "PLAINTEXT" if self._security is None else self._security.protocol
-            properties = {
-                **properties,
-                "listeners": f"{protocol}://{HOST}:{self._port}",
-                "advertised.listeners": f"{protocol}://{HOST}:{self._proxy_port}",
-            }
+            properties = {**properties, **self._proxy.properties(protocol)}
         config, found = embedded_config(SystemDisk(), self._directory, self._port, properties)
         disk: Disk = SystemDisk(syncs=not self._is_temporary(config))
         if self._disk_state is not None:
@@ -352,16 +347,6 @@ class Broker:
 
             install(server, self._faults)
         return server
-
-    def _open_proxy(self) -> None:
-        """Have clients connect to a proxy at the port that was asked for. Raises OSError, ClusterError."""
-        from kafkapy.embedded.proxies import Proxies
-        from kafkapy.server.cluster.plan import free_ports
-
-        self._port, free = free_ports(2)
-        self._proxy_port = self._given_port or free
-        self._proxies = Proxies(is_between_nodes=False)
-        self._proxies.forward(EMBEDDED_NODE_ID, self._proxy_port, self._port)
 
     async def _stop_server(self) -> BrokerServer | None:
         """Stop the server that runs and return it; None if there is none."""
@@ -478,9 +463,9 @@ class Broker:
 
     def _clean_up(self) -> None:
         self._directory = None
-        proxies, self._proxies = self._proxies, None
-        if proxies is not None:
-            proxies.close()
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             atexit.unregister(self._finish_io)

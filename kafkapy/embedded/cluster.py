@@ -18,24 +18,22 @@ through proxies in this process, so that their network can be partitioned.
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 from kafkapy.embedded.in_process import InProcessCluster
 from kafkapy.embedded.network import NodeNetwork
-from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, text_of
+from kafkapy.embedded.observer import QUESTION_TIMEOUT_S, ClusterObserver
+from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, texts_of
 from kafkapy.embedded.proxies import Proxies
 from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.embedded.topics import raise_first, request_of_controller, topic_creation, topic_deletion
-from kafkapy.errors import KafkapyError, first_of, quoted
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
-from kafkapy.server.cluster.plan import HOST, PLAINTEXT, STATE_FILE, ClusterError
-from kafkapy.server.cluster.processes import POLL_S
+from kafkapy.server.cluster.plan import PLAINTEXT, STATE_FILE, ClusterError
 from kafkapy.server.process.system_clock import SystemRandom
 
 if TYPE_CHECKING:
@@ -45,14 +43,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.options import ClusterOptions
 
-T = TypeVar("T")
-
-QUESTION_TIMEOUT_S: Final = 30.0
 SYNC_TIMEOUT_S: Final = 60.0
-NEW_TOPIC_S: Final = 1.0
-"""How long brokers may not yet know a topic that a client has just created."""
-SHOWN: Final = 8
-"""How many names an error shows."""
 
 
 class Cluster:
@@ -75,7 +66,7 @@ class Cluster:
         self._broker_count = broker_count
         self._controller_count = options.get("controller_count", 0)
         self._data_dir = Path(data_dir) if data_dir is not None else None
-        self._properties = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
+        self._properties = texts_of(options.get("properties"))
         self._is_in_process = options.get("in_process", False)
         self._security = security_of(options)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -90,7 +81,7 @@ class Cluster:
             self._found = InProcessCluster(found) if self._is_in_process else found
             self._found.up(START_TIMEOUT_S)
             if self._security is not None:
-                self._security.apply_to_cluster(self._ask(), SystemRandom())
+                self._security.apply_to_cluster(self._observer.ask(), SystemRandom())
         except BaseException:
             self._close()
             raise
@@ -155,36 +146,24 @@ class Cluster:
 
         partitions=-1: num.partitions. replicas=-1: default.replication.factor, here 3 (with fewer brokers, as many).
         """
-        texts = {key: text_of(value) for key, value in (configs or {}).items()}
+        texts = texts_of(configs)
         request = topic_creation(names, partitions=partitions, replicas=replicas, configs=texts, timeout_s=timeout_s)
-        raise_first(request_of_controller(self._ask, request, timeout_s=timeout_s))
-        self._until(lambda: self._lacks(names) is None, lambda: f"{self._lacks(names)}", timeout_s)
+        observer = self._observer
+        raise_first(request_of_controller(observer.ask, request, timeout_s=timeout_s))
+        observer.wait_for_leaders(names, timeout_s)
 
     def delete_topics(self, *names: str, timeout_s: float = QUESTION_TIMEOUT_S) -> None:
         """Delete topics; those that do not exist are ignored. Raises ApiError, ClusterError."""
         request = topic_deletion(names, timeout_s=timeout_s)
-        raise_first(
-            request_of_controller(self._ask, request, timeout_s=timeout_s), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        response = request_of_controller(self._observer.ask, request, timeout_s=timeout_s)
+        raise_first(response, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def wait_in_sync(self, *topics: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
         """Return once all replicas are in sync, of these topics or of all. Raises ClusterError, which names the others.
 
         Every running broker has to say so, as one that was started again knows first what it has missed.
         """
-        missing: list[str] = []
-        for topic in topics:
-            self._wait_for_topic(topic, 0)
-
-        def is_in_sync() -> bool:
-            missing[:] = []
-            for found in self._views():
-                missing.extend(name for name in found.under_replicated if name not in missing)
-            if topics:
-                missing[:] = [name for name in missing if name.rpartition("-")[0] in topics]
-            return not missing
-
-        self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN)}", timeout_s)
+        self._observer.wait_in_sync(topics, timeout_s)
 
     @property
     def cluster_id(self) -> str:
@@ -201,16 +180,7 @@ class Cluster:
     @property
     def controller(self) -> int:
         """The active controller; waits for one. Raises ClusterError after 30 s."""
-
-        def find() -> int | None:
-            for node in self._cluster.plan.controllers:
-                if self._answers(node.node_id):
-                    leader_id, _ = queries.controllers(queries.asking((HOST, node.controller_port)))
-                    if leader_id >= 0 and self._answers(leader_id):
-                        return leader_id
-            return None
-
-        return self._until(find, "there is no active controller")
+        return self._observer.controller()
 
     def address_of(self, node_id: int) -> str:
         """Return a node's `host:port`: a broker's client listener, else its controller listener."""
@@ -222,18 +192,11 @@ class Cluster:
 
         Raises ClusterError at once if there is no such topic or partition.
         """
-        self._wait_for_topic(topic, partition)
-
-        def find() -> int | None:
-            leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
-            return leader if self._answers(leader) else None
-
-        return self._until(find, f"nobody leads {topic}-{partition}")
+        return self._observer.leader_of(topic, partition)
 
     def partitions(self) -> queries.TopicPartitions:
         """Return the partitions of all topics, from a running broker. Raises ClusterError after 30 s."""
-
-        return self._until(lambda: next(self._views(), None), "no broker answers")
+        return self._observer.partitions()
 
     def restart(self, *node_ids: int) -> None:
         """Stop nodes as on SIGTERM and start them again, with the same data and ports; after `kill` only start them.
@@ -309,6 +272,10 @@ class Cluster:
             raise RuntimeError("this cluster is not running: use it as `with Cluster(3) as cluster:`")
         return self._found
 
+    @property
+    def _observer(self) -> ClusterObserver:
+        return ClusterObserver(self._cluster.plan, self._answers)
+
     def _answers(self, node_id: int) -> bool:
         """Return whether a node should answer: it runs, and is not paused."""
         return node_id not in self._paused and self._cluster.is_running(node_id)
@@ -316,56 +283,6 @@ class Cluster:
     def _check_not_paused(self, node_id: int) -> None:
         if node_id in self._paused:
             raise ClusterError(f"node {node_id} is paused, and would not stop: resume it first")
-
-    def _ask(self) -> queries.Ask:
-        """Return what asks a broker that answers. Raises ClusterError."""
-        for broker in self._cluster.plan.brokers:
-            if self._answers(broker.node_id):
-                return queries.asking(broker.query_address)
-        raise ClusterError("no broker runs")
-
-    def _views(self) -> Iterator[queries.TopicPartitions]:
-        """Yield the partitions as each running broker sees them. Raises OSError, ProtocolError."""
-        for broker in self._cluster.plan.brokers:
-            if self._answers(broker.node_id):
-                yield queries.partitions(queries.asking(broker.query_address))
-
-    def _lacks(self, names: Sequence[str]) -> str | None:
-        """Return which of these topics has a partition without a leader, or is unknown to a broker; None if none."""
-        for found in self._views():
-            for name in names:
-                if name not in found.leaders or -1 in found.leaders[name].values():
-                    return f"a broker knows no leader of {name}"
-        return None
-
-    def _wait_for_topic(self, topic: str, partition: int) -> None:
-        """Return if a broker knows the partition. Brokers learn of a new topic one after another, so wait a moment.
-
-        Raises ClusterError.
-        """
-        deadline = time.monotonic() + NEW_TOPIC_S
-        while True:
-            views = [self.partitions(), *self._views()]
-            if any(partition in found.leaders.get(topic, {}) for found in views):
-                return
-            if time.monotonic() > deadline:
-                raise ClusterError(_unknown_partition(views[0], topic, partition))
-            time.sleep(POLL_S)
-
-    def _until(
-        self, find: Callable[[], T | None], complaint: str | Callable[[], str], timeout_s: float = QUESTION_TIMEOUT_S
-    ) -> T:
-        """Poll `find` until its value is true (or 0); errors of a node that stops count as None."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            with contextlib.suppress(OSError, KafkapyError):
-                found = find()
-                if found is not None and found is not False:
-                    return found
-            if time.monotonic() > deadline:
-                text = complaint if isinstance(complaint, str) else complaint()
-                raise ClusterError(f"{text} after {timeout_s:.0f} s")
-            time.sleep(POLL_S)
 
     def _open(self) -> LocalCluster:
         """Return the cluster of the given directory, created if there is none; else of a new temporary one."""
@@ -418,9 +335,3 @@ def _all(
             proxies.close()
         if temporary is not None:
             temporary.cleanup()
-
-
-def _unknown_partition(found: queries.TopicPartitions, topic: str, partition: int) -> str:
-    if topic in found.leaders:
-        return f"topic {topic} has no partition {partition}: it has {len(found.leaders[topic])}, from 0 on"
-    return f"there is no topic {quoted(topic)}; there are: {first_of(sorted(found.leaders), SHOWN) or 'none'}"

@@ -8,11 +8,42 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.embedded.proxies import NOT_A_NODE, Proxies
+from kafkapy.server.cluster.plan import HOST, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MS_PER_S: Final = 1000
+
+
+class ClientProxy:
+    """The proxy of `Broker(network_faults=True)`: clients connect to `port`, and reach the broker at `broker_port`."""
+
+    def __init__(self, node_id: int, port: int) -> None:
+        """`port`: 0 for a free one. Raises OSError, ClusterError."""
+        self.broker_port, free = free_ports(2)
+        self.port = port or free
+        self._proxies = Proxies(is_between_nodes=False)
+        self.network = ClientNetwork(self._proxies, node_id)
+        try:
+            self._proxies.forward(node_id, self.port, self.broker_port)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def properties(self, protocol: str) -> dict[str, str]:
+        """Return Kafka's keys for a broker behind the proxy. `protocol`: of its clients."""
+        return {
+            "listeners": f"{protocol}://{HOST}:{self.broker_port}",
+            "advertised.listeners": f"{protocol}://{self.bootstrap_servers}",
+        }
+
+    def close(self) -> None:
+        self._proxies.close()
 
 
 class ClientNetwork:

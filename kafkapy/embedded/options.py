@@ -63,15 +63,15 @@ def release_named(version: str | None) -> str:
 
 def properties_of(options: BrokerOptions) -> dict[str, str]:
     """Return Kafka's keys that `properties` and `version` ask for. Raises ValueError."""
-    found = {key: text_of(value) for key, value in (options.get("properties") or {}).items()}
+    found = texts_of(options.get("properties"))
     if options.get("version") is not None:
         found["kafkapy.imitated.release"] = release_named(options["version"])
     return found
 
 
-def text_of(value: object) -> str:
-    """Return a value of `properties` as Kafka writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def texts_of(values: Mapping[str, object] | None) -> dict[str, str]:
+    """Return the values of `properties` or `configs` as Kafka writes them."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (values or {}).items()}
 
 
 def security_of(options: BrokerOptions | ClusterOptions) -> "EmbeddedSecurity | None":

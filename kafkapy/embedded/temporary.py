@@ -57,8 +57,6 @@ def _process_directory() -> str:
     if _root is None or not os.path.isdir(_root):
         if _pipe_end >= 0:
             os.close(_pipe_end)  # its shell removes nothing more
-        if _root is None:
-            atexit.register(_remove_at_exit)
         _root, _pipe_end = tempfile.mkdtemp(prefix=PREFIX), -1
         if os.path.exists(SHELL):
             _pipe_end = _start_watch(_root)
@@ -97,12 +95,6 @@ def _start_watch(directory: str) -> int:
     finally:
         os.close(read_end)
     return write_end
-
-
-def _remove_at_exit() -> None:
-    """Remove the directory at an end as usual, so that it is gone with the process; the shell comes a moment later."""
-    if _root is not None:
-        shutil.rmtree(_root, ignore_errors=True)
 
 
 def _forget_in_child() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.handlers.table import ServedApi
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 
 VERSIONS: Final = {
@@ -45,13 +45,11 @@ VERSIONS: Final = {
 """By release: API key, first and last version. 4.4 is what is served anyway."""
 WITHOUT_FEATURES: Final = ("2.8",)
 """Releases whose brokers, with ZooKeeper, finalized no features."""
-REMOVED_IN: Final = 4
-"""The major release that removed the versions which handlers.legacy serves."""
 
 
-def ranges_of(release: str | None) -> Mapping[int, tuple[int, int]] | None:
-    """Return the versions of a release by API key; None if nothing is imitated."""
-    if release is None or release not in VERSIONS:
+def ranges_of(release: str) -> Mapping[int, tuple[int, int]] | None:
+    """Return the versions of a release by API key; None if they are those that are served anyway."""
+    if release not in VERSIONS:
         return None
     found = {}
     for row in VERSIONS[release].split():
@@ -61,12 +59,7 @@ def ranges_of(release: str | None) -> Mapping[int, tuple[int, int]] | None:
     return found
 
 
-def serves_removed_versions(release: str | None) -> bool:
-    """Whether a release had the versions that Kafka 4 removed."""
-    return release is not None and int(release.partition(".")[0]) < REMOVED_IN
-
-
-def narrowed(apis: Mapping[int, ServedApi], release: str | None) -> Mapping[int, ServedApi]:
+def narrowed(apis: Mapping[int, ServedApi], release: str) -> Mapping[int, ServedApi]:
     """Return the table of APIs as a release has it: what both have."""
     ranges = ranges_of(release)
     if ranges is None:
@@ -79,22 +72,6 @@ def narrowed(apis: Mapping[int, ServedApi], release: str | None) -> Mapping[int,
             listed = None if served.listed_from is None else max(served.listed_from, first)
             found[key] = replace(served, served_min=lowest, max_version=highest, listed_from=listed)
     return found
-
-
-def narrow_rows(response: ApiVersionsResponse, release: str) -> None:
-    """Leave the APIs and versions that a release has."""
-    ranges = ranges_of(release)
-    if ranges is None:
-        return
-    left = []
-    for row in response.api_keys:
-        first, last = ranges.get(row.api_key, (0, -1))
-        if serves_removed_versions(release) and BROKER_APIS[row.api_key].has_legacy:
-            row.min_version = 0
-        row.min_version, row.max_version = max(row.min_version, first), min(row.max_version, last)
-        if row.min_version <= row.max_version:
-            left.append(row)
-    response.api_keys = left
 
 
 def narrow_features(response: ApiVersionsResponse) -> None:

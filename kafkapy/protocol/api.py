@@ -14,6 +14,7 @@ from kafkapy.protocol.primitives import Message
 SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 SASL_AUTHENTICATE = 36
+LOGIN_APIS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
 class Api(NamedTuple):

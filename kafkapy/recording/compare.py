@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
+from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.record.batches import batches
 from kafkapy.recording.roles import RECORDS, Roles, role_of
 
-API_VERSIONS: Final = 18
 JOIN_GROUP: Final = 11
 FETCHES: Final = frozenset((1, 78))
 """Fetch and ShareFetch."""

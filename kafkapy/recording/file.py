@@ -40,7 +40,7 @@ class RecordingError(KafkapyError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A frame. `header` of a response: that of the request which it answers; None for what cannot be read."""
+    """A frame, without its size, and when and on which connection it was seen. `left_out`: names of fields."""
 
     at_ms: int
     connection: int

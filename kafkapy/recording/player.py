@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkapy.cli.connection import Connection
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.api import api_name
+from kafkapy.protocol.api import LOGIN_APIS, api_name
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.recording.compare import JOIN_GROUP, Difference, differences
@@ -30,11 +31,11 @@ from kafkapy.recording.roles import Roles
 if TYPE_CHECKING:
     from kafkapy.cli.client_security import ConnectionSecurity
 
-LOGIN: Final = frozenset((17, 36))
-"""SaslHandshake and SaslAuthenticate: the player logs in itself."""
 METADATA_VERSION: Final = 7
-NOT_READY: Final = frozenset((5, 14, 15))
-"""LEADER_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE: clients ask again, after a while."""
+NOT_READY: Final = frozenset(
+    (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+)
+"""Errors upon which clients send a request again, after a while."""
 ASKED_AGAIN: Final = frozenset((2, 3, 9, 10, 22))
 """ListOffsets, Metadata, OffsetFetch, FindCoordinator, InitProducerId: once more changes nothing."""
 READY_S: Final = 20.0
@@ -88,7 +89,7 @@ class Player:
 
     def _send(self, number: int, event: Event, recorded_nodes: list[int]) -> None:
         header = header_of(event.frame)
-        if header is None or header.api_key in LOGIN:
+        if header is None or header.api_key in LOGIN_APIS:  # the player logs in itself
             return
         frame = event.frame
         found = read_request(frame)

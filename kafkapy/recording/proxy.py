@@ -10,6 +10,7 @@ import time
 from typing import Any, Final
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api import SASL_HANDSHAKE
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.recording.file import (
     BOOTSTRAP,
@@ -25,7 +26,6 @@ from kafkapy.recording.secrets import without_secrets_of_request, without_secret
 
 SIZE_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 100 << 20
-SASL_HANDSHAKE: Final = 17
 WITH_ADDRESSES: Final = frozenset((0, 1, 3, 10, 60, 78, 79))
 """Produce, Fetch, Metadata, FindCoordinator, DescribeCluster, ShareFetch and ShareAcknowledge."""
 FROM_VERSION: Final = {0: 10, 1: 16}

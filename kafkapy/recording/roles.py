@@ -6,9 +6,12 @@ further requests the new value is sent, in further answers it is expected.
 
 import base64
 import binascii
+import contextlib
 from typing import Any, Final
 
-from kafkapy.record.batch import CRC_POSITION, HEADER_BYTES
+from kafkapy.errors import KafkapyError
+from kafkapy.record.batch import ATTRIBUTES_POSITION, CRC_POSITION
+from kafkapy.record.batches import scan_headers
 from kafkapy.record.crc import crc32c
 
 ROLES: Final = {
@@ -71,17 +74,14 @@ class Roles:
             data = bytearray(base64.b64decode(encoded, validate=True))
         except (binascii.Error, ValueError):
             return encoded
-        position = 0
-        while position + HEADER_BYTES <= len(data):
-            end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-            at = position + PRODUCER_POSITION
-            producer = int.from_bytes(data[at : at + 8], "big", signed=True)
-            now = self.now(ROLES["producerId"], producer)
-            if now != producer and end <= len(data):
-                data[at : at + 8] = int(now).to_bytes(8, "big", signed=True)
-                crc_at = position + CRC_POSITION
-                data[crc_at : crc_at + 4] = crc32c(bytes(data[crc_at + 4 : end])).to_bytes(4, "big")
-            position = end
+        with contextlib.suppress(KafkapyError):  # a client may send anything: what cannot be read stays as it is
+            for batch in scan_headers(bytes(data)):
+                now = self.now(ROLES["producerId"], batch.producer_id)
+                if now != batch.producer_id:
+                    at, end = batch.position, batch.position + batch.size_bytes
+                    data[at + PRODUCER_POSITION : at + PRODUCER_POSITION + 8] = int(now).to_bytes(8, "big", signed=True)
+                    crc = crc32c(bytes(data[at + ATTRIBUTES_POSITION : end]))
+                    data[at + CRC_POSITION : at + ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
         return base64.b64encode(bytes(data)).decode()
 
 

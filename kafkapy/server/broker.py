@@ -233,7 +233,6 @@ class BrokerServer:
 
     async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow partitions as in the metadata."""
-        node = self._node
         self._logs = BrokerLogs(self._node, self._new_helper)
         await self._logs.load()
         # the pool was made before the metadata was known, which may set another size

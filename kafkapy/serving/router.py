@@ -66,18 +66,13 @@ class Router:
         if services.apis is BROKER_APIS and services.telemetry is None:
             self._apis = {key: served for key, served in services.apis.items() if not served.is_telemetry}
         self._forwarded = FORWARDED_APIS if services.apis is BROKER_APIS else frozenset()
-        self._serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
+        self._serves_legacy = services.apis is BROKER_APIS and services.config.node.serves_removed_versions
         if services.apis is BROKER_APIS and services.config.node.kafkapy_imitated_release is not None:
-            self._imitate(services.config.node.kafkapy_imitated_release)
+            from kafkapy.handlers.imitated import narrowed
+
+            self._apis = narrowed(self._apis, services.config.node.kafkapy_imitated_release)
         self._large = LargeRequests(services)
         self._is_controller = services.apis is CONTROLLER_APIS
-
-    def _imitate(self, release: str) -> None:
-        """Serve what an older release serves."""
-        from kafkapy.handlers.imitated import narrowed, serves_removed_versions
-
-        self._apis = narrowed(self._apis, release)
-        self._serves_legacy = self._serves_legacy or serves_removed_versions(release)
 
     def route(
         self, connection: Connection, frame: memoryview, *, is_logged: bool = False, meter: "Meter | None" = None

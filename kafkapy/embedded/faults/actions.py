@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.embedded.faults.rules import FaultError, Faults
-from kafkapy.errors import ApiError, first_of, quoted
+from kafkapy.errors import ApiError, first_of, quoted, unknown
 from kafkapy.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ActingFaults(Faults):
 
         def decide(shard: "TransactionShard", now_ms: int) -> "TransactionDecision":
             if transactional_id not in shard.transactions:
-                raise FaultError(_unknown("transactional id", transactional_id, shard.transactions))
+                raise FaultError(unknown("transactional id", transactional_id, shard.transactions))
             return shard.init_producer_id(request, INIT_VERSION, now_ms)
 
         async def fence() -> None:
@@ -212,7 +212,7 @@ class ActingFaults(Faults):
         server, services = self._coordinating(group, is_group=True)
         shard = services.groups.host_of(group).shard
         if group not in shard.groups:
-            raise FaultError(_unknown("group", group, shard.groups))
+            raise FaultError(unknown("group", group, shard.groups))
         return server, services
 
     def _of_transaction(self, transactional_id: str) -> "tuple[BrokerServer, Services]":
@@ -229,7 +229,7 @@ class ActingFaults(Faults):
     def _check_partition(self, topic: str, partition: int) -> None:
         topics = self._world.servers()[0].node.controller.image.topics.by_name
         if topic not in topics:
-            raise FaultError(_unknown("topic", topic, topics))
+            raise FaultError(unknown("topic", topic, topics))
         if partition not in topics[topic].partitions:
             raise FaultError(f"topic {topic} has no partition {partition}: it has {len(topics[topic].partitions)}")
 
@@ -270,7 +270,3 @@ def _member(shard: "GroupShard", group: str, member_id: str | None, client_id: s
     wanted = f"member {quoted(member_id)}" if member_id is not None else f"member of a client {quoted(client_id)}"
     known = first_of([f"{each} of client {name}" for each, name in members.items()], SHOWN) or "none"
     raise FaultError(f"group {quoted(group)} has no {wanted}; there are: {known}")
-
-
-def _unknown(what: str, name: str, known: Any) -> str:
-    return f"there is no {what} {quoted(name)}; there are: {first_of(sorted(known), SHOWN) or 'none'}"

@@ -1,20 +1,14 @@
 """Damages records on the disk of a broker that runs."""
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkapy.embedded.faults.rules import FaultError
+from kafkapy.record.batches import scan_headers
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
-
-BATCH_HEADER_BYTES: Final = 61
-"""Of a record batch: base offset, length, and what comes before its records."""
-LENGTH_POSITION: Final = 8
-LENGTH_OVERHEAD: Final = 12
-"""The bytes of a batch that its length does not count: base offset and length."""
-LAST_OFFSET_DELTA_POSITION: Final = 23
 
 
 def corrupt(server: "BrokerServer", topic: str, partition: int, offset: int) -> None:
@@ -44,14 +38,7 @@ def corrupt(server: "BrokerServer", topic: str, partition: int, offset: int) -> 
 
 
 def _position_of_last_byte(data: bytes, offset: int) -> int | None:
-    position = 0
-    while position + BATCH_HEADER_BYTES <= len(data):
-        base_offset = int.from_bytes(data[position : position + LENGTH_POSITION], "big")
-        end = position + LENGTH_OVERHEAD + int.from_bytes(data[position + LENGTH_POSITION :][:4], "big")
-        last_offset = base_offset + int.from_bytes(data[position + LAST_OFFSET_DELTA_POSITION :][:4], "big")
-        if base_offset <= offset <= last_offset:
-            return end - 1
-        if base_offset > offset or end <= position + LENGTH_OVERHEAD:
-            return None
-        position = end
+    for batch in scan_headers(data):
+        if batch.base_offset <= offset <= batch.last_offset:
+            return batch.position + batch.size_bytes - 1
     return None

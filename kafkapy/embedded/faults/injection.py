@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from copy import copy
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.faults.rules import Fault, Faults, Hit
 from kafkapy.embedded.faults.shapes import Selected, level_of, parts_of, put_errors, take_parts
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.protocol.api import APIS, request_type, response_type
+from kafkapy.protocol.api import APIS, api_key_of, request_type, response_type
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import EncodeError, Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
@@ -52,7 +51,7 @@ class FaultInjector:
 
     def route(self, info: ConnectionInfo, frame: memoryview) -> Coroutine[Any, Any, Writer | None]:
         """As Router.route."""
-        faults = self._faults.of_api(int.from_bytes(frame[:2], "big", signed=True))
+        faults = self._faults.of_api(api_key_of(frame))
         if not faults:
             return self._route(info, frame)
         header, position = read_request_header(frame)
@@ -129,19 +128,21 @@ class FaultInjector:
         return request
 
     def _whole_metadata(self, request: Any) -> Any:
+        from kafkapy.protocol.messages.metadata_request import MetadataRequestTopic
+
         topics = self._services.metadata.image.topics.by_name
-        new_topic = import_module(type(request).__module__).MetadataRequestTopic
-        named = [new_topic(name=name) for name in topics] if request.topics is None else request.topics
+        named = [MetadataRequestTopic(name=name) for name in topics] if request.topics is None else request.topics
         return type(request)(topics=[self._identified(topic) for topic in named])
 
     def _whole_fetch(self, request: Any) -> Any:
         """Return a copy, whose parts may be taken, with the partitions of the session."""
         found = type(request)(topics=[copy(topic) for topic in request.topics])
         if request.session_epoch not in INITIAL_EPOCHS:
-            module = import_module(type(request).__module__)
+            from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchTopic
+
             for topic, topic_id, partition in self._services.fetch_sessions.partitions_of(request.session_id):
-                partitions = [module.FetchPartition(partition=partition)]
-                found.topics.append(module.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions))
+                partitions = [FetchPartition(partition=partition)]
+                found.topics.append(FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions))
         return found
 
     def _identified(self, topic: Any) -> Any:

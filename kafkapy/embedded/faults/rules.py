@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypedDic
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, selectors_of
-from kafkapy.errors import KafkapyError, first_of, quoted
-from kafkapy.protocol.api import APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkapy.errors import KafkapyError, first_of, quoted, unknown
+from kafkapy.protocol.api import APIS, LOGIN_APIS
 from kafkapy.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ Kind: TypeAlias = Literal["fail", "delay", "drop", "truncate"]
 When: TypeAlias = Literal["before", "after"]
 
 KINDS: Final = ("fail", "delay", "drop", "truncate")
-LOGIN_APIS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 ERRORS_SINCE: Final = {
     ErrorCode.UNKNOWN_TOPIC_ID: {"Produce": 13, "Fetch": 13, "Metadata": 10, "DeleteTopics": 6, "OffsetCommit": 10},
     ErrorCode.INCONSISTENT_TOPIC_ID: {"Fetch": 13},
@@ -362,10 +361,7 @@ class Faults:
         if topic is not None and not any(mark in topic for mark in "*?["):
             known = self._topics()
             if topic not in known:
-                raise FaultError(
-                    f"there is no topic {quoted(topic)}; there are: {first_of(sorted(known), SHOWN) or 'none'}. "
-                    "Create it first, or give a pattern with a *"
-                )
+                raise FaultError(f"{unknown('topic', topic, known)}. Create it first, or give a pattern with a *")
         if self._on_first is not None:
             self._on_first()
             self._on_first = None

@@ -15,6 +15,7 @@ metadata or the controller changes.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
@@ -63,7 +64,7 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
         response.api_keys = [row for row in response.api_keys if _fit_to(controller, row)]
     if services.apis is BROKER_APIS and services.telemetry is None:
         response.api_keys = [row for row in response.api_keys if not BROKER_APIS[row.api_key].is_telemetry]
-    if services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable:
+    if services.apis is BROKER_APIS and services.config.node.serves_removed_versions:
         for row in response.api_keys:
             if BROKER_APIS[row.api_key].has_legacy:
                 row.min_version = 0
@@ -71,7 +72,9 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
     if imitated is not None:
         from kafkapy.handlers import imitated as older
 
-        older.narrow_rows(response, imitated)
+        ranges = older.ranges_of(imitated)
+        if ranges is not None:
+            response.api_keys = [row for row in response.api_keys if _reduced(row, ranges)]
         if imitated in older.WITHOUT_FEATURES:
             return response
     _add_features(services, response, with_zero_minimum=version >= 4)
@@ -89,7 +92,12 @@ def _fit_to(controller: dict[int, tuple[int, int]], row: ApiVersion) -> bool:
     """Reduce a row to the versions that the controller has, too, if its requests are forwarded; False if none is."""
     if BROKER_APIS[row.api_key].forwarding is Forwarding.NONE:
         return True
-    lowest, highest = controller.get(row.api_key, (0, -1))
+    return _reduced(row, controller)
+
+
+def _reduced(row: ApiVersion, ranges: Mapping[int, tuple[int, int]]) -> bool:
+    """Reduce a row to these versions of its API; False if none is left."""
+    lowest, highest = ranges.get(row.api_key, (0, -1))
     row.min_version, row.max_version = max(row.min_version, lowest), min(row.max_version, highest)
     return row.min_version <= row.max_version
 

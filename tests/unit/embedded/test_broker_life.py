@@ -26,17 +26,11 @@ def produce(broker: Broker, value: bytes) -> None:
     assert producer.flush(60) == 0
 
 
-def values(broker: Broker) -> Iterator[bytes]:
-    from confluent_kafka import Consumer, TopicPartition
+def values(broker: Broker) -> list[bytes | None]:
+    from tests.support.topic_contents import messages
 
     config = broker.client_config("alice") if broker.ca_pem else broker.client_config()
-    consumer = Consumer({**config, "group.id": "x", "enable.partition.eof": True})
-    consumer.assign([TopicPartition("orders", 0, 0)])
-    try:
-        while (message := consumer.poll(60)) is not None and message.error() is None:
-            yield message.value()
-    finally:
-        consumer.close()
+    return [message.value() for message in messages(config, "orders")]
 
 
 def test_topics_are_created_and_deleted_without_a_client() -> None:
@@ -80,7 +74,7 @@ def test_a_restart_keeps_data_port_and_logins(tmp_path: Path, secure: bool) -> N
         broker.restart()
         assert (broker.bootstrap_servers, broker.cluster_id, broker.ca_pem) == before
         produce(broker, b"2")
-        assert [*values(broker)] == [b"1", b"2"]
+        assert values(broker) == [b"1", b"2"]
 
 
 def test_a_kill_is_a_crash_that_a_restart_recovers_from(tmp_path: Path) -> None:
@@ -93,7 +87,7 @@ def test_a_kill_is_a_crash_that_a_restart_recovers_from(tmp_path: Path) -> None:
             _ = broker.bootstrap_servers
         broker.restart()
         produce(broker, b"2")
-        assert [*values(broker)] == [b"1", b"2"]
+        assert values(broker) == [b"1", b"2"]
     assert (tmp_path / "data" / CLEAN).exists()
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkapy.embedded import snapshots
 from kafkapy.testing import Broker, FaultError, Snapshot, SnapshotError
+from tests.support.topic_contents import messages
 
 TIMEOUT_S = 60
 
@@ -23,17 +24,7 @@ def produce(broker: Broker, *values: bytes) -> None:
 
 
 def values(broker: Broker) -> list[bytes]:
-    config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reading", "enable.partition.eof": True}
-    consumer = Consumer(config)
-    consumer.assign([TopicPartition("orders", 0, 0)])
-    found: list[bytes] = []
-    while True:
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None
-        if message.error() is not None:
-            consumer.close()
-            return found
-        found.append(message.value() or b"")
+    return [message.value() or b"" for message in messages(broker.client_config(), "orders")]
 
 
 @pytest.fixture(scope="module")

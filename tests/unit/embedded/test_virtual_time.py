@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkapy.embedded.virtual_time import duration_ms
 from kafkapy.testing import Broker, ClockError
+from tests.support.topic_contents import messages, offsets
 
 TIMEOUT_S = 60
 
@@ -30,22 +31,15 @@ def produce(broker: Broker, topic: str, *keys: bytes) -> None:
     assert failed == [None] * len(keys)
 
 
-def offsets(broker: Broker, topic: str) -> tuple[int, int]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "looking"})
-    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
-    consumer.close()
-    return found
-
-
 def test_records_are_deleted_once_their_retention_is_over(broker: Broker) -> None:
     broker.create_topics("orders", partitions=1, configs={"retention.ms": 3_600_000})
     produce(broker, "orders", b"a", b"b")
     broker.clock.advance("30m")
-    assert offsets(broker, "orders") == (0, 2)
+    assert offsets(broker.client_config(), "orders") == (0, 2)
     broker.clock.advance("40m")
-    assert offsets(broker, "orders") == (2, 2)
+    assert offsets(broker.client_config(), "orders") == (2, 2)
     produce(broker, "orders", b"c")
-    assert offsets(broker, "orders") == (2, 3)
+    assert offsets(broker.client_config(), "orders") == (2, 3)
 
 
 def test_seven_days_take_seconds(broker: Broker) -> None:
@@ -122,18 +116,7 @@ def test_compaction_waits_for_its_lag(broker: Broker) -> None:
 
 
 def keys(broker: Broker) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "keys", "enable.partition.eof": True}
-    )
-    consumer.assign([TopicPartition("compacted", 0, 0)])
-    found: list[bytes] = []
-    while True:
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None
-        if message.error() is not None:
-            consumer.close()
-            return found
-        found.append(message.key() or b"")
+    return [message.key() or b"" for message in messages(broker.client_config(), "compacted")]
 
 
 def test_time_outlives_a_restart(broker: Broker) -> None:

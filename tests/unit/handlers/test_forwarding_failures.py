@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.config.node import NodeConfig
 from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.api import request_type, response_type
@@ -98,12 +99,7 @@ class Refusing:
 
 def router() -> Router:
     config = SimpleNamespace(
-        node=SimpleNamespace(
-            request_timeout_ms=1000,
-            kafkapy_legacy_clients_enable=False,
-            kafkapy_imitated_release=None,
-            delete_topic_enable=True,
-        ),
+        node=NodeConfig(node_id=1, process_roles=("broker",), request_timeout_ms=1000),
         network=SimpleNamespace(socket_request_max_bytes=1 << 20),
         security=SimpleNamespace(authorizer_class_name="x"),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.config.node import NodeConfig
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers import table
 from kafkapy.handlers.data import small_produces
@@ -87,9 +88,7 @@ def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served
 
     services: Any = SimpleNamespace(
         apis=BROKER_APIS, telemetry=None, client_quotas=None, decoded=DecodedRequests(), io_pool=None,
-        config=SimpleNamespace(
-            node=SimpleNamespace(kafkapy_legacy_clients_enable=False, kafkapy_imitated_release=None),
-        ),
+        config=SimpleNamespace(node=NodeConfig(node_id=1, process_roles=("broker",))),
     )  # fmt: skip
     frame = struct.pack(">hhih", LIST_GROUPS, 6, 1, -1) + b"\0" + ListGroupsRequest().encode(6)
     with pytest.raises(ProtocolError, match="version 6 of api key 16 is not served here"):

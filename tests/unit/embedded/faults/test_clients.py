@@ -12,6 +12,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
 from kafkapy.testing import Broker, Cluster, Faults
+from tests.support.topic_contents import offsets
 
 TIMEOUT_S = 60
 
@@ -47,10 +48,7 @@ def produce(broker: Broker, *, topic: str = "orders", **settings: object) -> lis
 
 def records(broker: Broker, topic: str = "orders") -> int:
     """Return how many records partition 0 has."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "counting"})
-    _, end_offset = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
-    consumer.close()
-    return end_offset
+    return offsets(broker.client_config(), topic)[1]
 
 
 def test_an_error_that_may_be_retried_is(broker: Broker) -> None:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from kafkapy.testing import Broker, FaultError
+from tests.support.topic_contents import offsets
 
 TIMEOUT_S = 60
 
@@ -30,10 +31,7 @@ def produce(broker: Broker, size: int = 100, timeout_ms: int = 60_000) -> str | 
 
 
 def record_count(broker: Broker) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "counting"})
-    _, end_offset = consumer.get_watermark_offsets(TopicPartition("orders", 0), TIMEOUT_S)
-    consumer.close()
-    return end_offset
+    return offsets(broker.client_config(), "orders")[1]
 
 
 def test_a_full_disk_refuses_until_there_is_room(broker: Broker) -> None:

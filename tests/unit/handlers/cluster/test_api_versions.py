@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from kafkapy.config.node import NodeConfig
 from kafkapy.handlers.cluster import api_versions
 from kafkapy.handlers.encoded_answers import EncodedAnswer, VersionAnswers
 from kafkapy.handlers.table import BROKER_APIS
@@ -21,7 +22,7 @@ def services_with(versions: dict[int, tuple[int, int]] | None, *, is_legacy: boo
         telemetry=SimpleNamespace(),
         active_controller=SimpleNamespace(api_versions=versions),
         config=SimpleNamespace(
-            node=SimpleNamespace(kafkapy_legacy_clients_enable=is_legacy, kafkapy_imitated_release=None)
+            node=NodeConfig(node_id=1, process_roles=("broker",), kafkapy_legacy_clients_enable=is_legacy)
         ),
         metadata=SimpleNamespace(image=MetadataImage()),
         quorum=SimpleNamespace(finalized_kraft_version=1),
