@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, cause_of
 from kafkapy.machine import Effect
 from kafkapy.raft.effects import AppendBatch, PersistElection, WriteSnapshotPart
 from kafkapy.storage.log_dir import NO_SPACE
@@ -45,7 +45,10 @@ class EffectQueue:
         self._on_failed = on_failed
         self._waiting: deque[Effect] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self.is_waiting = False
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
     def run(self, effects: Iterable[Effect]) -> bool:
         """Carry out the effects of a step; return whether none of them waits for room.
@@ -60,7 +63,6 @@ class EffectQueue:
             except (ApiError, StorageError, OSError) as error:
                 if not _is_for_lack_of_room(effect, error):
                     raise
-                self.is_waiting = True
                 self._waiting.extend((effect, *remaining))
                 self._try_again()
         return not self.is_waiting
@@ -82,7 +84,6 @@ class EffectQueue:
                     self._on_failed(error)
                 return
             self._waiting.popleft()
-        self.is_waiting = False
         if self._timer is not None:
             self._timer = None
             logger.warning("The metadata quorum goes on: there is room on the disk")
@@ -96,7 +97,7 @@ class EffectQueue:
 
 def _is_for_lack_of_room(effect: Effect, error: BaseException) -> bool:
     """Return whether the disk is merely full; the effect has then changed nothing, and can be tried again."""
-    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__  # mypyc sets no cause
+    cause = error if isinstance(error, OSError) else cause_of(error)
     if not (isinstance(cause, OSError) and cause.errno in NO_SPACE):
         return False
     return isinstance(effect, AppendBatch | PersistElection | WriteSnapshotPart)
