@@ -37,6 +37,7 @@ class QuorumFlushes:
         self._is_flushing = False
         self._ended = asyncio.Event()
         self._retry: asyncio.TimerHandle | None = None
+        """Set while flushes wait for room."""
 
     def request(self, effect: FlushLog) -> None:
         """Flush up to the offset of the effect, in the next fsync."""
@@ -66,11 +67,18 @@ class QuorumFlushes:
         self._ended.set()
         log.complete_flush(flush, self._clock.wall_ms())
         if flush.has_no_room:
-            logger.warning("The metadata quorum waits for room on the disk: %s", error)
+            if self._retry is None:
+                logger.warning("The metadata quorum waits for room on the disk: %s", error)
+            else:
+                self._retry.cancel()  # this flush came before, with a step of another event
             log.make_room()
             self._requested = self._requested or wanted
             self._retry = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, self._step, TimePassed())
         elif error is not None:
             self._on_failed(error)
         else:
+            if self._retry is not None:
+                self._retry.cancel()
+                self._retry = None
+                logger.warning("The metadata quorum goes on: there is room on the disk")
             self._step(LogFlushed(wanted.end_offset, wanted.generation))

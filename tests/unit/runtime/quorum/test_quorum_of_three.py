@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafkapy.raft.voters import VoterSet
 from kafkapy.runtime.quorum.quorum import Quorum
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
+from tests.support.log_records import recorded
 from tests.support.quorums import (
     FakeTransport,
     ValueList,
@@ -222,6 +224,29 @@ async def test_a_flush_without_room_for_the_epochs_is_tried_again(cluster: Clust
     disk.heal()
     await cluster.all_have([b"written"])
     await leader.wait_until(lambda: not full.log.leader_epochs.is_dirty)
+
+
+@in_cluster(1, 2, 3)
+async def test_flushes_without_room_are_tried_four_times_a_second_and_logged_once(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    full = next(quorum for quorum in cluster.quorums.values() if not quorum.is_leader)
+    disk = cluster.disks[full.node_id]
+    disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint", times=200)
+    with recorded(logging.WARNING) as records:
+        leader.resign(leader.leader_epoch)
+        await leader.wait_until(lambda: leader.leader_id == -1)
+        leader = await cluster.leader()
+        for number in range(20):
+            await append(leader, b"%d" % number)
+            await asyncio.sleep(0.5)
+        assert full.log.leader_epochs.is_dirty, "the tries of ten seconds are fewer than 200"
+        disk.heal()
+        await leader.wait_until(lambda: not full.log.leader_epochs.is_dirty)
+        await asyncio.sleep(1)
+    assert [record.getMessage().split(":")[0] for record in records if "quorum" in record.getMessage()] == [
+        "The metadata quorum waits for room on the disk",
+        "The metadata quorum goes on",
+    ]
 
 
 @in_cluster(1, 2, 3)
