@@ -375,13 +375,14 @@ class SharePartitions:
         except Exception:
             logger.exception("Writing the state of %d share partitions of group %s failed", len(writes), group_id)
             refusals = [Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)] * len(writes)
+        give_way = self._give_way()
         for (in_use, write), refusal in zip(writes, refusals, strict=True):
-            await self._finish(in_use, write, refusal)
+            await self._finish(in_use, write, refusal, give_way)
         return refusals
 
-    async def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
+    async def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None, give_way: GiveWay) -> None:
         steps = in_use.partition.finish_write_steps(write, refusal, self._parts.clock.monotonic_ms())
-        finished = await self._attempt_steps(in_use, steps, self._give_way())
+        finished = await self._attempt_steps(in_use, steps, give_way)
         if finished is None:
             return
         in_use.schedule()
