@@ -32,6 +32,11 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def cause_of(error: BaseException) -> BaseException | None:
+    """Return the error that led to this one. Code that mypyc compiled sets no __cause__, but the context."""
+    return error.__cause__ or error.__context__
+
+
 class KafkapyError(Exception):
     """Base class of the families below; caught only at the outermost level of the process."""
 

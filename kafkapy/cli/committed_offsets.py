@@ -66,7 +66,7 @@ def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TI
         try:
             found = _ask(brokers, group_id)
             if found.error_code not in RETRIED or time.monotonic() >= deadline:
-                _check(found.error_code, getattr(found, "error_message", None))
+                check(found.error_code, getattr(found, "error_message", None))
                 break
         except NoAnswerError:
             if time.monotonic() >= deadline:
@@ -78,6 +78,17 @@ def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TI
         for each in topic.partitions
         if each.committed_offset >= 0 and not each.error_code
     }
+
+
+def coordinator_of(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> Any:
+    """Return FindCoordinator's response; one that is not available is looked for again. Raises CoordinatorError."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
+        if found.error_code not in RETRIED or time.monotonic() >= deadline:
+            check(found.error_code, getattr(found, "error_message", None))
+            return found
+        time.sleep(RETRY_S)
 
 
 def delete_offsets(brokers: BrokerCalls, group_id: str, topics: Iterable[str]) -> None:
@@ -93,13 +104,12 @@ def delete_offsets(brokers: BrokerCalls, group_id: str, topics: Iterable[str]) -
             raise CoordinatorError(f"{name}: the group has committed nothing of it")
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         requested.append(OffsetDeleteRequestTopic(name, partitions=partitions))
-    found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
-    _check(found.error_code, None)
-    answer = brokers.call(found.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
-    _check(answer.error_code, None)
+    coordinator = coordinator_of(brokers, group_id)
+    answer = brokers.call(coordinator.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
+    check(answer.error_code, None)
     for topic in answer.topics:
         for each in topic.partitions:
-            _check(each.error_code, None)
+            check(each.error_code, None)
 
 
 def _ask(brokers: BrokerCalls, group_id: str) -> Any:
@@ -110,10 +120,11 @@ def _ask(brokers: BrokerCalls, group_id: str) -> Any:
     return brokers.call(found.node_id, OffsetFetchRequest(group_id, topics=None), 2)
 
 
-def _check(code: int, message: str | None) -> None:
+def check(code: int, message: str | None, what: str = "") -> None:
+    """Raise CoordinatorError if the code is one of an error."""
     if code:
         error = ErrorCode(code)
-        raise CoordinatorError(f"{message or error.message} ({error.name})")
+        raise CoordinatorError(f"{what}{message or error.message} ({error.name})")
 
 
 class BrokerConnections:

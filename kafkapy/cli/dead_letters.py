@@ -208,14 +208,22 @@ def originals_of(lookup: Any, letters: Sequence[Letter]) -> dict[tuple[str, int,
 
 def bounds_of(consumer: Any, topic: str) -> dict[int, tuple[int, int]]:
     """Return start and end offset of each partition of a topic. Raises RedriveError, KafkaException."""
-    kafka = confluent()
+    return {partition: _bounds(consumer, topic, partition) for partition in _partitions(consumer, topic)}
+
+
+def _partitions(consumer: Any, topic: str) -> list[int]:
+    """Raises RedriveError if there is no such topic."""
     found = consumer.list_topics(topic, timeout=SILENCE_S).topics.get(topic)
     if found is None or found.error is not None or not found.partitions:
         raise RedriveError(f"no such topic: {topic}")
-    return {
-        partition: consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), timeout=SILENCE_S)
-        for partition in sorted(found.partitions)
-    }
+    return sorted(found.partitions)
+
+
+def _bounds(consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+    bounds: tuple[int, int] = consumer.get_watermark_offsets(
+        confluent().TopicPartition(topic, partition), timeout=SILENCE_S
+    )
+    return bounds
 
 
 def _place(letter: Letter) -> tuple[str, int, int]:
@@ -297,9 +305,11 @@ def _look_up(lookup: Any, topic: str, partition: int, offsets: list[int]) -> Ite
     """Yield the messages at some offsets, in order, that are still there."""
     kafka = confluent()
     try:
-        start, end = bounds_of(lookup, topic).get(partition, (0, 0))
+        if partition not in _partitions(lookup, topic):
+            return
     except RedriveError:
         return
+    start, end = _bounds(lookup, topic, partition)
     there = [offset for offset in offsets if start <= offset < end]
     while there:
         lookup.assign([kafka.TopicPartition(topic, partition, there[0])])

@@ -4,13 +4,14 @@ Offsets come from each group's coordinator, ends of all partitions at once. What
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from kafkapy.cli.client import outcomes
 from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, committed_offsets
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.progress import Progress
+from kafkapy.cli.share_groups import describe_share_group
 from kafkapy.cli.topic_facts import LATEST, TopicQueries
 from kafkapy.dataclass import dataclass
 
@@ -22,6 +23,7 @@ GROUPS_AT_ONCE: Final = 500
 """Of one request to a coordinator: it takes some milliseconds."""
 
 Partition = tuple[str, int]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class GroupFacts:
 def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
     """Return the facts of each group. Raises KafkaException, CoordinatorError."""
     described = _described(admin, group_ids)
-    committed = _committed(brokers, group_ids)
+    committed = _asked(group_ids, lambda group_id: committed_offsets(brokers, group_id, GROUP_TIMEOUT_S))
     ends = _ends(brokers, {partition for offsets in committed.values() for partition in offsets or ()})
     found = {}
     for group_id in group_ids:
@@ -49,6 +51,17 @@ def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict
             sorted(topics | {topic for topic, _ in offsets or ()}),
         )
     return found
+
+
+def share_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
+    """As facts_of, of share groups."""
+    described = _asked(group_ids, lambda group_id: describe_share_group(brokers, group_id, GROUP_TIMEOUT_S))
+    return {
+        group_id: GroupFacts(None, None, [])
+        if group is None
+        else GroupFacts(len(group["members"]), group["lag"], sorted({each["topic"] for each in group["partitions"]}))
+        for group_id, group in described.items()
+    }
 
 
 def _described(admin: Any, group_ids: Sequence[str]) -> dict[str, Any]:
@@ -69,9 +82,9 @@ def _assigned(group: Any) -> set[str]:
     }
 
 
-def _committed(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, dict[Partition, int] | None]:
-    """Return the committed offsets of each group, None if its coordinator does not answer."""
-    found: dict[str, dict[Partition, int] | None] = dict.fromkeys(group_ids)
+def _asked(group_ids: Sequence[str], ask: Callable[[str], T]) -> dict[str, T | None]:
+    """Return what `ask` returns for each group, None if its coordinator does not answer."""
+    found: dict[str, T | None] = dict.fromkeys(group_ids)
     silence_s = 0.0
     with Progress("groups asked", len(group_ids)) as progress:
         for done, group_id in enumerate(group_ids):
@@ -79,7 +92,7 @@ def _committed(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, dict
                 break
             began_s = time.monotonic()
             try:
-                found[group_id] = committed_offsets(brokers, group_id, GROUP_TIMEOUT_S)
+                found[group_id] = ask(group_id)
             except CoordinatorError:
                 silence_s += time.monotonic() - began_s
             progress.show(done + 1)

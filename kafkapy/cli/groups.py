@@ -63,7 +63,7 @@ def list_groups(
 ) -> None:
     """List groups with type, state, members, lag and topics."""
     from kafkapy.cli.committed_offsets import BrokerConnections
-    from kafkapy.cli.group_list import facts_of
+    from kafkapy.cli.group_list import facts_of, share_facts_of
     from kafkapy.cli.group_names import STATES, TYPES, choice, listed_groups
 
     try:
@@ -76,16 +76,10 @@ def list_groups(
         admin = admin_client(bootstrap_server, client_config)
         listed, reasons = listed_groups(brokers, states, types)
         names = matching(pattern, listed) if pattern else sorted(listed)
-        shares = {name: _share_row(brokers, name) for name in names if listed[name].type == SHARE}
-        facts = facts_of(admin, brokers, [name for name in names if name not in shares])
+        facts = facts_of(admin, brokers, [name for name in names if listed[name].type != SHARE])
+        facts |= share_facts_of(brokers, [name for name in names if listed[name].type == SHARE])
     groups: list[dict[str, Any]] = [
-        {
-            "group": name,
-            "type": listed[name].type,
-            "state": listed[name].state,
-            **(shares[name] if name in shares else asdict(facts[name])),
-        }
-        for name in names
+        {"group": name, "type": listed[name].type, "state": listed[name].state, **asdict(facts[name])} for name in names
     ]
     if as_json:
         print_json(groups)
@@ -94,21 +88,6 @@ def list_groups(
         print_table(("GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "TOPICS"), rows)
     if reasons:
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
-
-
-def _share_row(brokers: "BrokerConnections", group_id: str) -> dict[str, Any]:
-    """Return members, lag and topics of a share group, None for what its coordinator does not tell."""
-    from kafkapy.cli.committed_offsets import CoordinatorError
-    from kafkapy.cli.share_groups import describe_share_group
-
-    try:
-        group = describe_share_group(brokers, group_id)
-    except CoordinatorError:
-        group = None
-    if group is None:
-        return {"members": None, "lag": None, "topics": []}
-    topics = sorted({partition["topic"] for partition in group["partitions"]})
-    return {"members": len(group["members"]), "lag": group["lag"], "topics": topics}
 
 
 def _named(topics: list[str]) -> str:

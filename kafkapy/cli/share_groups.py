@@ -4,11 +4,10 @@ Versions: FindCoordinator 1; ShareGroupDescribe 1; DescribeShareGroupOffsets 1, 
 AlterShareGroupOffsets 0, DeleteShareGroupOffsets 0. A broker that lacks them has no share groups.
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import GROUP_KEY_TYPE, RETRIED, RETRY_S, BrokerCalls, CoordinatorError, NoAnswerError
+from kafkapy.cli.committed_offsets import BrokerCalls, NoAnswerError, check, coordinator_of
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import SHARE
 from kafkapy.protocol.error_code import ErrorCode
@@ -25,7 +24,6 @@ from kafkapy.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
-from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 
 Partition = tuple[str, int]
@@ -34,23 +32,12 @@ UNKNOWN: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_
 """What a coordinator answers that has no share group of the name."""
 
 
-def coordinator_of(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> Any:
-    """Return FindCoordinator's response; one that is not available is looked for again. Raises CoordinatorError."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
-        if found.error_code not in RETRIED or time.monotonic() >= deadline:
-            _check(found.error_code, getattr(found, "error_message", None))
-            return found
-        time.sleep(RETRY_S)
-
-
-def describe_share_group(brokers: BrokerCalls, group_id: str) -> dict[str, Any] | None:
+def describe_share_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
     """Return what `groups describe` shows of a share group; None if there is none with this id.
 
-    Raises CoordinatorError.
+    timeout_s: how long its coordinator is looked for. Raises CoordinatorError.
     """
-    coordinator = coordinator_of(brokers, group_id)
+    coordinator = coordinator_of(brokers, group_id, timeout_s)
     group = _described(brokers, coordinator.node_id, group_id)
     if group is None:
         return None
@@ -102,19 +89,19 @@ class ShareOffsets:
             topic.partitions.append(AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offset))
         request = AlterShareGroupOffsetsRequest(self._group_id, topics=[*topics.values()])
         answer = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
-        _check(answer.error_code, answer.error_message)
+        check(answer.error_code, answer.error_message)
         for of_topic in answer.responses:
             for each in of_topic.partitions:
-                _check(each.error_code, each.error_message, f"{of_topic.topic_name}-{each.partition_index}: ")
+                check(each.error_code, each.error_message, f"{of_topic.topic_name}-{each.partition_index}: ")
 
     def delete(self, topics: Iterable[str]) -> None:
         """Forget where the group is in topics: it begins there again by share.auto.offset.reset."""
         requested = [DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
         request = DeleteShareGroupOffsetsRequest(self._group_id, topics=requested)
         answer = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
-        _check(answer.error_code, answer.error_message)
+        check(answer.error_code, answer.error_message)
         for each in answer.responses:
-            _check(each.error_code, each.error_message, f"{each.topic_name}: ")
+            check(each.error_code, each.error_message, f"{each.topic_name}: ")
 
 
 def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:
@@ -125,7 +112,7 @@ def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:
         return None  # it may have ended the connection because it does not know the API
     if group.error_code in UNKNOWN:
         return None
-    _check(group.error_code, group.error_message)
+    check(group.error_code, group.error_message)
     return group
 
 
@@ -133,7 +120,7 @@ def _offsets(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partitio
     """Return (start offset, lag) of each partition, -1 for what is not known. Raises CoordinatorError."""
     requested = DescribeShareGroupOffsetsRequestGroup(group_id, topics=None)
     (answer,) = brokers.call(node_id, DescribeShareGroupOffsetsRequest([requested]), 1).groups
-    _check(answer.error_code, answer.error_message)
+    check(answer.error_code, answer.error_message)
     return {
         (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
         for topic in answer.topics
@@ -149,9 +136,3 @@ def _member(member: Any) -> dict[str, Any]:
         "host": member.client_host,
         "partitions": sum(len(topic.partitions) for topic in member.assignment.topic_partitions),
     }
-
-
-def _check(code: int, message: str | None, what: str = "") -> None:
-    if code:
-        error = ErrorCode(code)
-        raise CoordinatorError(f"{what}{message or error.message} ({error.name})")

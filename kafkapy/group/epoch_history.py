@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kafkapy.group.history import MemberShare, RebalanceHistory
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.primitives import Message
 
 LEFT = "left"
@@ -35,41 +36,18 @@ class EpochGroup(Protocol):
         """Take over a history."""
 
 
-class EpochRecords:
+class EpochRecords(NamedTuple):
     """The records of one kind of group, and what a member says in its own."""
 
-    __slots__ = (
-        "group_key",
-        "group_value",
-        "has_changed_subscription",
-        "instance_id_of",
-        "member_key",
-        "metadata_changed",
-        "target_value",
-    )
-
-    def __init__(
-        self,
-        *,
-        member_key: type[Message],
-        group_key: type[Message],
-        group_value: type[Message],
-        target_value: type[Message],
-        metadata_changed: str,
-        has_changed_subscription: Callable[[Any, Any], bool],
-        instance_id_of: Callable[[Any], str | None],
-    ) -> None:
-        """metadata_changed: the reason for a new epoch that no member has caused.
-
-        has_changed_subscription(member, value): whether the member's new record differs in what it subscribes to.
-        """
-        self.member_key = member_key
-        self.group_key = group_key
-        self.group_value = group_value
-        self.target_value = target_value
-        self.metadata_changed = metadata_changed
-        self.has_changed_subscription = has_changed_subscription
-        self.instance_id_of = instance_id_of
+    member_key: type[Message]
+    group_key: type[Message]
+    group_value: type[Message]
+    target_value: type[Message]
+    metadata_changed: str
+    """The reason for a new epoch that no member has caused."""
+    has_changed_subscription: Callable[[Any, Any], bool]
+    """(member, value): whether the member's new record differs in what it subscribes to."""
+    instance_id_of: Callable[[Any], str | None]
 
 
 class EpochHistory:
@@ -122,9 +100,8 @@ class EpochHistory:
         name = _name(member_id, value.client_id)
         if member is None:
             return f"member {name} joined"
-        return (
-            f"member {name} changed its subscription" if self._records.has_changed_subscription(member, value) else None
-        )
+        has_changed = self._records.has_changed_subscription(member, value)
+        return f"member {name} changed its subscription" if has_changed else None
 
     def _shares(self, group: EpochGroup) -> list[MemberShare]:
         targets, instance_id_of = group.log.targets, self._records.instance_id_of

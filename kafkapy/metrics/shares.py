@@ -5,7 +5,7 @@ and ShareCoordinatorMetrics.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkapy.metrics.histogram import bucket_of, new_histogram
 from kafkapy.metrics.recent_histogram import RecentHistogram
@@ -16,6 +16,7 @@ MAX_GROUPS: Final = 1000
 MS: Final = 1_000_000
 ACKNOWLEDGE_TYPES: Final = ("Gap", "Accept", "Release", "Reject", "Renew")
 """By their number. Gaps are not counted: nobody has acknowledged anything."""
+CountsT = TypeVar("CountsT")
 
 
 class ShareCounts:
@@ -61,21 +62,11 @@ class ShareCounts:
 
     def of_group(self, group_id: str) -> "ShareFetchCounts":
         """Return the counts of a group's fetches."""
-        found = self.groups.get(group_id)
-        if found is None:
-            if len(self.groups) >= MAX_GROUPS:
-                del self.groups[next(iter(self.groups))]
-            found = self.groups[group_id] = ShareFetchCounts()
-        return found
+        return _of_group(self.groups, group_id, ShareFetchCounts)
 
     def letters_of(self, group_id: str) -> "DeadLetterCounts":
         """Return the counts of a group's dead letters."""
-        found = self.letters.get(group_id)
-        if found is None:
-            if len(self.letters) >= MAX_GROUPS:
-                del self.letters[next(iter(self.letters))]
-            found = self.letters[group_id] = DeadLetterCounts()
-        return found
+        return _of_group(self.letters, group_id, DeadLetterCounts)
 
     def new_partition(self) -> "SharePartitionCounts":
         """Return what a share partition that is in use is counted in, as long as it is."""
@@ -157,6 +148,16 @@ class SharePartitionCounts:
         held_ms = (self._released_at_ns - self._held_at_ns) // MS
         self.lock_ms.record(held_ms)
         self.lock_ratio.record(_percent(held_ms, self._idle_ms))
+
+
+def _of_group(counts: dict[str, CountsT], group_id: str, new: Callable[[], CountsT]) -> CountsT:
+    """Return the counts of a group, new ones if it has none; the oldest of too many groups is forgotten."""
+    found = counts.get(group_id)
+    if found is None:
+        if len(counts) >= MAX_GROUPS:
+            del counts[next(iter(counts))]
+        found = counts[group_id] = new()
+    return found
 
 
 def _percent(held_ms: int, idle_ms: int) -> int:

@@ -60,6 +60,10 @@ class AcknowledgementBatch:
     last_offset: int
     types: Sequence[int]
 
+    @property
+    def record_count(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
 
 class Acknowledgement:
     """The acknowledgements of one request of one member: made for it, run, and dropped."""

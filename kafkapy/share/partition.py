@@ -308,9 +308,7 @@ class SharePartition:
         expiry.run()
         self._next_deadline_ms = expiry.next_deadline_ms
         if self.counts is not None:
-            self.counts.timeouts += sum(
-                batch.last_offset - batch.first_offset + 1 for batch in expiry.write.state_batches
-            )
+            self.counts.timeouts += sum(batch.record_count for batch in expiry.write.state_batches)
         return self._prepared(expiry.write)
 
     def _wake_by(self, deadline_ms: int) -> None:
@@ -350,10 +348,10 @@ class SharePartition:
             if refusal is not None:
                 yield from self._undo(write, now_ms)
                 return FinishedWrite(False, [])
-            for some in _in_steps(write.state_batches):
-                if some.start > 0:
+            for start in range(0, len(write.state_batches), WRITTEN_PER_STEP):
+                if start > 0:
                     yield
-                batches = write.state_batches[some.start : some.stop]
+                batches = write.state_batches[start : start + WRITTEN_PER_STEP]
                 for run in self._runs_of(write, batches):
                     run.complete_transition()
                     if run.state is _AVAILABLE:
@@ -386,10 +384,10 @@ class SharePartition:
 
     def _undo(self, write: PendingWrite, now_ms: int) -> SmallSteps[None]:
         records = self.records
-        for some in _in_steps(write.state_batches):
-            if some.start > 0:
+        for start in range(0, len(write.state_batches), WRITTEN_PER_STEP):
+            if start > 0:
                 yield
-            batches = write.state_batches[some.start : some.stop]
+            batches = write.state_batches[start : start + WRITTEN_PER_STEP]
             for run in self._runs_of(write, batches):
                 was_done = run.state.is_done
                 run.undo_transition(now_ms)
@@ -416,9 +414,3 @@ class SharePartition:
         for batch in batches:
             for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
                 in_flight.join_runs(batch.first_offset, batch.last_offset)
-
-
-def _in_steps(batches: Sequence[StateBatch]) -> Iterator[range]:
-    """Yield the indexes of the batches of each step; none if there are no batches."""
-    for start in range(0, len(batches), WRITTEN_PER_STEP):
-        yield range(start, min(start + WRITTEN_PER_STEP, len(batches)))

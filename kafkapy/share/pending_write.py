@@ -25,6 +25,10 @@ class DeadLetter:
     delivery_count: int
     cause: DeadLetterCause
 
+    @property
+    def record_count(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
 
 class PendingWrite:
     """State batches to write, with the fields of the write that are read when it begins.

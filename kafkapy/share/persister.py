@@ -51,6 +51,10 @@ class StateBatch(NamedTuple):
     delivery_state: int
     delivery_count: int
 
+    @property
+    def record_count(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
 
 class TopicIdPartition(NamedTuple):
     """A partition, identified by topic id: a topic that is deleted and created again is another one."""

@@ -130,13 +130,14 @@ class ShareSessionCache:
     def get(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
 
-    def members_of(self, group_id: str, partition: TopicIdPartition) -> list[str]:
-        """Return the members of a group that have a partition in their session."""
-        return [
-            key.member_id
-            for key, session in self._sessions.items()
-            if key.group_id == group_id and partition in session.partitions
-        ]
+    def members_of(self, group_id: str) -> dict[TopicIdPartition, list[str]]:
+        """Return the members of a group that have each partition in their session."""
+        members: dict[TopicIdPartition, list[str]] = {}
+        for key, session in self._sessions.items():
+            if key.group_id == group_id:
+                for partition in session.partitions:
+                    members.setdefault(partition, []).append(key.member_id)
+        return members
 
     def open(self, request: SessionRequest, connection: object) -> SessionContext:
         """Begin a session, go on with one, or find out what is to be read when it ends."""

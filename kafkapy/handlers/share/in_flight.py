@@ -22,6 +22,7 @@ async def in_flight(services: Services, context: RequestContext, group_id: str) 
         [each.hosted.topic_partition.topic for each in found],
         log_if_denied=False,
     )
+    reads_committed, members = shares.settings(group_id).reads_committed, shares.sessions.members_of(group_id)
     explained = []
     async for in_use in walk(services, context).over(found[:PARTITIONS_SHOWN]):
         topic, number = in_use.hosted.topic_partition
@@ -36,8 +37,8 @@ async def in_flight(services: Services, context: RequestContext, group_id: str) 
                 "log_start_offset": log.log_start_offset,
                 "high_watermark": log.high_watermark,
                 "last_stable_offset": log.last_stable_offset,
-                "reads_committed": shares.settings(group_id).reads_committed,
-                "members": shares.sessions.members_of(group_id, machine.key.topic_partition),
+                "reads_committed": reads_committed,
+                "members": members.get(machine.key.topic_partition, []),
             }
         )
     return json.dumps(explained, separators=(",", ":")).encode()

@@ -165,14 +165,10 @@ class ShareReading:
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not in_use.partition.move_log_start(
                     log.log_start_offset
                 ):
-                    self._fetched[in_use.partition.key.topic_partition] = FetchedShare(
-                        Refusal(ErrorCode(error.code), None)
-                    )
+                    self._refuse(in_use, ErrorCode(error.code))
                     return None
             except StorageError:
-                self._fetched[in_use.partition.key.topic_partition] = FetchedShare(
-                    Refusal(ErrorCode.KAFKA_STORAGE_ERROR, None)
-                )
+                self._refuse(in_use, ErrorCode.KAFKA_STORAGE_ERROR)
                 return None
 
     async def _scan(self, scan: HeaderScan) -> bool:

@@ -8,7 +8,7 @@ Deviation: Apache Kafka's node stops. Here it waits, because it then comes back 
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, cause_of
 from kafkapy.machine import Effect
 from kafkapy.raft.effects import AppendBatch, PersistElection, WriteSnapshotPart
 from kafkapy.runtime.quorum.room_wait import RoomWait
@@ -16,7 +16,7 @@ from kafkapy.storage.log_dir import NO_SPACE
 
 
 class EffectQueue:
-    """`is_waiting`: whether effects wait for room. No event may be stepped then, as the log is behind the core."""
+    """`waiting`: what waits for room. While there is any, no event may be stepped: the log is behind the core."""
 
     def __init__(
         self,
@@ -36,16 +36,15 @@ class EffectQueue:
         self._may_wait = may_wait
         self._on_room = on_room
         self._on_failed = on_failed
-        self._waiting: deque[Effect] = deque()
+        self.waiting: deque[Effect] = deque()
         self._room = RoomWait("The metadata quorum")
-        self.is_waiting = False
 
     def run(self, effects: Iterable[Effect]) -> bool:
         """Carry out the effects of a step; return whether none of them waits for room.
 
         Raises StorageError if the disk fails: the node must then stop.
         """
-        assert not self.is_waiting, "a step while effects wait for room"
+        assert not self.waiting, "a step while effects wait for room"
         remaining = iter(effects)
         for effect in remaining:
             try:
@@ -53,10 +52,9 @@ class EffectQueue:
             except (ApiError, StorageError, OSError) as error:
                 if not _is_for_lack_of_room(effect, error):
                     raise
-                self.is_waiting = True
-                self._waiting.extend((effect, *remaining))
+                self.waiting.extend((effect, *remaining))
                 self._try_again()
-        return not self.is_waiting
+        return not self.waiting
 
     def close(self) -> None:
         """Carry out nothing more of what waits, as after a crash."""
@@ -64,24 +62,23 @@ class EffectQueue:
 
     def _try_again(self) -> None:
         self._make_room()
-        while self._waiting:
+        while self.waiting:
             try:
-                self._carry_out(self._waiting[0])
+                self._carry_out(self.waiting[0])
             except Exception as error:
-                if _is_for_lack_of_room(self._waiting[0], error) and self._may_wait():
+                if _is_for_lack_of_room(self.waiting[0], error) and self._may_wait():
                     self._room.try_later(self._try_again, error)
                 else:
                     self._on_failed(error)
                 return
-            self._waiting.popleft()
-        self.is_waiting = False
+            self.waiting.popleft()
         self._room.end()
         self._on_room()
 
 
 def _is_for_lack_of_room(effect: Effect, error: BaseException) -> bool:
     """Return whether the disk is merely full; the effect has then changed nothing, and can be tried again."""
-    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__  # mypyc sets no cause
+    cause = error if isinstance(error, OSError) else cause_of(error)
     if not (isinstance(cause, OSError) and cause.errno in NO_SPACE):
         return False
     return isinstance(effect, AppendBatch | PersistElection | WriteSnapshotPart)

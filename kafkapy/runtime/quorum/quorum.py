@@ -333,7 +333,7 @@ class Quorum:
         """
         if self._is_closed or not self.is_leader or leader_epoch != self.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
-        if self._effects.is_waiting:
+        if self._effects.waiting:
             raise ApiError(KAFKA_STORAGE_ERROR, "the metadata quorum waits for room on the disk")
         size_bytes = BATCH_OVERHEAD_BYTES + sum(len(value) + RECORD_OVERHEAD_BYTES for value in records)
         if size_bytes > MAX_BATCH_BYTES:
@@ -378,7 +378,7 @@ class Quorum:
         if self._is_closed or self._fatal is not None:
             return
         self._events.append(event)
-        if self._is_stepping or self._effects.is_waiting:
+        if self._is_stepping or self._effects.waiting:
             return
         self._is_stepping = True
         try:
@@ -434,7 +434,7 @@ class Quorum:
 
     def _may_notify(self) -> bool:
         """Return whether the log has what the core has."""
-        return self._fatal is None and not self._effects.is_waiting
+        return self._fatal is None and not self._effects.waiting
 
     def _notify_on(self) -> None:
         self._next_turn = None

@@ -23,11 +23,14 @@ class RoomWait:
         """Call `call` after a while. error: why it has to wait."""
         if self._timer is None:
             logger.warning("%s waits for room on the disk: %s", self._what, error)
+        else:
+            self._timer.cancel()  # it was tried before, with a step of another event
         self._timer = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, call)
 
     def end(self) -> None:
         """Log that it was done, if it had to wait."""
         if self._timer is not None:
+            self._timer.cancel()
             self._timer = None
             logger.warning("%s goes on: there is room on the disk", self._what)
 

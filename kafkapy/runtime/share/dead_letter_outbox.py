@@ -20,6 +20,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.produce_response import ProduceResponse
 from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.replication.replica_manager import ALL_ACKS
 from kafkapy.runtime.peer import NoResponseError
 from kafkapy.seams import failpoint
 from kafkapy.share.dead_letters import LetterRound
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 PRODUCE: Final = 0
 PRODUCE_VERSIONS: Final = (13, 13)
 """By topic id: a topic that was deleted and made again does not get what was meant for the old one."""
-ALL_ACKS: Final = -1
 TIMEOUT_MS: Final = 30_000
 """For which a leader waits for its replicas."""
 

@@ -19,7 +19,7 @@ disk that is full), because the dead letters would be lost.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC, MetadataImage
@@ -122,10 +122,9 @@ class DeadLetters:
         thousand, and a log is not to grow with them.
         """
         now_ms = self._parts.clock.monotonic_ms()
-        record_count = letter.last_offset - letter.first_offset + 1
         last_reason, logged_at_ms, unlogged_count = self._failures.pop(key.group_id, ("", 0, 0))
         if reason == last_reason and now_ms < logged_at_ms + QUIET_MS:
-            self._failures[key.group_id] = reason, logged_at_ms, unlogged_count + record_count
+            self._failures[key.group_id] = reason, logged_at_ms, unlogged_count + letter.record_count
             return
         while len(self._failures) >= MOST_FAILURES:
             del self._failures[next(iter(self._failures))]
@@ -257,8 +256,8 @@ class DeadLetters:
             creating.add_done_callback(lambda _: self._creating.pop(topic))
         return await asyncio.shield(creating)
 
-    def _own_keys(self, group_id: str) -> "dict[str, str]":
-        return dict(self._parts.image().configs.of(RESOURCE_GROUP, group_id))
+    def _own_keys(self, group_id: str) -> Mapping[str, str]:
+        return self._parts.image().configs.of(RESOURCE_GROUP, group_id)
 
 
 class _Tries:

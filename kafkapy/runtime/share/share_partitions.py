@@ -140,10 +140,6 @@ class SharePartitions:
 
     # -- in use ---------------------------------------------------------------------------------------------------
 
-    def all_in_use(self) -> list[InUse]:
-        """Return the share partitions of all groups."""
-        return [in_use for partitions in self._groups.values() for in_use in partitions.values()]
-
     def of_group(self, group_id: str) -> list[InUse]:
         """Return the share partitions of a group."""
         return list(self._groups.get(group_id, {}).values())
@@ -364,7 +360,7 @@ class SharePartitions:
     def _count(self, batches: Sequence[AcknowledgementBatch]) -> None:
         if self.counts is not None:
             for batch in batches:
-                self.counts.count_acknowledgements(batch.types, batch.last_offset - batch.first_offset + 1)
+                self.counts.count_acknowledgements(batch.types, batch.record_count)
 
     async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
         """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""
@@ -379,13 +375,14 @@ class SharePartitions:
         except Exception:
             logger.exception("Writing the state of %d share partitions of group %s failed", len(writes), group_id)
             refusals = [Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)] * len(writes)
+        give_way = self._give_way()
         for (in_use, write), refusal in zip(writes, refusals, strict=True):
-            await self._finish(in_use, write, refusal)
+            await self._finish(in_use, write, refusal, give_way)
         return refusals
 
-    async def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None) -> None:
+    async def _finish(self, in_use: InUse, write: PendingWrite, refusal: Refusal | None, give_way: GiveWay) -> None:
         steps = in_use.partition.finish_write_steps(write, refusal, self._parts.clock.monotonic_ms())
-        finished = await self._attempt_steps(in_use, steps, self._give_way())
+        finished = await self._attempt_steps(in_use, steps, give_way)
         if finished is None:
             return
         in_use.schedule()
@@ -417,17 +414,22 @@ class SharePartitions:
             if self._parts.dead_letters is not None:
                 await self._parts.dead_letters.copy(key, letter)
             while True:
-                in_use = self._groups.get(key.group_id, {}).get(key.topic_partition, in_use)
+                in_use = self._latest(in_use)
                 if in_use.loading is not None:
                     await asyncio.wait({in_use.loading})
                     continue
                 await self._archive(in_use, letter)
-                if self._groups.get(key.group_id, {}).get(key.topic_partition, in_use) is in_use:
+                if self._latest(in_use) is in_use:
                     break
         finally:
             copying.remove(letter)
             if not copying:
                 self._copying.pop(key, None)
+
+    def _latest(self, in_use: InUse) -> InUse:
+        """Return the share partition that is in use instead of one that was given up; else that one."""
+        key = in_use.partition.key
+        return self._groups.get(key.group_id, {}).get(key.topic_partition, in_use)
 
     async def _archive(self, in_use: InUse, letter: DeadLetter) -> None:
         """Archive the records of a letter. Those whose copies end in one pass of the loop are one write."""

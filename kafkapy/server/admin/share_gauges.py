@@ -56,7 +56,7 @@ def share_gauges(counts: "ShareCounts", shares: "SharePartitions | None") -> Ite
     yield Gauge(SESSIONS, "ShareSessionEvictionsPerSec", closed_count, is_counter=True)
     if shares is not None:
         yield Gauge(DELAYED_FETCHES, "ExpiresPerSec", counts.expired_fetches, is_counter=True)
-        for in_use in shares.all_in_use():
+        for in_use in list(shares):
             yield from _of_share_partition(in_use)
             yield None
 

@@ -15,7 +15,7 @@ from typing import Final
 from kafkapy.config.log import LogConfig
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, cause_of
 from kafkapy.raft.control_records import add_to_history
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.voters import VoterHistory, VoterSet
@@ -127,7 +127,7 @@ class MetadataLog:
                 last_stop=LastStop(self._start_offset(disk, snapshot_ids), was_clean=self._was_clean),
             )
         except StorageError as error:
-            cause = error.__cause__ or error.__context__  # mypyc sets no cause
+            cause = cause_of(error)
             if isinstance(cause, RecordsError):
                 raise self._damaged(f"{cause.message}", "there") from error
             raise

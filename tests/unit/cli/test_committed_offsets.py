@@ -12,13 +12,14 @@ import pytest
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli import committed_offsets as module
-from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, committed_offsets
+from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, committed_offsets, delete_offsets
 from kafkapy.console.brokers import Brokers, ClusterError
 from kafkapy.console.client import Clients
 from kafkapy.console.groups import lag_of
 from kafkapy.console.settings import Settings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from kafkapy.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 from kafkapy.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -30,6 +31,7 @@ from kafkapy.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkapy.protocol.messages.offset_delete_response import OffsetDeleteResponse
 from kafkapy.protocol.messages.offset_fetch_response import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -120,6 +122,27 @@ def test_a_coordinator_is_looked_for_again_after_each_refusal() -> None:
     with coordinator(*MOVES) as broker, BrokerConnections({"bootstrap.servers": broker.address}) as brokers:
         assert committed_offsets(brokers, "readers") == {("orders", 0): 4}
     assert broker.requests.count("FindCoordinator") == len(MOVES) + 1
+
+
+def test_offsets_are_deleted_although_their_coordinator_was_not_there_at_first() -> None:
+    left = [ErrorCode.NONE, *MOVES]
+
+    def found(request: Any, version: int) -> FindCoordinatorResponse:
+        code = left.pop(0) if left else ErrorCode.NONE
+        return FindCoordinatorResponse(error_code=code, node_id=1, host=broker.host, port=broker.port)
+
+    def deleted(request: Any, version: int) -> OffsetDeleteResponse:
+        assert [(each.name, [part.partition_index for part in each.partitions]) for each in request.topics] == [
+            ("orders", [0])
+        ]
+        return OffsetDeleteResponse()
+
+    with (
+        scripted(FindCoordinator=found, OffsetFetch=offsets_after(), OffsetDelete=deleted) as broker,
+        BrokerConnections({"bootstrap.servers": broker.address}) as brokers,
+    ):
+        delete_offsets(brokers, "readers", ["orders"])
+    assert broker.requests.count("OffsetDelete") == 1
 
 
 def test_other_errors_are_reported_at_once() -> None:

@@ -9,9 +9,12 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
+from kafkapy.cli import group_list
 from kafkapy.cli.committed_offsets import NoAnswerError
-from kafkapy.cli.group_list import facts_of
+from kafkapy.cli.group_list import GroupFacts, facts_of, share_facts_of
 from kafkapy.cli.group_offsets import ResetTarget, goal_of, parse_topics
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 pytest.importorskip("confluent_kafka.admin")
@@ -78,6 +81,23 @@ def test_a_group_whose_coordinator_is_silent_has_no_lag(server) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
     found = facts_of(admin, Silent(), ["unknown"])
     assert (found["unknown"].lag, found["unknown"].topics) == (None, [])
+
+
+def test_a_list_does_not_wait_for_the_coordinator_of_each_share_group(monkeypatch) -> None:
+    class Moving:
+        calls = 0
+
+        def call(self, node_id: int | None, request: object, version: int) -> object:
+            self.calls += 1
+            return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    monkeypatch.setattr(group_list, "GROUP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(group_list, "SILENCE_S", 0.2)
+    brokers = Moving()
+    names = [f"queue {number}" for number in range(100)]
+    found = share_facts_of(brokers, names)
+    assert found == {name: GroupFacts(None, None, []) for name in names}
+    assert brokers.calls < 10
 
 
 def test_a_group_is_described_with_its_lag(run, group) -> None:

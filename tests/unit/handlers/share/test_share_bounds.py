@@ -26,17 +26,18 @@ async def with_the_most_in_flight(loop: SimLoop) -> tuple[Shares, Member]:
     return shares, member
 
 
+async def look(shares: Shares, seen: list[int]) -> None:
+    """Add to `seen`, again and again, how many runs are being written."""
+    while True:
+        runs = (run for each in shares.partitions for batch in each.partition.records for run in batch.runs)
+        seen.append(sum(run.transition is not None for run in runs))
+        await asyncio.sleep(0.0005)
+
+
 async def test_as_many_acknowledgements_as_can_be_leave_turns_to_others(loop: SimLoop) -> None:
     shares, member = await with_the_most_in_flight(loop)
-    partition = next(iter(shares.partitions)).partition
     seen: list[int] = []
-
-    async def look() -> None:
-        while True:
-            seen.append(sum(run.transition is not None for batch in partition.records for run in batch.runs))
-            await asyncio.sleep(0.0005)
-
-    looking = asyncio.ensure_future(look())
+    looking = asyncio.ensure_future(look(shares, seen))
     (part,) = parts_of(await member.acknowledge({0: [(0, MOST - 1, ALL)]}))
     looking.cancel()
     assert part.error_code == ErrorCode.NONE
@@ -45,6 +46,23 @@ async def test_as_many_acknowledgements_as_can_be_leave_turns_to_others(loop: Si
     assert max(after - before for before, after in pairwise(steps)) <= 6 * OFFSETS_PER_STEP
     (write,) = shares.persister.writes
     assert len(write.state_batches) == MOST
+
+
+async def test_the_written_states_of_many_partitions_leave_turns_to_others_together(loop: SimLoop) -> None:
+    count, size = 10, 600  # each of them alone fits into a turn
+    shares = Shares(loop, partition_count=count, share_partition_max_record_locks=str(size))
+    member = shares.member()
+    for number in range(count):
+        shares.produce(*[b"x"] * size, partition=number)
+    while len(await member.acquire(*range(count), max_records=count * size, batch_size=size)):
+        pass
+    seen: list[int] = []
+    looking = asyncio.ensure_future(look(shares, seen))
+    parts = parts_of(await member.acknowledge({number: [(0, size - 1, ALL[:size])] for number in range(count)}))
+    looking.cancel()
+    assert [part.error_code for part in parts] == [ErrorCode.NONE] * count
+    assert max(seen) == count * size
+    assert max(before - after for before, after in pairwise([*seen, 0])) <= count * size // 3
 
 
 async def test_what_a_requester_that_is_gone_had_begun_is_acknowledged_to_its_end(loop: SimLoop) -> None:

@@ -253,6 +253,29 @@ async def test_a_quorum_that_has_failed_writes_nothing_more(cluster: Cluster) ->
 
 
 @in_cluster(1, 2, 3)
+async def test_flushes_without_room_are_tried_by_one_timer_and_logged_once(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    full = next(quorum for quorum in cluster.quorums.values() if not quorum.is_leader)
+    disk = cluster.disks[full.node_id]
+    disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint", times=200)
+    with recorded(logging.WARNING) as records:
+        leader.resign(leader.leader_epoch)
+        await leader.wait_until(lambda: leader.leader_id == -1)
+        leader = await cluster.leader()
+        for number in range(20):
+            await append(leader, b"%d" % number)
+            await asyncio.sleep(0.5)
+        assert full.log.leader_epochs.is_dirty, "the tries of ten seconds are fewer than 200"
+        disk.heal()
+        await leader.wait_until(lambda: not full.log.leader_epochs.is_dirty)
+        await asyncio.sleep(1)
+    assert [record.getMessage().split(":")[0] for record in records if "The flush" in record.getMessage()] == [
+        "The flush of the metadata log waits for room on the disk",
+        "The flush of the metadata log goes on",
+    ]
+
+
+@in_cluster(1, 2, 3)
 async def test_a_leader_that_loses_its_last_room_amid_an_append_leaves_it_to_another(cluster: Cluster) -> None:
     leader = await cluster.leader()
     await append(leader, b"before")
