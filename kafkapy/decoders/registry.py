@@ -148,8 +148,8 @@ class SchemaRegistry:
         """Return the number of a subject's latest schema. Raises DecodeError."""
         if self._url is None:
             raise DecodeError(f"{self._directory} has schemas by number, not {subject}")
-        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"
-        found = self._get(path, _Budget(self._clock_s() + MAX_TOTAL_S)).get("id")
+        path = f"{_path_of_versions(subject)}/latest"
+        found = self._get(path, self._budget()).get("id")
         if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= INT32_MAX:
             raise DecodeError(f"the schema registry's answer to {path} has no id")
         return found
@@ -163,26 +163,14 @@ class SchemaRegistry:
         """Return the subjects that have schemas, sorted, those of other contexts too. Raises DecodeError."""
         return sorted(each for each in self._list("/subjects", self._budget()) if isinstance(each, str))
 
-    def versions(self, subject: str) -> list[int]:
-        """Return the numbers of a subject's versions, ascending. Raises DecodeError."""
-        return self._versions(subject, self._budget())
-
     def newest_versions(self, subject: str) -> list[SubjectVersion]:
         """Return the versions of a subject, the newest first, at most MAX_VERSIONS of them. Raises DecodeError."""
         budget = self._budget()
-        numbers = sorted(self._versions(subject, budget), reverse=True)[:MAX_VERSIONS]
-        return [self._version(subject, number, budget) for number in numbers]
-
-    def version(self, subject: str, number: int) -> SubjectVersion:
-        """Return a version of a subject, for people to read. Raises DecodeError."""
-        return self._version(subject, number, self._budget())
-
-    def _versions(self, subject: str, budget: _Budget) -> list[int]:
-        found = self._list(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", budget)
-        return [each for each in found if type(each) is int]
+        numbers = [each for each in self._list(_path_of_versions(subject), budget) if type(each) is int]
+        return [self._version(subject, number, budget) for number in sorted(numbers, reverse=True)[:MAX_VERSIONS]]
 
     def _version(self, subject: str, number: int, budget: _Budget) -> SubjectVersion:
-        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}"
+        path = f"{_path_of_versions(subject)}/{number}"
         found = self._get(path, budget)
         schema_id = found.get("id")
         if type(schema_id) is not int:
@@ -219,7 +207,7 @@ class SchemaRegistry:
         raise DecodeError(f"schema {schema_id} has no file in {self._directory}")
 
     def _of_registry(self, schema_id: int) -> Schema:
-        budget = _Budget(self._clock_s() + MAX_TOTAL_S)
+        budget = self._budget()
         described = self._get(f"/schemas/ids/{schema_id}", budget)
         kind = str(described.get("schemaType", "AVRO"))
         if kind != "PROTOBUF":
@@ -238,9 +226,7 @@ class SchemaRegistry:
             if len(budget.seen) >= MAX_REFERENCES:
                 raise DecodeError(f"a schema with more than {MAX_REFERENCES} references")
             budget.seen.add((subject, version))
-            quoted = urllib.parse.quote(subject, safe="")
-            path = f"/subjects/{quoted}/versions/{version}{query}"
-            referred = {**self._get(path, budget), "name": name}
+            referred = {**self._get(f"{_path_of_versions(subject)}/{version}{query}", budget), "name": name}
             found += [*self._referred_by(referred, query, budget), referred]
         return found
 
@@ -292,6 +278,10 @@ def split(data: bytes) -> tuple[int, bytes]:
     if len(data) < MAGIC_AND_ID_BYTES or data[0] != 0:
         raise DecodeError("it does not begin with a schema registry's five bytes")
     return int.from_bytes(data[1:MAGIC_AND_ID_BYTES], "big"), data[MAGIC_AND_ID_BYTES:]
+
+
+def _path_of_versions(subject: str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
 
 
 def _references(described: dict[str, Any]) -> list[tuple[str, int, str]]:

@@ -36,8 +36,10 @@ _FILE_OPTIONS: Final = frozenset(
 )  # fmt: skip
 
 
-def resolved_file(file: FileDescriptorProto, dependencies: Mapping[str, FileDescriptorProto]) -> FileDescriptorProto:
-    """Return a file with the full name of each type. Raises SchemaSyntaxError.
+def resolved_files(
+    file: FileDescriptorProto, dependencies: Mapping[str, FileDescriptorProto]
+) -> tuple[FileDescriptorProto, ...]:
+    """Return a file, and after it its dependencies, with the full name of each type. Raises SchemaSyntaxError.
 
     `dependencies`: by the name of the import, each after those that it imports itself.
     """
@@ -51,8 +53,12 @@ def resolved_file(file: FileDescriptorProto, dependencies: Mapping[str, FileDesc
         if not _has(pool, each):
             raise SchemaSyntaxError(f"{each} is imported, and no reference has this name")
     _add(pool, file)
+    return tuple(_copy(pool, name) for name in (file.name, *dependencies))
+
+
+def _copy(pool: Any, name: str) -> FileDescriptorProto:
     found = FileDescriptorProto()
-    pool.FindFileByName(file.name).CopyToProto(found)
+    pool.FindFileByName(name).CopyToProto(found)
     return found
 
 

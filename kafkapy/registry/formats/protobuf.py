@@ -11,7 +11,7 @@ from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
 from kafkapy.registry.formats.parsed import SchemaSyntaxError
-from kafkapy.registry.formats.proto_descriptors import file_of, resolved_file
+from kafkapy.registry.formats.proto_descriptors import file_of, resolved_files
 from kafkapy.registry.formats.proto_rules import COMPATIBLE, ProtoFiles, differences
 from kafkapy.registry.formats.proto_text import text_of
 from kafkapy.registry.formats.proto_tree import tree_of
@@ -33,8 +33,8 @@ class ProtobufSchema:
         self.resolved = dict(resolved or {})
         self._tree = _parse(text)
         imported = {name: file_of(_parse(each), name) for name, each in self.resolved.items()}
-        self._file = resolved_file(file_of(self._tree, DEFAULT_NAME), imported)
-        self._files = ProtoFiles(self._file, _resolved_all(imported))
+        self._file, *others = resolved_files(file_of(self._tree, DEFAULT_NAME), imported)
+        self._files = ProtoFiles(self._file, tuple(others))
         self.canonical = text_of(self._tree)
 
     def normalized(self) -> "ProtobufSchema":
@@ -45,9 +45,7 @@ class ProtobufSchema:
 
     def formatted(self, style: str) -> str:
         if style == "serialized":
-            file = FileDescriptorProto()
-            file.CopyFrom(self._file)
-            return base64.b64encode(file.SerializeToString()).decode()
+            return base64.b64encode(self._file.SerializeToString()).decode()
         if style == "ignore_extensions":
             return text_of(_without_extensions(self._tree))
         return self.canonical
@@ -59,13 +57,6 @@ class ProtobufSchema:
     def has_top_level_field(self, name: str) -> bool:
         messages = self._file.message_type
         return bool(messages) and any(each.name == name for each in messages[0].field)
-
-
-def _resolved_all(imported: Mapping[str, FileDescriptorProto]) -> tuple[FileDescriptorProto, ...]:
-    found: dict[str, FileDescriptorProto] = {}
-    for name, file in imported.items():
-        found[name] = resolved_file(file, {each: imported[each] for each in found})
-    return tuple(found.values())
 
 
 def _without_extensions(tree: ast.File) -> ast.File:

@@ -74,11 +74,10 @@ def test_the_consoles_client_lists_what_is_there(schema_registry, kafka_topic):
         client.set_compatibility(subject, "FULL")
     registry = SchemaRegistry(schema_registry)
     assert subject in registry.subjects()
-    assert registry.versions(subject) == [1]
-    assert registry.version(subject, 1) == SubjectVersion(subject, 1, schema_id, "AVRO", AVRO)
+    assert registry.newest_versions(subject) == [SubjectVersion(subject, 1, schema_id, "AVRO", AVRO)]
     assert registry.level(subject) == "FULL"
     with pytest.raises(DecodeError, match="answers 404"):
-        registry.versions("none")
+        registry.newest_versions("none")
 
 
 def test_a_directory_has_no_subjects(tmp_path: Path):
