@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from kafkapy.errors import KafkapyError, first_of, unknown
 from kafkapy.server.cluster import queries
-from kafkapy.server.cluster.plan import HOST, ClusterError, ClusterPlan
+from kafkapy.server.cluster.plan import HOST, ClusterError, ClusterPlan, NodePlan
 from kafkapy.server.cluster.processes import POLL_S
 
 T = TypeVar("T")
@@ -15,6 +15,7 @@ T = TypeVar("T")
 QUESTION_TIMEOUT_S: Final = 30.0
 NEW_TOPIC_S: Final = 1.0
 """How long brokers may not yet know a topic that a client has just created."""
+NO_ANSWER: Final = "no broker answers"
 SHOWN: Final = 8
 """How many names an error shows."""
 
@@ -29,14 +30,11 @@ class ClusterObserver:
 
     def ask(self) -> queries.Ask:
         """Return what asks a broker that answers. Raises ClusterError."""
-        for broker in self._plan.brokers:
-            if self._answers(broker.node_id):
-                return queries.asking(broker.query_address)
-        raise ClusterError("no broker runs")
+        return queries.asking(self._running()[0].query_address)
 
     def partitions(self) -> queries.TopicPartitions:
         """Return the partitions of all topics, from one broker."""
-        return self._until(lambda: next(self._views(), None), "no broker answers")
+        return self._until(lambda: next(self._views(), None), NO_ANSWER)
 
     def controller(self) -> int:
         """Return the active controller; wait for one."""
@@ -63,7 +61,15 @@ class ClusterObserver:
 
     def wait_for_leaders(self, topics: Sequence[str], timeout_s: float) -> None:
         """Return once each broker knows a leader of each partition of these topics."""
-        self._until(lambda: self._lacks(topics) is None, lambda: f"{self._lacks(topics)}", timeout_s)
+        lacking: str | None = NO_ANSWER
+
+        def are_known() -> bool:
+            nonlocal lacking
+            lacking = NO_ANSWER
+            lacking = self._lacks(topics)
+            return lacking is None
+
+        self._until(are_known, lambda: str(lacking), timeout_s)
 
     def wait_in_sync(self, topics: Sequence[str], timeout_s: float) -> None:
         """Return once each broker has all replicas in sync, of these topics or of all."""
@@ -79,13 +85,19 @@ class ClusterObserver:
                 missing[:] = [name for name in missing if name.rpartition("-")[0] in topics]
             return not missing
 
-        self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN)}", timeout_s)
+        self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN) or NO_ANSWER}", timeout_s)
+
+    def _running(self) -> list[NodePlan]:
+        """Return the brokers that should answer. Raises ClusterError if there is none."""
+        found = [broker for broker in self._plan.brokers if self._answers(broker.node_id)]
+        if not found:
+            raise ClusterError("no broker runs")
+        return found
 
     def _views(self) -> Iterator[queries.TopicPartitions]:
-        """Yield the partitions as each running broker sees them. Raises OSError, ProtocolError."""
-        for broker in self._plan.brokers:
-            if self._answers(broker.node_id):
-                yield queries.partitions(queries.asking(broker.query_address))
+        """Yield the partitions as each running broker sees them. Raises ClusterError, OSError, ProtocolError."""
+        for broker in self._running():
+            yield queries.partitions(queries.asking(broker.query_address))
 
     def _lacks(self, names: Sequence[str]) -> str | None:
         """Return which of these topics has a partition without a leader, or is unknown to a broker; None if none."""
