@@ -4,7 +4,6 @@ A form is sent twice: the first time it is answered with the confirmation, which
 """
 
 import base64
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -19,17 +18,14 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import dead_letters, groups, other_groups, share_groups
 from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
-from kafkapy.console.change import Change, Fields, who_asks
+from kafkapy.console.change import Change, ChangeLog, Fields, who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
-from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
-
-logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_CONFIGS: Final = 100
 """Kafka has some 35 keys of a topic."""
@@ -48,6 +44,7 @@ class Changes:
     def __init__(self, console: Console, renderer: Renderer) -> None:
         self._console = console
         self._renderer = renderer
+        self._log = ChangeLog(console.settings)
         self._kinds: dict[str, Callable[[Fields], Change]] = {
             "create-topic": self._create_topic,
             "delete-topic": self._delete_topic,
@@ -99,17 +96,12 @@ class Changes:
         try:
             done = change.run() or change.done
         except ClusterError as error:
-            where = self._where()
-            logger.warning("Refused, asked by %s%s: %s: %s", who, where, quoted(summary), quoted(str(error)))
+            self._log.refused(who, summary, str(error))
             raise
-        logger.info("Changed by %s%s: %s", who, self._where(), quoted(summary))
+        self._log.changed(who, summary)
         path, _, query = (self._renderer.base + change.back).partition("?")
         summary = urlencode({"done": done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
-
-    def _where(self) -> str:
-        """Return which cluster is changed, "" if the console has only one."""
-        return f" in {self._console.settings.name}" if self._console.settings.clusters or self._renderer.base else ""
 
     # -- topics -----------------------------------------------------------------------------------------------------
 

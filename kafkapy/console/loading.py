@@ -4,7 +4,6 @@ A part is the body of a POST with the session's CSRF token in a header, and is l
 """
 
 import json
-import logging
 from typing import Any, Final
 
 from anyio import to_thread
@@ -14,14 +13,11 @@ from starlette.routing import Route
 
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console.brokers import BadRequest, ClusterError
-from kafkapy.console.change import who_asks
+from kafkapy.console.change import ChangeLog, who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.queries import topic_name
 from kafkapy.console.state import Console
 from kafkapy.decoders.row import record_of
-from kafkapy.errors import quoted
-
-logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_LINES: Final = 5_000
 """Of one part; the bytes are bounded by security.MAX_BODY_BYTES."""
@@ -32,6 +28,7 @@ class Loading:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._log = ChangeLog(console.settings)
 
     def routes(self) -> list[Route]:
         return [Route("/load", self.endpoint, methods=["POST"])]
@@ -49,10 +46,10 @@ class Loading:
             self._console.brokers.topic(topic)  # a producer would create it
             records, problem = _records(body)
             sent, failed = self._send(topic, records)
-            logger.info("Changed by %s: %s", who, quoted(f"Load {sent} records into {topic}."))
+            self._log.changed(who, f"Load {sent} records into {topic}.")
             error = failed or problem
         except ClusterError as refused:
-            logger.warning("Refused, asked by %s: %s", who, quoted(f"load records: {refused}"))
+            self._log.refused(who, "Load records.", str(refused))
             error = str(refused)
         return JSONResponse({"sent": sent, "error": error}, 200 if error is None else 400)
 
