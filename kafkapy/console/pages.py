@@ -202,7 +202,6 @@ class Pages:
     # -- groups -----------------------------------------------------------------------------------------------------
 
     def groups(self, request: Request) -> Response:
-        self._console.brokers.nodes()  # fails at once where no broker answers
         search = request.query_params.get("q", "")[:249]
         brokers, clients = self._console.brokers, self._console.clients
         found, errors = other_groups.group_list(brokers, clients)
