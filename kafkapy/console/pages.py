@@ -178,6 +178,7 @@ class Pages:
             key_format=requested.get("key_format") or "auto",
             value_format=requested.get("value_format") or "auto",
             isolation="read_uncommitted",
+            has_marks=False,
             most_characters=MAX_RECORD_CHARACTERS,
         )
         search = Search(query, self._console.clients, self._console.brokers, self._console.settings)
