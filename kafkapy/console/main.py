@@ -20,7 +20,7 @@ from kafkapy.cli.defaults import BUILT_IN, NO_DEFAULTS, Defaults, defaults_of, p
 from kafkapy.cli.failure import fail
 from kafkapy.cli.profiles import ProfileError, load, path_of_profiles
 from kafkapy.console import masks
-from kafkapy.console.addresses import is_loopback
+from kafkapy.console.addresses import is_loopback, is_private_url
 from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Cluster, Oidc, Settings
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry
@@ -113,8 +113,7 @@ def _oidc(given: argparse.Namespace) -> Oidc | None:
         raise OptionError("--oidc-issuer needs --oidc-client-id")
     if find_spec("jwt") is None:
         raise OptionError("--oidc-issuer needs PyJWT: pip install 'PyJWT>=2.12'")
-    parts = urlsplit(given.oidc_issuer)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+    if not is_private_url(given.oidc_issuer):
         raise OptionError(f"--oidc-issuer {given.oidc_issuer}: https, or http on this machine")
     return Oidc(
         issuer=given.oidc_issuer,

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console.addresses import is_loopback
+from kafkapy.console.addresses import is_private_url
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import EDITOR, VIEWER, Sessions
 from kafkapy.console.settings import Oidc
@@ -184,8 +184,7 @@ class OidcLogin:
 
 def check_url(url: str) -> None:
     """Raise OidcError unless a URL is https, or http on this machine."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+    if not is_private_url(url):
         raise OidcError(f"{url[:200] or 'a URL of the provider'} is no https URL.")
 
 
