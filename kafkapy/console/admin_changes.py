@@ -8,13 +8,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.client import confluent, outcomes
+from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
 from kafkapy.console import access, other_groups
 from kafkapy.console.access import Acl
 from kafkapy.console.brokers import BadRequest, ClusterError, check
 from kafkapy.console.change import Change, Fields
+from kafkapy.console.client import all_done
 from kafkapy.console.fields import choice, number
 from kafkapy.console.queries import group_name, topic_name, transactional_id
 from kafkapy.console.render import link
@@ -45,7 +46,6 @@ QUOTAS: Final = (
     "controller_mutation_rate",
     "connection_creation_rate",
 )
-ENTITIES: Final = ("user", "client-id", "ip")
 MAX_NAME: Final = 249
 PREFERRED: Final = 0
 TIMEOUT_MS: Final = 8_000
@@ -74,7 +74,7 @@ class AdminChanges:
     # -- users, ACLs, quotas ----------------------------------------------------------------------------------------
 
     def set_user(self, fields: Fields) -> Change:
-        name, mechanism = _name(fields, "user"), choice(fields, "mechanism", tuple(access.MECHANISMS.values()))
+        name, mechanism = _name(fields, "user"), choice(fields, "mechanism", access.MECHANISMS.values())
         password = fields.get("password", "")
 
         def run() -> None:
@@ -91,7 +91,7 @@ class AdminChanges:
         )
 
     def delete_user(self, fields: Fields) -> Change:
-        name, mechanism = _name(fields, "user"), choice(fields, "mechanism", tuple(access.MECHANISMS.values()))
+        name, mechanism = _name(fields, "user"), choice(fields, "mechanism", access.MECHANISMS.values())
 
         def run() -> None:
             self._alter_user(confluent().admin.UserScramCredentialDeletion(name, _scram(mechanism)))
@@ -102,9 +102,7 @@ class AdminChanges:
 
     def _alter_user(self, alteration: Any) -> None:
         futures = self._console.clients.admin().alter_user_scram_credentials([alteration], request_timeout=TIMEOUT_S)
-        for _, _, error in outcomes(futures):
-            if error is not None:
-                raise ClusterError(error)
+        all_done(futures)
 
     def create_acl(self, fields: Fields) -> Change:
         rule = _rule(fields)
@@ -157,7 +155,7 @@ class AdminChanges:
         value = _quota(fields.get("value", ""))
         entity = {
             each: None if name == "<default>" else name
-            for each in ENTITIES
+            for each in access.ENTITY_TYPES
             if (name := fields.get(each.replace("-", "_"), "").strip())
         }
         if not entity:
@@ -280,18 +278,18 @@ def _scram(mechanism: str) -> Any:
 
 def _rule(fields: Fields) -> Acl:
     """Return the rule that a form describes. Raises BadRequest."""
-    resource_type = choice(fields, "resource_type", tuple(access.RESOURCE_TYPES.values()))
+    resource_type = choice(fields, "resource_type", access.RESOURCE_TYPES.values())
     principal = _name(fields, "principal")
     if ":" not in principal:
         raise BadRequest(f"principal: as User:{principal}.")
     return Acl(
         resource_type,
         "kafka-cluster" if resource_type == "cluster" else _name(fields, "resource"),
-        choice(fields, "pattern", tuple(access.PATTERN_TYPES.values())),
+        choice(fields, "pattern", access.PATTERN_TYPES.values()),
         principal,
         fields.get("host", "").strip() or "*",
-        choice(fields, "operation", tuple(access.OPERATIONS.values())),
-        choice(fields, "permission", tuple(access.PERMISSIONS.values())),
+        choice(fields, "operation", access.OPERATIONS.values()),
+        choice(fields, "permission", access.PERMISSIONS.values()),
     )
 
 

@@ -1,6 +1,6 @@
 """Fields of forms and of URLs, within their bounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from kafkapy.console.brokers import BadRequest
 
@@ -19,7 +19,7 @@ def number(fields: Mapping[str, str], name: str, default: int, low: int, high: i
     return value
 
 
-def choice(fields: Mapping[str, str], name: str, choices: Sequence[str], default: str = "") -> str:
+def choice(fields: Mapping[str, str], name: str, choices: Collection[str], default: str = "") -> str:
     """Return one of the choices; an empty field is the default. Raises BadRequest."""
     value = fields.get(name) or default
     if value not in choices:
