@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.sender import Sender
 from kafkapy.console.brokers import BadRequest, ClusterError
 from kafkapy.console.change import ChangeLog, who_asks
 from kafkapy.console.client import failures
@@ -55,21 +56,12 @@ class Loading:
 
     def _send(self, topic: str, records: list[dict[str, Any]]) -> tuple[int, str | None]:
         """Return how many were delivered, and the first error."""
-        errors: list[Any] = []
         with failures():
-            producer = self._console.clients.producer()
+            sender = Sender(self._console.clients.producer(), topic)
             for record in records:
-                while True:
-                    try:
-                        producer.produce(topic, **record, on_delivery=lambda error, _: errors.append(error))
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-            producer.flush(TIMEOUT_S + 2)
-        failed = [each for each in errors if each is not None]
-        if len(errors) < len(records):
-            return len(errors) - len(failed), "Not all records were delivered in time."
-        return len(errors) - len(failed), str(failed[0].str()) if failed else None
+                sender.send(record)
+            sender.finish(TIMEOUT_S + 2)
+        return sender.count, sender.failures[0] if sender.failures else None
 
 
 def _records(body: bytes) -> tuple[list[dict[str, Any]], str | None]:
