@@ -67,10 +67,7 @@ class Changes:
         if make is None:
             raise NotFound("There is no such change.")
         if not request.state.may_change:
-            problem = "Changes are not allowed: start the console with --allow-changes."
-            if self._console.settings.allow_changes:
-                problem = "You may look, and change nothing: that needs the role of an editor."
-            return self._renderer.page(request, "error.html", 403, problem=problem)
+            return self._renderer.page(request, "error.html", 403, problem=request.state.why_no_change)
         form = await request.form(max_files=0, max_fields=1000)
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         who = who_asks(request)

@@ -37,7 +37,7 @@ class Loading:
     async def endpoint(self, request: Request) -> Response:
         """Return {"sent": how many, "error": why no more, or null}; `first` of the URL numbers the first line."""
         if not request.state.may_change:
-            return JSONResponse({"sent": 0, "error": "Changes are not allowed."}, 403)
+            return JSONResponse({"sent": 0, "error": request.state.why_no_change}, 403)
         return await to_thread.run_sync(self._load, request, await request.body(), who_asks(request))
 
     def _load(self, request: Request, body: bytes, who: str) -> Response:

@@ -105,7 +105,10 @@ class BodyTooLarge(Exception):
 
 
 class Guard:
-    """The middleware. It puts the session's `csrf` token, its `user` and `may_change` into the request's state."""
+    """The middleware. It puts the session's `csrf` token, its `user` and `may_change` into the request's state.
+
+    `why_no_change`: the reason for the page, "" if it may change the cluster.
+    """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, sessions: Sessions) -> None:
         self._app = app
@@ -133,7 +136,8 @@ class Guard:
         state = scope.setdefault("state", {})
         state["csrf"] = self._sessions.csrf_token(session.text)
         state["user"] = session.user
-        state["may_change"] = self._settings.allow_changes and session.role == EDITOR
+        state["why_no_change"] = self._why_no_change(session)
+        state["may_change"] = not state["why_no_change"]
         cookie = None
         if is_new and not self._settings.has_login:  # with a login, only its page creates sessions
             cookie = f"{self._sessions.cookie}={session.text}; Path=/; HttpOnly; SameSite=Strict"
@@ -150,6 +154,11 @@ class Guard:
                 return
             receive = _replaying(body, receive)
         await self._app(scope, receive, _with_headers(send, cookie))
+
+    def _why_no_change(self, session: Session) -> str:
+        if not self._settings.allow_changes:
+            return "Changes are not allowed: start the console with --allow-changes."
+        return "" if session.role == EDITOR else "You may look, and change nothing: that needs the role of an editor."
 
     async def _delay(self) -> None:
         """Delay the answer to a wrong token, unless so many wait that they would take the connections of others."""
