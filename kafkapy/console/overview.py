@@ -93,7 +93,9 @@ class Overview:
             log_dirs=log_dirs,
             quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
-            groups=access.section(lambda _: other_groups.group_list(brokers, self._console.clients)[0], brokers),
+            group_count=access.section(
+                lambda _: [len(other_groups.group_list(brokers, self._console.clients)[0])], brokers
+            ),
         )
 
     def chart(self, request: Request) -> Response:
