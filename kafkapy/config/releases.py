@@ -1,4 +1,7 @@
-"""The names of metadata.version's levels: 33 is 4.4-IV2. Source: MetadataVersion of Apache Kafka 4.4.0."""
+"""The names of metadata.version's levels: 33 is 4.4-IV2. Source: MetadataVersion of Apache Kafka 4.4.0.
+
+The levels that change what is done here have constants in kafkapy.metadata.features.
+"""
 
 from typing import Final
 
@@ -10,8 +13,14 @@ RELEASES: Final = {
 }  # fmt: skip
 """Levels of metadata.version by name."""
 
-IMITATED: Final = {"2.8": 7, "3.9": 21, "4.1": 27, "4.3": 30, "4.4": 33}
-"""The levels with which directories begin of a broker that looks like an older release; 2.8 had none: the oldest."""
+IMITATED: Final = {
+    "2.8": RELEASES["3.3-IV3"],
+    "3.9": RELEASES["3.9-IV0"],
+    "4.1": RELEASES["4.1-IV1"],
+    "4.3": RELEASES["4.3-IV0"],
+    "4.4": RELEASES["4.4-IV2"],
+}
+"""The level of a new directory, by the release that the broker imitates. 2.8 had no levels: it gets the oldest."""
 
 
 def release_of(level: int) -> str | None:

@@ -31,6 +31,8 @@ OPERATIONS: Final = {
     15: "two phase commit",
 }
 PERMISSIONS: Final = {2: "deny", 3: "allow"}
+ENTITY_TYPES: Final = ("user", "client-id", "ip")
+"""What has quotas."""
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
@@ -100,7 +102,7 @@ def acls(brokers: Brokers) -> list[Acl]:
 def quotas(brokers: Brokers) -> list[Quota]:
     """Return the quotas of users, clients and addresses."""
     found: dict[tuple[Any, ...], Quota] = {}
-    for entity_type in ("user", "client-id", "ip"):
+    for entity_type in ENTITY_TYPES:
         request = DescribeClientQuotasRequest(
             [ComponentData(entity_type, match_type=MATCH_ANY, match=None)], strict=False
         )

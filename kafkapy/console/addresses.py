@@ -1,6 +1,7 @@
 """Names and addresses in Host headers and options."""
 
 import ipaddress
+from urllib.parse import urlsplit
 
 
 def host_name(host: str) -> str:
@@ -23,3 +24,9 @@ def is_address(name: str) -> bool:
 def is_loopback(host: str) -> bool:
     name = host.strip("[]").lower()
     return name == "localhost" or (is_address(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def is_private_url(url: str) -> bool:
+    """Return whether nobody on the way can read what is sent: https, or http on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))

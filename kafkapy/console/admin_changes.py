@@ -8,14 +8,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.client import confluent, outcomes
+from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
 from kafkapy.console import access, other_groups
 from kafkapy.console.access import Acl
 from kafkapy.console.brokers import BadRequest, ClusterError, check
 from kafkapy.console.change import Change, Fields
-from kafkapy.console.fields import number
+from kafkapy.console.client import all_done
+from kafkapy.console.fields import choice, number
 from kafkapy.console.queries import group_name, topic_name, transactional_id
 from kafkapy.console.render import link
 from kafkapy.console.rules import in_words
@@ -45,7 +46,6 @@ QUOTAS: Final = (
     "controller_mutation_rate",
     "connection_creation_rate",
 )
-ENTITIES: Final = ("user", "client-id", "ip")
 MAX_NAME: Final = 249
 PREFERRED: Final = 0
 TIMEOUT_MS: Final = 8_000
@@ -74,7 +74,7 @@ class AdminChanges:
     # -- users, ACLs, quotas ----------------------------------------------------------------------------------------
 
     def set_user(self, fields: Fields) -> Change:
-        name, mechanism = _name(fields, "user"), _chosen(fields, "mechanism", tuple(access.MECHANISMS.values()))
+        name, mechanism = _name(fields, "user"), choice(fields, "mechanism", access.MECHANISMS.values())
         password = fields.get("password", "")
 
         def run() -> None:
@@ -91,7 +91,7 @@ class AdminChanges:
         )
 
     def delete_user(self, fields: Fields) -> Change:
-        name, mechanism = _name(fields, "user"), _chosen(fields, "mechanism", tuple(access.MECHANISMS.values()))
+        name, mechanism = _name(fields, "user"), choice(fields, "mechanism", access.MECHANISMS.values())
 
         def run() -> None:
             self._alter_user(confluent().admin.UserScramCredentialDeletion(name, _scram(mechanism)))
@@ -102,9 +102,7 @@ class AdminChanges:
 
     def _alter_user(self, alteration: Any) -> None:
         futures = self._console.clients.admin().alter_user_scram_credentials([alteration], request_timeout=TIMEOUT_S)
-        for _, _, error in outcomes(futures):
-            if error is not None:
-                raise ClusterError(error)
+        all_done(futures)
 
     def create_acl(self, fields: Fields) -> Change:
         rule = _rule(fields)
@@ -153,11 +151,11 @@ class AdminChanges:
         return Change("Delete an ACL.", lines, run, "Deleted the ACL.", "/access")
 
     def set_quota(self, fields: Fields) -> Change:
-        key = _chosen(fields, "key", QUOTAS)
+        key = choice(fields, "key", QUOTAS)
         value = _quota(fields.get("value", ""))
         entity = {
             each: None if name == "<default>" else name
-            for each in ENTITIES
+            for each in access.ENTITY_TYPES
             if (name := fields.get(each.replace("-", "_"), "").strip())
         }
         if not entity:
@@ -270,13 +268,6 @@ def _name(fields: Fields, field: str) -> str:
     return name
 
 
-def _chosen(fields: Fields, field: str, choices: tuple[str, ...]) -> str:
-    value = fields.get(field, "")
-    if value not in choices:
-        raise BadRequest(f"{field}: one of {', '.join(choices)}.")
-    return value
-
-
 def _code(codes: Mapping[int, str], word: str) -> int:
     return next(code for code, each in codes.items() if each == word)
 
@@ -287,18 +278,18 @@ def _scram(mechanism: str) -> Any:
 
 def _rule(fields: Fields) -> Acl:
     """Return the rule that a form describes. Raises BadRequest."""
-    resource_type = _chosen(fields, "resource_type", tuple(access.RESOURCE_TYPES.values()))
+    resource_type = choice(fields, "resource_type", access.RESOURCE_TYPES.values())
     principal = _name(fields, "principal")
     if ":" not in principal:
         raise BadRequest(f"principal: as User:{principal}.")
     return Acl(
         resource_type,
         "kafka-cluster" if resource_type == "cluster" else _name(fields, "resource"),
-        _chosen(fields, "pattern", tuple(access.PATTERN_TYPES.values())),
+        choice(fields, "pattern", access.PATTERN_TYPES.values()),
         principal,
         fields.get("host", "").strip() or "*",
-        _chosen(fields, "operation", tuple(access.OPERATIONS.values())),
-        _chosen(fields, "permission", tuple(access.PERMISSIONS.values())),
+        choice(fields, "operation", access.OPERATIONS.values()),
+        choice(fields, "permission", access.PERMISSIONS.values()),
     )
 
 

@@ -133,14 +133,14 @@ class _Login:
 
     async def endpoint(self, request: Request) -> Response:
         """Start a session for a client that knows the token. Wrong tokens are answered after a delay, one at a time."""
-        if self._settings.token is None and self._settings.oidc is None:
+        if not self._settings.has_login:
             return RedirectResponse("/", 303)
         if request.method == "GET":
             return self._renderer.page(request, "login.html", problem=None)
         given = (await request.form()).get("token", "")
         if self._settings.token is not None and isinstance(given, str) and is_token(self._settings, given):
             answer = RedirectResponse("/", 303)
-            answer.set_cookie(self._sessions.cookie, self._sessions.new(), httponly=True, samesite="strict")
+            answer.set_cookie(self._sessions.cookie, self._sessions.new().text, httponly=True, samesite="strict")
             return answer
         async with self._one_at_a_time:
             await anyio.sleep(WRONG_TOKEN_S)

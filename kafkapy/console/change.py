@@ -1,14 +1,18 @@
-"""A change that somebody asked for, with what a page says before it is made."""
+"""A change that somebody asked for, with what a page says before it is made, and the log of changes."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from starlette.requests import Request
 
+from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 
 Fields: TypeAlias = Mapping[str, str]
+
+logger = logging.getLogger("kafkapy.console.changes")
 
 
 def who_asks(request: Request) -> str:
@@ -32,3 +36,16 @@ class Change:
     back: str
     type_name: str = ""
     asks_password: bool = False
+
+
+class ChangeLog:
+    """Logs a line for each change and each refusal. It names the cluster if the console has several."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._where = f" in {settings.name or settings.servers}" if settings.clusters else ""
+
+    def changed(self, who: str, what: str) -> None:
+        logger.info("Changed by %s%s: %s", who, self._where, quoted(what))
+
+    def refused(self, who: str, what: str, reason: str) -> None:
+        logger.warning("Refused, asked by %s%s: %s: %s", who, self._where, quoted(what), quoted(reason))

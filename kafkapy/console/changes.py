@@ -4,8 +4,7 @@ A form is sent twice: the first time it is answered with the confirmation, which
 """
 
 import base64
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -14,22 +13,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from kafkapy.cli.client import confluent, outcomes
+from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import dead_letters, groups, other_groups, share_groups
 from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
-from kafkapy.console.change import Change, Fields, who_asks
-from kafkapy.console.client import failures
+from kafkapy.console.change import Change, ChangeLog, Fields, who_asks
+from kafkapy.console.client import all_done, failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
-from kafkapy.console.render import Renderer
+from kafkapy.console.render import Renderer, link
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
-from kafkapy.errors import quoted
 from kafkapy.types import INT32_MAX
-
-logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_CONFIGS: Final = 100
 """Kafka has some 35 keys of a topic."""
@@ -48,6 +44,7 @@ class Changes:
     def __init__(self, console: Console, renderer: Renderer) -> None:
         self._console = console
         self._renderer = renderer
+        self._log = ChangeLog(console.settings)
         self._kinds: dict[str, Callable[[Fields], Change]] = {
             "create-topic": self._create_topic,
             "delete-topic": self._delete_topic,
@@ -70,10 +67,7 @@ class Changes:
         if make is None:
             raise NotFound("There is no such change.")
         if not request.state.may_change:
-            problem = "Changes are not allowed: start the console with --allow-changes."
-            if self._console.settings.allow_changes:
-                problem = "You may look, and change nothing: that needs the role of an editor."
-            return self._renderer.page(request, "error.html", 403, problem=problem)
+            return self._renderer.page(request, "error.html", 403, problem=request.state.why_no_change)
         form = await request.form(max_files=0, max_fields=1000)
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         who = who_asks(request)
@@ -99,17 +93,12 @@ class Changes:
         try:
             done = change.run() or change.done
         except ClusterError as error:
-            where = self._where()
-            logger.warning("Refused, asked by %s%s: %s: %s", who, where, quoted(summary), quoted(str(error)))
+            self._log.refused(who, summary, str(error))
             raise
-        logger.info("Changed by %s%s: %s", who, self._where(), quoted(summary))
+        self._log.changed(who, summary)
         path, _, query = (self._renderer.base + change.back).partition("?")
         summary = urlencode({"done": done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
-
-    def _where(self) -> str:
-        """Return which cluster is changed, "" if the console has only one."""
-        return f" in {self._console.settings.name}" if self._console.settings.clusters or self._renderer.base else ""
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
@@ -121,20 +110,20 @@ class Changes:
 
         def run() -> None:
             new = confluent().admin.NewTopic(name, partitions, replicas, config=configs)
-            _all_done(self._console.clients.admin().create_topics([new], request_timeout=TIMEOUT_S))
+            all_done(self._console.clients.admin().create_topics([new], request_timeout=TIMEOUT_S))
 
         lines = [
             f"Partitions: {partitions if partitions > 0 else 'as many as the broker makes by default'}.",
             f"Replicas: {replicas if replicas > 0 else 'as many as the broker makes by default'}.",
             *(f"{key} = {value}" for key, value in configs.items()),
         ]
-        return Change(f"Create the topic {name}.", tuple(lines), run, f"Created {name}.", _of_topic(name))
+        return Change(f"Create the topic {name}.", tuple(lines), run, f"Created {name}.", link("/topic", name=name))
 
     def _delete_topic(self, fields: Fields) -> Change:
         name = topic_name(fields)
 
         def run() -> None:
-            _all_done(self._console.clients.admin().delete_topics([name], request_timeout=TIMEOUT_S))
+            all_done(self._console.clients.admin().delete_topics([name], request_timeout=TIMEOUT_S))
 
         lines = ("All its records are gone for good.",)
         return Change(f"Delete the topic {name}.", lines, run, f"Deleted {name}.", "/topics", type_name=name)
@@ -145,13 +134,15 @@ class Changes:
 
         def run() -> None:
             new = confluent().admin.NewPartitions(name, count)
-            _all_done(self._console.clients.admin().create_partitions([new], request_timeout=TIMEOUT_S))
+            all_done(self._console.clients.admin().create_partitions([new], request_timeout=TIMEOUT_S))
 
         lines = (
             "Partitions cannot be taken away again.",
             "Records of a key may go to another partition than those before them.",
         )
-        return Change(f"Let {name} have {count} partitions.", lines, run, f"{name} has {count}.", _of_topic(name))
+        return Change(
+            f"Let {name} have {count} partitions.", lines, run, f"{name} has {count}.", link("/topic", name=name)
+        )
 
     def _set_config(self, fields: Fields) -> Change:
         name, key, value = topic_name(fields), _key(fields), fields.get("value", "")[:MAX_VALUE]
@@ -160,7 +151,7 @@ class Changes:
             self._alter(name, key, value, "SET")
 
         lines = (f"{key} = {value}",)
-        return Change(f"Set a config of {name}.", lines, run, f"Set {key}.", _of_topic(name, "/configs"))
+        return Change(f"Set a config of {name}.", lines, run, f"Set {key}.", link("/topic/configs", name=name))
 
     def _reset_config(self, fields: Fields) -> Change:
         name, key = topic_name(fields), _key(fields)
@@ -169,14 +160,14 @@ class Changes:
             self._alter(name, key, None, "DELETE")
 
         lines = ("The broker's value applies again.",)
-        return Change(f"Remove {key} from {name}.", lines, run, f"Removed {key}.", _of_topic(name, "/configs"))
+        return Change(f"Remove {key} from {name}.", lines, run, f"Removed {key}.", link("/topic/configs", name=name))
 
     def _alter(self, topic: str, key: str, value: str | None, operation: str) -> None:
         kafka_admin = confluent().admin
         entry = kafka_admin.ConfigEntry(key, value, incremental_operation=kafka_admin.AlterConfigOpType[operation])
         resource = kafka_admin.ConfigResource(kafka_admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
         admin = self._console.clients.admin()
-        _all_done(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
+        all_done(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
 
     # -- records ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +188,7 @@ class Changes:
             "Value: null." if value is None else f"Value: {len(value)} bytes.",
             f"Headers: {len(headers)}.",
         )
-        return Change(f"Produce a record to {name}.", lines, run, "Produced.", _of_topic(name, "/messages"))
+        return Change(f"Produce a record to {name}.", lines, run, "Produced.", link("/topic/messages", name=name))
 
     def _send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any) -> None:
         errors: list[Any] = []
@@ -217,10 +208,10 @@ class Changes:
 
         def run() -> None:
             requested = [confluent().TopicPartition(name, partition, before)]
-            _all_done(self._console.clients.admin().delete_records(requested, request_timeout=TIMEOUT_S))
+            all_done(self._console.clients.admin().delete_records(requested, request_timeout=TIMEOUT_S))
 
         lines = (f"Of partition {partition}, what lies before offset {before} is gone for good.",)
-        return Change(f"Delete records of {name}.", lines, run, "Deleted.", _of_topic(name), type_name=name)
+        return Change(f"Delete records of {name}.", lines, run, "Deleted.", link("/topic", name=name), type_name=name)
 
     # -- groups -----------------------------------------------------------------------------------------------------
 
@@ -237,13 +228,13 @@ class Changes:
             groups.reset(offsets, plan)
 
         lines = tuple(f"{each.topic}-{each.partition}: {before[i]} → {each.after}" for i, each in enumerate(plan))
-        return Change(f"Reset the offsets of {name}.", lines, run, "Reset.", _of_group(name))
+        return Change(f"Reset the offsets of {name}.", lines, run, "Reset.", link("/group", name=name))
 
     def _delete_group(self, fields: Fields) -> Change:
         name = group_name(fields)
 
         def run() -> None:
-            _all_done(self._console.clients.admin().delete_consumer_groups([name], request_timeout=TIMEOUT_S))
+            all_done(self._console.clients.admin().delete_consumer_groups([name], request_timeout=TIMEOUT_S))
 
         lines = ("Its offsets are gone for good.",)
         return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
@@ -265,23 +256,8 @@ class Changes:
             ),
             "All groups that read these topics get the records again. The letters stay.",
         )
-        back = f"/topic/letters?{urlencode({'name': name})}"
+        back = link("/topic/letters", name=name)
         return Change(f"Send {survey.letter_count} dead letters of {name} back.", lines, run, "Sent back.", back)
-
-
-def _all_done(futures: Mapping[Any, Any]) -> None:
-    """Wait for admin requests. Raises ClusterError."""
-    for _, _, error in outcomes(futures):
-        if error is not None:
-            raise ClusterError(error)
-
-
-def _of_topic(name: str, below: str = "") -> str:
-    return f"/topic{below}?{urlencode({'name': name})}"
-
-
-def _of_group(name: str) -> str:
-    return f"/group?{urlencode({'name': name})}"
 
 
 def _key(fields: Fields) -> str:

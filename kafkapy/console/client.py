@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafkapy.cli.client import client_properties, confluent, reason_of_kafka
+from kafkapy.cli.client import client_properties, confluent, outcomes, reason_of_kafka
 from kafkapy.cli.committed_offsets import CoordinatorError, NoAnswerError
 from kafkapy.cli.group_offsets import CommittedOffsets, GroupOffsets
 from kafkapy.console.brokers import Brokers, ClusterError
@@ -86,3 +86,10 @@ def failures() -> Iterator[None]:
         raise ClusterError(str(error)) from error
     except confluent().KafkaException as error:
         raise ClusterError(reason_of_kafka(error.args[0], None)) from error
+
+
+def all_done(futures: Mapping[Any, Any]) -> None:
+    """Wait for admin requests. Raises ClusterError."""
+    for _, _, error in outcomes(futures):
+        if error is not None:
+            raise ClusterError(error)

@@ -151,27 +151,20 @@ def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[
                 offsets = clients.offsets(name)
                 committed = {each: at for each, at in offsets.committed().items() if each[0] == topic}
                 if committed:
-                    found.append((name, _lag_of(offsets, committed)))
+                    found.append((name, _lags(offsets, committed)[topic]))
         except ClusterError:
             continue  # of another kind, or without the right to it
     return found
 
 
-def lag_of(clients: Clients, name: str) -> int:
-    """Return how many records of the partitions with an offset a group has not committed yet. Raises ClusterError."""
-    return sum(lags_of(clients, name).values())
-
-
 def lags_of(clients: Clients, name: str) -> dict[str, int]:
-    """Return the lag of a group by topic. Raises ClusterError."""
+    """Return by topic how many records a group has not committed yet, of partitions that have an offset.
+
+    Raises ClusterError.
+    """
     with failures():
         offsets = clients.offsets(name)
-        committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
-        ends = offsets.ends(committed)
-    found: dict[str, int] = {}
-    for each, at in committed.items():
-        found[each[0]] = found.get(each[0], 0) + max(0, (ends[each] or 0) - at)
-    return found
+        return _lags(offsets, dict(sorted(offsets.committed().items())[:MAX_OFFSETS]))
 
 
 def plan_reset(offsets: GroupOffsets, topic: str, to: str) -> list[ResetRow]:
@@ -191,9 +184,12 @@ def reset(offsets: GroupOffsets, rows: Iterable[ResetRow]) -> None:
         offsets.commit({(each.topic, each.partition): each.after for each in rows})
 
 
-def _lag_of(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> int:
+def _lags(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> dict[str, int]:
     ends = offsets.ends(committed)
-    return sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())
+    found: dict[str, int] = {}
+    for (topic, partition), at in committed.items():
+        found[topic] = found.get(topic, 0) + max(0, (ends[topic, partition] or 0) - at)
+    return found
 
 
 def _member(described: Any) -> Member:

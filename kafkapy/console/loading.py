@@ -4,7 +4,6 @@ A part is the body of a POST with the session's CSRF token in a header, and is l
 """
 
 import json
-import logging
 from typing import Any, Final
 
 from anyio import to_thread
@@ -13,15 +12,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.sender import Sender
 from kafkapy.console.brokers import BadRequest, ClusterError
-from kafkapy.console.change import who_asks
+from kafkapy.console.change import ChangeLog, who_asks
 from kafkapy.console.client import failures
 from kafkapy.console.queries import topic_name
 from kafkapy.console.state import Console
 from kafkapy.decoders.row import record_of
-from kafkapy.errors import quoted
-
-logger = logging.getLogger("kafkapy.console.changes")
 
 MAX_LINES: Final = 5_000
 """Of one part; the bytes are bounded by security.MAX_BODY_BYTES."""
@@ -32,6 +29,7 @@ class Loading:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._log = ChangeLog(console.settings)
 
     def routes(self) -> list[Route]:
         return [Route("/load", self.endpoint, methods=["POST"])]
@@ -39,7 +37,7 @@ class Loading:
     async def endpoint(self, request: Request) -> Response:
         """Return {"sent": how many, "error": why no more, or null}; `first` of the URL numbers the first line."""
         if not request.state.may_change:
-            return JSONResponse({"sent": 0, "error": "Changes are not allowed."}, 403)
+            return JSONResponse({"sent": 0, "error": request.state.why_no_change}, 403)
         return await to_thread.run_sync(self._load, request, await request.body(), who_asks(request))
 
     def _load(self, request: Request, body: bytes, who: str) -> Response:
@@ -49,30 +47,21 @@ class Loading:
             self._console.brokers.topic(topic)  # a producer would create it
             records, problem = _records(body)
             sent, failed = self._send(topic, records)
-            logger.info("Changed by %s: %s", who, quoted(f"Load {sent} records into {topic}."))
+            self._log.changed(who, f"Load {sent} records into {topic}.")
             error = failed or problem
         except ClusterError as refused:
-            logger.warning("Refused, asked by %s: %s", who, quoted(f"load records: {refused}"))
+            self._log.refused(who, "Load records.", str(refused))
             error = str(refused)
         return JSONResponse({"sent": sent, "error": error}, 200 if error is None else 400)
 
     def _send(self, topic: str, records: list[dict[str, Any]]) -> tuple[int, str | None]:
         """Return how many were delivered, and the first error."""
-        errors: list[Any] = []
         with failures():
-            producer = self._console.clients.producer()
+            sender = Sender(self._console.clients.producer(), topic)
             for record in records:
-                while True:
-                    try:
-                        producer.produce(topic, **record, on_delivery=lambda error, _: errors.append(error))
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-            producer.flush(TIMEOUT_S + 2)
-        failed = [each for each in errors if each is not None]
-        if len(errors) < len(records):
-            return len(errors) - len(failed), "Not all records were delivered in time."
-        return len(errors) - len(failed), str(failed[0].str()) if failed else None
+                sender.send(record)
+            sender.finish(TIMEOUT_S + 2)
+        return sender.count, sender.failures[0] if sender.failures else None
 
 
 def _records(body: bytes) -> tuple[list[dict[str, Any]], str | None]:

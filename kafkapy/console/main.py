@@ -21,8 +21,8 @@ from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
 from kafkapy.cli.defaults import BUILT_IN
 from kafkapy.cli.failure import fail
 from kafkapy.cli.profiles import ProfileError, load, path_of_profiles
-from kafkapy.console import masks
-from kafkapy.console.addresses import is_loopback
+from kafkapy.console.addresses import is_loopback, is_private_url
+from kafkapy.console.masks import Masks
 from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Cluster, Oidc, Settings
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry
@@ -60,7 +60,7 @@ def settings_of(given: argparse.Namespace, name: str = "") -> Settings:
         if urlsplit(url).scheme not in ("http", "https"):
             raise OptionError(f"--metrics {url}: not an http URL")
     current().librdkafka()  # fails here instead of later
-    masks.checked(given.mask)
+    Masks(given.mask)  # fails here instead of later
     names = {host.lower(), *(name.lower() for name in given.allowed_host)}
     return Settings(
         servers=given.bootstrap_server,
@@ -104,8 +104,7 @@ def _oidc(given: argparse.Namespace) -> Oidc | None:
         raise OptionError("--oidc-issuer needs --oidc-client-id")
     if find_spec("jwt") is None:
         raise OptionError("--oidc-issuer needs PyJWT: pip install 'PyJWT>=2.12'")
-    parts = urlsplit(given.oidc_issuer)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+    if not is_private_url(given.oidc_issuer):
         raise OptionError(f"--oidc-issuer {given.oidc_issuer}: https, or http on this machine")
     return Oidc(
         issuer=given.oidc_issuer,

@@ -27,9 +27,12 @@ class Mask:
 
     @classmethod
     def parse(cls, text: str) -> "Mask":
-        """Raises DecodeError."""
+        """Raises DecodeError, which names the option."""
         topics, colon, path = text.partition(":$")
-        return cls(topics, JsonPath(f"${path}")) if colon else cls("*", JsonPath(text))
+        try:
+            return cls(topics, JsonPath(f"${path}")) if colon else cls("*", JsonPath(text))
+        except DecodeError as error:
+            raise DecodeError(f"--mask: {error}") from error
 
 
 class Masks:
@@ -68,16 +71,6 @@ class MaskedDecoders:
         except (ValueError, RecursionError):
             return Decoded(HIDDEN, "masked")
         return Decoded(found, decoded.format if not isinstance(decoded.value, str) else "json")
-
-
-def checked(texts: Iterable[str]) -> Masks:
-    """Return the masks of the command line. Raises DecodeError, which names the one that is none."""
-    for text in texts:
-        try:
-            Mask.parse(text)
-        except DecodeError as error:
-            raise DecodeError(f"--mask: {error}") from error
-    return Masks(texts)
 
 
 def shown_bytes(decoded: Any) -> bytes:

@@ -11,7 +11,6 @@ import json
 import secrets
 import urllib.error
 import urllib.request
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -20,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console.addresses import is_loopback
+from kafkapy.console.addresses import is_private_url
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import EDITOR, VIEWER, Sessions
 from kafkapy.console.settings import Oidc
@@ -98,16 +97,12 @@ class OidcLogin:
         # a page, no redirect: a strict cookie is not sent on a way that began at the provider's site
         answer = self._renderer.page(request, "logged_in.html", who=user, role=role)
         session = self._sessions.new(role, user)
-        answer.set_cookie(self._sessions.cookie, session, httponly=True, samesite="strict")
+        answer.set_cookie(self._sessions.cookie, session.text, httponly=True, samesite="strict")
         answer.delete_cookie(self._cookie, path="/oidc/")
         return answer
 
     def _login_of(self, request: Request) -> dict[str, str]:
-        try:
-            found = SimpleCookie(request.headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            found = None
-        kept = None if found is None else self._sessions.parsed(found.value, "oidc")
+        kept = self._sessions.in_cookie(request.headers.get("cookie", ""), self._cookie, "oidc")
         if kept is None:
             raise OidcError("The login began in another browser, or too long ago.")
         return dict(json.loads(kept.user))
@@ -184,8 +179,7 @@ class OidcLogin:
 
 def check_url(url: str) -> None:
     """Raise OidcError unless a URL is https, or http on this machine."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+    if not is_private_url(url):
         raise OidcError(f"{url[:200] or 'a URL of the provider'} is no https URL.")
 
 

@@ -9,12 +9,10 @@ from starlette.routing import Route
 
 from kafkapy.console import access, attention, cluster, other_groups, transactions
 from kafkapy.console.brokers import ClusterError, NotFound
-from kafkapy.console.cluster import LogDir
 from kafkapy.console.history import LAG, RECORDS, UNDER_REPLICATED
 from kafkapy.console.render import Renderer
 from kafkapy.console.samples import PRODUCE_P99, Points, rate
 from kafkapy.console.state import Console
-from kafkapy.console.topic_list import TopicList
 from kafkapy.dataclass import dataclass
 
 MAX_LAGS: Final = 5
@@ -65,11 +63,18 @@ class Overview:
         topics = self._console.topic_lists.current()
         log_dirs = cluster.log_dirs(brokers, nodes)
         silent = {each.node_id for each in log_dirs if each.is_silent}
+        at_risk = sum(topics.led.get(node_id, 0) for node_id in silent)
         lags = {group: points for group, points in self._console.lags.all().items() if points}
         return self._renderer.page(
             request,
             "overview.html",
-            concerns=self._concerns(topics, silent, log_dirs, lags),
+            concerns=[
+                *attention.of_topics(topics, cluster.min_insync_replicas(brokers, list(topics.in_sync))),
+                *attention.of_brokers(silent, at_risk),
+                *attention.of_lags(lags),
+                *attention.of_transactions(_open_transactions(self._console)),
+                *attention.of_disks(log_dirs),
+            ],
             charts=[each for each in CHARTS if self._console.metrics.urls or not each.needs_metrics],
             has_metrics=bool(self._console.metrics.urls),
             metrics_problems=self._console.metrics.problems,
@@ -77,7 +82,7 @@ class Overview:
                 :MAX_LAGS
             ],
             silent=silent,
-            at_risk=_at_risk(topics, silent),
+            at_risk=at_risk,
             nodes=nodes,
             led=topics.led,
             cluster_id=brokers.cluster_id,
@@ -88,20 +93,10 @@ class Overview:
             log_dirs=log_dirs,
             quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
-            groups=access.section(lambda _: other_groups.group_list(brokers, self._console.clients)[0], brokers),
+            group_count=access.section(
+                lambda _: [len(other_groups.group_list(brokers, self._console.clients)[0])], brokers
+            ),
         )
-
-    def _concerns(
-        self, topics: TopicList, silent: set[int], log_dirs: Sequence[LogDir], lags: Mapping[str, Points]
-    ) -> list[attention.Concern]:
-        min_isr = cluster.min_insync_replicas(self._console.brokers, list(topics.in_sync))
-        return [
-            *attention.of_topics(topics, min_isr),
-            *attention.of_brokers(silent, _at_risk(topics, silent)),
-            *attention.of_lags(lags),
-            *attention.of_transactions(_open_transactions(self._console)),
-            *attention.of_disks(log_dirs),
-        ]
 
     def chart(self, request: Request) -> Response:
         """Return the points of one chart: [seconds, value of each series], null where a series has none."""
@@ -134,10 +129,6 @@ def joined(series: Sequence[Points]) -> list[list[float | None]]:
     by_time = [dict(points) for points in series]
     times = sorted({at_s for points in by_time for at_s in points})
     return [[at_s, *(points.get(at_s) for points in by_time)] for at_s in times]
-
-
-def _at_risk(topics: TopicList, silent: set[int]) -> int:
-    return sum(topics.led.get(node_id, 0) for node_id in silent)
 
 
 def _open_transactions(console: Console) -> list[dict[str, Any]]:

@@ -178,6 +178,7 @@ class Pages:
             key_format=requested.get("key_format") or "auto",
             value_format=requested.get("value_format") or "auto",
             isolation="read_uncommitted",
+            has_marks=False,
             most_characters=MAX_RECORD_CHARACTERS,
         )
         search = Search(query, self._console.clients, self._console.brokers, self._console.settings)
@@ -202,7 +203,6 @@ class Pages:
     # -- groups -----------------------------------------------------------------------------------------------------
 
     def groups(self, request: Request) -> Response:
-        self._console.brokers.nodes()  # fails at once where no broker answers
         search = request.query_params.get("q", "")[:249]
         brokers, clients = self._console.brokers, self._console.clients
         found, errors = other_groups.group_list(brokers, clients)

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkapy.cli.group_offsets import ResetTarget
 from kafkapy.console.brokers import BadRequest
-from kafkapy.console.fields import number
+from kafkapy.console.fields import choice, number
 from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
 from kafkapy.types import INT64_MAX
 
@@ -31,7 +31,7 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
     """Raises BadRequest, which names the field."""
-    begin = _choice(fields, "from", BEGINS)
+    begin = choice(fields, "from", BEGINS, BEGINS[0])
     return Query(
         topic=topic_name(fields),
         partitions=_partitions(fields.get("partitions", "")),
@@ -48,7 +48,7 @@ def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
         limit=number(fields, "limit", 100, 1, MAX_ROWS),
         key_format=fields.get("key_format") or "auto",
         value_format=fields.get("value_format") or "auto",
-        isolation=_choice(fields, "isolation", ISOLATIONS),
+        isolation=choice(fields, "isolation", ISOLATIONS, ISOLATIONS[0]),
         is_live=is_live,
     )
 
@@ -122,10 +122,3 @@ def _text(fields: Mapping[str, str], name: str) -> str:
     if len(text) > MAX_TEXT:
         raise BadRequest(f"{name}: at most {MAX_TEXT} characters.")
     return text
-
-
-def _choice(fields: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    value = fields.get(name) or choices[0]
-    if value not in choices:
-        raise BadRequest(f"{name}: one of {', '.join(choices)}.")
-    return value

@@ -62,7 +62,12 @@ class Renderer:
         state = request.state
         path = request.url.path.removeprefix(self.base) or "/"
         text = self._environment.get_template(template).render(
-            context, csrf=state.csrf, path=path, allow_changes=state.may_change, user=state.user
+            context,
+            csrf=state.csrf,
+            path=path,
+            allow_changes=state.may_change,
+            why_no_change=state.why_no_change,
+            user=state.user,
         )
         return HTMLResponse(self._below(text), status)
 

@@ -61,6 +61,7 @@ class Query:
 
     `key`, `text`, `regex`, `header`, `json_path` and `until_ms` must all match; an empty one matches everything.
     `header`: NAME or NAME=VALUE. `until_ms`: the latest timestamp. `is_latest`: only the newest record of each key.
+    `has_marks`: whether read_uncommitted marks the records of aborted and open transactions, which reads them twice.
     """
 
     topic: str
@@ -79,6 +80,7 @@ class Query:
     key_format: str = "auto"
     value_format: str = "auto"
     isolation: str = "read_committed"
+    has_marks: bool = True
     is_live: bool = False
     most_characters: int = MAX_SHOWN_CHARACTERS
 
@@ -113,7 +115,8 @@ class Search:
         self._open: set[int] = set()
         self._last: list[tuple[int, int, int, Row]] = []
         self._latest: dict[bytes | None, Any] = {}
-        self._marks = Marks(brokers, clients, query.topic) if query.isolation == "read_uncommitted" else None
+        has_marks = query.has_marks and query.isolation == "read_uncommitted"
+        self._marks = Marks(brokers, clients, query.topic) if has_marks else None
         self.has_more_keys = False
         self._mean_bytes = 1000.0
         self._shown = 0

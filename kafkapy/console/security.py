@@ -68,8 +68,8 @@ class Sessions:
         self._key = secrets.token_bytes(32)
         self.cookie = f"kafkapy-console-{settings.port}"
 
-    def new(self, role: str = EDITOR, user: str = "") -> str:
-        return self.signed("session", role, user, SESSION_S)
+    def new(self, role: str = EDITOR, user: str = "") -> Session:
+        return Session(self.signed("session", role, user, SESSION_S), role, user)
 
     def signed(self, purpose: str, role: str, user: str, valid_s: float) -> str:
         """Return texts that `parsed` returns again, for valid_s at most."""
@@ -85,8 +85,13 @@ class Sessions:
         _, role, user, until_s = fields.split(":")
         return Session(text, role, bytes.fromhex(user).decode()) if time.time() < int(until_s) else None
 
-    def is_ours(self, session: str) -> bool:
-        return self.parsed(session) is not None
+    def in_cookie(self, header: str, name: str, purpose: str = "session") -> Session | None:
+        """Return the session in a Cookie header, if it was made here and has not ended."""
+        try:
+            found = SimpleCookie(header).get(name)
+        except CookieError:
+            return None
+        return None if found is None else self.parsed(found.value, purpose)
 
     def csrf_token(self, session: str) -> str:
         return self._mac("csrf", session)
@@ -100,7 +105,10 @@ class BodyTooLarge(Exception):
 
 
 class Guard:
-    """The middleware. It puts the session's `csrf` token and whether one `is_new` into the request's state."""
+    """The middleware. It puts the session's `csrf` token, its `user` and `may_change` into the request's state.
+
+    `why_no_change`: the reason for the page, "" if it may change the cluster.
+    """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, sessions: Sessions) -> None:
         self._app = app
@@ -114,33 +122,32 @@ class Guard:
             return
         headers = Headers(scope=scope)
         session, is_new = self._session(headers)
-        refusal = self._refusal(scope, headers, session)
+        refusal = self._refusal(scope, headers)
         if refusal is not None:
             await PlainTextResponse(refusal + "\n", 403)(scope, receive, _with_headers(send, None))
             return
-        needs_login = self._has_login and is_new and not self._has_bearer(headers)
+        needs_login = self._settings.has_login and is_new and not self._has_bearer(headers)
         if needs_login and scope["path"] not in OPEN_PATHS:
             if "authorization" in headers:
                 await self._delay()
             answer = _to_login(scope, headers)
             await answer(scope, receive, _with_headers(send, None))
             return
-        known = self._sessions.parsed(session)
-        assert known is not None, "made here, or found to be"
         state = scope.setdefault("state", {})
-        state["csrf"] = self._sessions.csrf_token(session)
-        state["user"] = known.user
-        state["may_change"] = self._settings.allow_changes and known.role == EDITOR
+        state["csrf"] = self._sessions.csrf_token(session.text)
+        state["user"] = session.user
+        state["why_no_change"] = self._why_no_change(session)
+        state["may_change"] = not state["why_no_change"]
         cookie = None
-        if is_new and not self._has_login:  # with a login, only its page creates sessions
-            cookie = f"{self._sessions.cookie}={session}; Path=/; HttpOnly; SameSite=Strict"
+        if is_new and not self._settings.has_login:  # with a login, only its page creates sessions
+            cookie = f"{self._sessions.cookie}={session.text}; Path=/; HttpOnly; SameSite=Strict"
         try:
             body = await _body(headers, receive) if scope["method"] not in SAFE_METHODS else None
         except BodyTooLarge:
             await PlainTextResponse("The request is too large.\n", 413)(scope, receive, _with_headers(send, None))
             return
         if body is not None:
-            if scope["path"] != "/login" and not self._has_csrf_token(session, headers, body):
+            if scope["path"] != "/login" and not self._has_csrf_token(session.text, headers, body):
                 await PlainTextResponse("The form is out of date: load its page again.\n", 403)(
                     scope, receive, _with_headers(send, cookie)
                 )
@@ -148,9 +155,10 @@ class Guard:
             receive = _replaying(body, receive)
         await self._app(scope, receive, _with_headers(send, cookie))
 
-    @property
-    def _has_login(self) -> bool:
-        return self._settings.token is not None or self._settings.oidc is not None
+    def _why_no_change(self, session: Session) -> str:
+        if not self._settings.allow_changes:
+            return "Changes are not allowed: start the console with --allow-changes."
+        return "" if session.role == EDITOR else "You may look, and change nothing: that needs the role of an editor."
 
     async def _delay(self) -> None:
         """Delay the answer to a wrong token, unless so many wait that they would take the connections of others."""
@@ -162,17 +170,12 @@ class Guard:
         finally:
             self._delayed_count -= 1
 
-    def _session(self, headers: Headers) -> tuple[str, bool]:
+    def _session(self, headers: Headers) -> tuple[Session, bool]:
         """Return the request's session, or a new one, and whether it is new."""
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._sessions.cookie)
-        except CookieError:
-            found = None
-        if found is not None and self._sessions.is_ours(found.value):
-            return found.value, False
-        return self._sessions.new(), True
+        found = self._sessions.in_cookie(headers.get("cookie", ""), self._sessions.cookie)
+        return (self._sessions.new(), True) if found is None else (found, False)
 
-    def _refusal(self, scope: Scope, headers: Headers, session: str) -> str | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> str | None:
         """Return why the request is refused, None if it is not."""
         host = headers.get("host", "")
         if not self._is_own_name(host):

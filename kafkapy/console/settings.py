@@ -55,3 +55,7 @@ class Settings:
     name: str = ""
     clusters: tuple[Cluster, ...] = ()
     oidc: Oidc | None = None
+
+    @property
+    def has_login(self) -> bool:
+        return self.token is not None or self.oidc is not None

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from kafkapy.console.brokers import BadRequest
-from kafkapy.console.fields import number
+from kafkapy.console.fields import choice, number
 from kafkapy.dataclass import dataclass
 
 T = TypeVar("T")
@@ -38,10 +37,7 @@ class Paged:
 
 def order_of(fields: Mapping[str, str], keys: Sequence[str]) -> Order:
     """Return the order that the URL names, by the first key without one. Raises BadRequest."""
-    key = fields.get("sort") or keys[0]
-    if key not in keys:
-        raise BadRequest(f"sort: one of {', '.join(keys)}.")
-    return Order(key, fields.get("desc") == "1")
+    return Order(choice(fields, "sort", keys, keys[0]), fields.get("desc") == "1")
 
 
 def page_number(fields: Mapping[str, str]) -> int:

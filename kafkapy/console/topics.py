@@ -105,7 +105,10 @@ def topic_page(
 
 def _rows_of(brokers: Brokers, names: Sequence[str], lags: Mapping[str, int]) -> tuple[TopicRow, ...]:
     described = {each.name: each for each in brokers.metadata(names) if not each.error_code}
-    return _rows(brokers, [described[name] for name in names if name in described], lags)
+    topics = [described[name] for name in names if name in described]
+    starts, ends = offsets(brokers, topics, EARLIEST), offsets(brokers, topics, LATEST)
+    sizes = cluster.sizes(brokers, topics)
+    return tuple(_row(each, starts, ends, sizes, lags.get(each.name)) for each in topics)
 
 
 def partitions(brokers: Brokers, topic: Any) -> tuple[PartitionRow, ...]:
@@ -159,12 +162,6 @@ def offsets(
                 if not each.error_code:
                     found[TopicPartition(topic.name, each.partition_index)] = each.offset
     return found
-
-
-def _rows(brokers: Brokers, topics: Sequence[Any], lags: Mapping[str, int]) -> tuple[TopicRow, ...]:
-    starts, ends = offsets(brokers, topics, EARLIEST), offsets(brokers, topics, LATEST)
-    sizes = cluster.sizes(brokers, list(topics))
-    return tuple(_row(each, starts, ends, sizes, lags.get(each.name)) for each in topics)
 
 
 def _row(

@@ -87,6 +87,19 @@ def test_the_checks_find_planted_faults(running: Browser, console: str) -> None:
     page.context.close()
 
 
+def test_one_request_renews_both_parts_of_the_overview(running: Browser, console: str) -> None:
+    page = page_of(running, console, DESK_PX)
+    page.goto("/")
+    is_ready(page)
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url.removeprefix(console)))
+    page.evaluate("document.querySelectorAll('#live, #more').forEach(each => each.classList.add('old'))")
+    expect(page.locator(".old")).to_have_count(0, timeout=60_000)
+    assert [each for each in requested if each == "/"] == ["/"]
+    expect(page.locator("#more")).to_contain_text("Log directories")
+    page.context.close()
+
+
 def test_a_table_is_sorted_and_filtered_and_the_url_has_it(running: Browser, console: str) -> None:
     page = page_of(running, console, DESK_PX)
     page.goto("/transactions")

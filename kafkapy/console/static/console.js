@@ -12,6 +12,11 @@ function problem(text) {
   show(place, text !== "");
 }
 
+function said(text) {
+  problem(text);
+  document.getElementById("problem").className = "done";
+}
+
 // -- searches and tails: server-sent events, rows are HTML that the server has escaped
 
 class Stream {
@@ -299,10 +304,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-shows]").forEach(showsFields);
   document.querySelectorAll("[data-stream]").forEach(place => new Stream(place));
   const done = new URLSearchParams(location.search).get("done");
-  if (done && document.referrer.startsWith(location.origin + "/")) {  // not what a link from elsewhere says
-    problem(done);
-    document.getElementById("problem").className = "done";
-  }
+  if (done && document.referrer.startsWith(location.origin + "/")) said(done);  // not what a link from elsewhere says
   prepareTables();
   drawAll();
   setInterval(drawAll, 5000);

@@ -75,11 +75,6 @@ function download(name, text, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function said(text) {
-  problem(text);
-  document.getElementById("problem").className = "done";
-}
-
 async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);

@@ -15,7 +15,7 @@ from kafkapy.cli import committed_offsets as module
 from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, committed_offsets, delete_offsets
 from kafkapy.console.brokers import Brokers, ClusterError
 from kafkapy.console.client import Clients
-from kafkapy.console.groups import lag_of
+from kafkapy.console.groups import lags_of
 from kafkapy.console.settings import Settings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
@@ -114,7 +114,7 @@ def test_the_console_survives_a_coordinator_that_moves() -> None:
     with coordinator(*MOVES) as broker:
         settings = Settings(servers=broker.address)
         brokers = Brokers(settings)
-        assert lag_of(Clients(settings, brokers), "readers") == 6
+        assert sum(lags_of(Clients(settings, brokers), "readers").values()) == 6
         brokers.close()
 
 
@@ -159,7 +159,7 @@ def test_the_search_ends(monkeypatch) -> None:
         settings = Settings(servers=broker.address)
         brokers = Brokers(settings)
         with pytest.raises(ClusterError, match="NOT_COORDINATOR"):
-            lag_of(Clients(settings, brokers), "readers")
+            lags_of(Clients(settings, brokers), "readers")
         brokers.close()
 
 

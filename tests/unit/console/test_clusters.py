@@ -90,6 +90,16 @@ def test_a_change_is_made_where_it_was_asked_and_the_log_says_where(page, broker
     assert " in dev: 'Create the topic made-here." in caplog.text
 
 
+def test_the_log_says_where_records_were_loaded(page, caplog) -> None:
+    caplog.set_level(logging.INFO, logger="kafkapy.console.changes")
+    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
+    headers = {"origin": OWN, "x-csrf-token": sessions.csrf_token(page.cookies[sessions.cookie])}
+    assert page.post("/c/prod/load?name=there", content="{}", headers=headers).json()["sent"] == 1
+    assert " in prod: 'Load 1 records into there.'" in caplog.text
+    assert page.post("/load?name=there", content="{}", headers=headers).status_code == 400
+    assert " in dev: 'Load records.': 'There is no topic there.'" in caplog.text
+
+
 def test_a_context_has_the_settings_of_its_cluster() -> None:
     config = CommandConfig({"client.id": "x"})
     with used(config):

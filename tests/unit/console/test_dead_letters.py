@@ -12,7 +12,8 @@ from starlette.testclient import TestClient
 from kafkapy import Broker
 from kafkapy.console import dead_letters
 from kafkapy.console.app import new_app
-from kafkapy.console.settings import Settings
+from kafkapy.console.security import VIEWER
+from kafkapy.console.settings import Oidc, Settings
 from kafkapy.share.letter_headers import (
     DELIVERY_COUNT_HEADER,
     GROUP_HEADER,
@@ -81,6 +82,16 @@ def jobs(server: str) -> list[str]:
         found.append(f"{message.key().decode()}: {message.value().decode()}")
     consumer.close()
     return found
+
+
+def test_a_viewer_reads_why_nothing_is_sent(server: str) -> None:
+    settings = Settings(servers=server, allow_changes=True, oidc=Oidc("https://provider.example", "console"))
+    with TestClient(new_app(settings), base_url=OWN) as client:
+        sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)  # type: ignore[attr-defined]
+        client.cookies.set(sessions.cookie, sessions.new(VIEWER, "ann").text)
+        shown = text_of(client.get("/topic/letters", params={"name": DEAD}).text)
+    assert "that needs the role of an editor" in shown
+    assert "--allow-changes" not in shown
 
 
 def test_letters_are_listed_with_where_they_came_from(page: TestClient) -> None:

@@ -7,13 +7,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from kafkapy import Broker
-from kafkapy.console import attention
+from kafkapy.console import access, attention
 from kafkapy.console.app import new_app
 from kafkapy.console.cluster import Feature
 from kafkapy.console.overview import CHARTS, METRICS, joined
 from kafkapy.console.samples import PRODUCE_P99, MetricSamples
 from kafkapy.console.settings import Settings
 from kafkapy.console.state import Console
+from tests.support.committed import commit
 
 OWN = "http://127.0.0.1:8080"
 
@@ -40,6 +41,16 @@ def test_an_open_transaction_is_named(broker, monkeypatch) -> None:
         assert "1 transaction is open for more than a minute" in shown
         assert 'href="/transaction?id=payments-1"' in shown
         opened.abort_transaction(30)
+
+
+def test_all_groups_are_counted(broker, monkeypatch) -> None:
+    monkeypatch.setattr(access, "MAX_ROWS", 2)
+    for number in range(3):
+        consumer = kafka.Consumer({**broker.client_config(), "group.id": f"counted-{number}"})
+        commit(consumer, kafka.TopicPartition("orders", 0, 1))
+        consumer.close()
+    with TestClient(new_app(Settings(servers=broker.bootstrap_servers)), base_url=OWN) as client:
+        assert "<dt>Groups</dt><dd>3</dd>" in client.get("/").text
 
 
 def test_levels_are_shown_by_their_names() -> None:

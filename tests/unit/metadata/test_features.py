@@ -2,6 +2,8 @@
 
 import pytest
 
+from kafkapy.config.releases import RELEASES
+from kafkapy.metadata import features
 from kafkapy.metadata.bootstrap import decide_activation, default_bootstrap_records
 from kafkapy.metadata.features import KNOWN_FEATURES, FeatureControl, record_version, shown_features, unserved_levels
 from kafkapy.metadata.image import FeaturesImage, MetadataImage
@@ -38,6 +40,17 @@ def test_levels_of_what_does_not_work_yet_are_kept_but_not_shown() -> None:
 def test_levels_that_brokers_do_not_serve_are_named_with_the_highest_that_they_do() -> None:
     assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"streams.version": (1, 0)}
     assert unserved_levels({"metadata.version": 34}) == {"metadata.version": (34, 33)}
+
+
+def test_levels_have_the_same_names_in_the_code_as_for_operators() -> None:
+    """MV_4_4_IV2 is 4.4-IV2."""
+    levels = {
+        name[3:].replace("_", ".", 1).replace("_", "-"): vars(features)[name]
+        for name in vars(features)
+        if name.startswith("MV_")
+    }
+    assert levels.items() <= RELEASES.items()
+    assert max(levels.values()) == max(RELEASES.values())
 
 
 def test_every_level_of_4_4_0_replays_and_one_beyond_does_not() -> None:
