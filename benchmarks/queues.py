@@ -7,10 +7,12 @@ consumer group (family `consume`).
 
 import asyncio
 import json
+import queue
 import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -74,51 +76,46 @@ def accept_all(server: Server, topic: str, scale: float, *, members: int, partit
     create_topic(server, topic, partitions)
     asyncio.run(prepare_group(server, topic))
     count = fill(server, topic, int(SIZE_BYTES * scale), partitions=partitions, value_bytes=VALUE_BYTES)
+    command = [sys.executable, "-m", "benchmarks.queues", "accept", server.bootstrap, topic]
     with Cost(server) as cost:
-        times, found = _run_members(server, topic, members, count)
+        times, found = run_members(command, members, count)
     delete_topic(server, topic)
     figures = cost.figures(records=count, size_bytes=count * VALUE_BYTES, seconds=max(times) - min(times))
     return {**figures, "delivered_twice": float(found - count)}
 
 
-def _run_members(server: Server, topic: str, members: int, count: int) -> tuple[list[float], int]:
-    """Run members until they have accepted so many records together; return when, and how many they were given."""
-    command = [sys.executable, "-m", "benchmarks.queues", "accept", server.bootstrap, topic]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in range(members)]
+def run_members(command: list[str], members: int, count: int) -> tuple[list[float], int]:
+    """Run members until they have accepted so many records together; return when, and how many they were given.
+
+    Raises queue.Empty if that takes longer than TIMEOUT_S.
+    """
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(members)]
+    readers = [threading.Thread(target=_read_lines, args=(process, lines)) for process in running]
+    for reader in readers:
+        reader.start()
     times: list[float] = []
     accepted = 0
-
-    async def read() -> None:
-        nonlocal accepted
-        loop = asyncio.get_running_loop()
-        is_done = asyncio.Event()
-
-        def on_readable(process: "subprocess.Popen[str]") -> None:
-            nonlocal accepted
-            assert process.stdout is not None
-            first_s, last_s, number = json.loads(process.stdout.readline())
-            times.extend((first_s, last_s))
-            accepted += number
-            if accepted >= count:
-                is_done.set()
-
-        for process in running:
-            assert process.stdout is not None
-            loop.add_reader(process.stdout.fileno(), on_readable, process)
-        try:
-            await asyncio.wait_for(is_done.wait(), TIMEOUT_S)
-        finally:
-            for process in running:
-                assert process.stdout is not None
-                loop.remove_reader(process.stdout.fileno())
-
+    deadline_s = time.monotonic() + TIMEOUT_S
     try:
-        asyncio.run(read())
+        while accepted < count:
+            first_s, last_s, number = json.loads(lines.get(timeout=max(deadline_s - time.monotonic(), 0)))
+            times += (first_s, last_s)
+            accepted += number
     finally:
         for process in running:
             process.kill()
             process.wait()
+        for reader in readers:
+            reader.join()
     return times, accepted
+
+
+def _read_lines(process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str]") -> None:
+    assert process.stdout is not None
+    with process.stdout:
+        for line in process.stdout:
+            lines.put(line)
 
 
 def _accept(bootstrap: str, topic: str) -> None:
@@ -179,7 +176,7 @@ def produce_to_acknowledgement(server: Server, topic: str, scale: float) -> Figu
 
 
 def _produce(bootstrap: str, topic: str, count: str) -> None:
-    """Produce at the rate, once the member is there: the first record is sent until it has been accepted."""
+    """Produce at the rate."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
