@@ -42,6 +42,13 @@ def topic_id(name: str, generation: int = 1) -> bytes:
     return name.encode().ljust(12, b".")[:12] + generation.to_bytes(4)
 
 
+def config_records(resource_type: int, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+        for key, value in configs.items()
+    ]
+
+
 def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> memoryview:
     """A batch as a producer sends it: keyless records unless `key` is given."""
     key = fields.pop("key", None)
@@ -131,7 +138,7 @@ class Hosting:
         """Create a topic led by its first replica; return its partition 0 (when it is hosted here)."""
         self.commit(
             TopicRecord(name=name, topic_id=topic_id(name, generation)),
-            *self._config_records(name, configs or {}),
+            *config_records(RESOURCE_TOPIC, name, configs or {}),
             *(self.partition_record(name, number, generation, replicas, isr) for number in range(partition_count)),
         )
         return self.manager.partitions.find(name, 0)  # type: ignore[return-value]
@@ -157,14 +164,8 @@ class Hosting:
             directories=[bytes(16)] * len(replicas),
         )
 
-    def _config_records(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
-        return [
-            ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value)
-            for key, value in configs.items()
-        ]
-
     def alter_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
-        self.commit(*self._config_records(name, configs))
+        self.commit(*config_records(RESOURCE_TOPIC, name, configs))
 
     def delete_topic(self, name: str = "orders", generation: int = 1) -> None:
         self.commit(RemoveTopicRecord(topic_id=topic_id(name, generation)))
