@@ -19,7 +19,7 @@ from tests.support.dead_letters import (
     letters_in,
     offset_of,
 )
-from tests.support.hosting import NOW_MS, batch, config_records, topic_id
+from tests.support.hosting import batch, config_records, topic_id
 from tests.support.linked_brokers import LinkedBrokers
 from tests.support.metadata_services import Deny
 from tests.support.share_partition_hosting import Member, share_partitions_of
@@ -50,13 +50,7 @@ class Queue:
         brokers.commit(*config_records(RESOURCE_TOPIC, DEAD, ENABLED))
         await asyncio.sleep(1)
         leader = brokers.nodes[LEADER]
-        partition = leader.manager.partitions.find("orders", 0)
-        assert partition is not None
-        assert partition.log is not None
-        values = [b"value %d" % number for number in range(RECORDS)]
-        partition.log.append_as_leader(batch(*values), leader_epoch=0, now_ms=NOW_MS)
-        partition.maybe_advance_high_watermark(0)
-        leader.manager.complete_waiting(partition)
+        leader.append(batch(*(b"value %d" % number for number in range(RECORDS))))
         (result,) = await leader.share.persister.initialize("g", [InitialState(topic_id("orders"), 0, 0, 0)])
         assert result.error_code == 0
 

@@ -150,6 +150,16 @@ class Hosting:
         assert partition.log is not None
         return partition.log
 
+    def append(self, *batches: memoryview, name: str = "orders", partition_id: int = 0) -> None:
+        """Append to a partition that this broker leads alone, and answer who waits for it."""
+        partition = self.manager.partitions.find(name, partition_id)
+        assert partition is not None
+        assert partition.log is not None
+        for each in batches:
+            partition.log.append_as_leader(each, leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
+        partition.maybe_advance_high_watermark(0)
+        self.manager.complete_waiting(partition)
+
     def partition_record(
         self, name: str, number: int, generation: int, replicas: Sequence[int], isr: Sequence[int] | None
     ) -> PartitionRecord:
