@@ -7,13 +7,16 @@ consumer group (family `consume`).
 
 import asyncio
 import json
+import queue
 import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from benchmarks.group_client import Peer
 from benchmarks.groups import measured
@@ -34,6 +37,10 @@ from kafkapy.protocol.messages.initialize_share_group_state_request import (
     InitializeStateData,
     PartitionData,
 )
+from kafkapy.types import uuid_to_string
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, ShareConsumer
 
 SIZE_BYTES, VALUE_BYTES = 64 << 20, 100
 MEMBERS, PARTITIONS = (1, 4, 16), (1, 16)
@@ -41,7 +48,9 @@ RATE, SECONDS = 500, 15
 WAITING, WAIT_S = 100, 10
 LOADED_PARTITIONS = 10_000
 PER_REQUEST = 1_000
-GROUP_RESOURCE, SHARE_COORDINATOR = 32, 2
+GROUP_RESOURCE = 32
+GROUP_COORDINATOR, SHARE_COORDINATOR = 0, 2
+EXPLICIT = "explicit"
 SENT_NS = struct.Struct(">q")
 TIMEOUT_S = 300
 
@@ -52,10 +61,15 @@ async def prepare_group(server: Server, group: str) -> None:
     altered = [AlterableConfig("share.auto.offset.reset", value="earliest")]
     resource = AlterConfigsResource(GROUP_RESOURCE, resource_name=group, configs=altered)
     await peer.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    await _find_coordinator(peer, GROUP_COORDINATOR, group)
+    peer.close()
+
+
+async def _find_coordinator(peer: Peer, key_type: int, key: str) -> None:
+    """Wait until a group, or a share partition, has a coordinator."""
+    find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     while (await peer.call(find, 6)).coordinators[0].error_code:
         await asyncio.sleep(0.1)
-    peer.close()
 
 
 def produce_one(server: Server, topic: str) -> None:
@@ -66,6 +80,19 @@ def produce_one(server: Server, topic: str) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
+def _new_consumer(bootstrap: str, topic: str, acknowledgement_mode: str = "implicit") -> "ShareConsumer":
+    from confluent_kafka import ShareConsumer
+
+    settings = {"share.acknowledgement.mode": acknowledgement_mode, "log_level": 0}
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic, **settings})
+    consumer.subscribe([topic])
+    return consumer
+
+
+def _poll(consumer: "ShareConsumer") -> "list[Message]":
+    return [each for each in consumer.poll(0.5) or () if each.error() is None]
+
+
 # -- pace -----------------------------------------------------------------------------------------------------------
 
 
@@ -74,61 +101,53 @@ def accept_all(server: Server, topic: str, scale: float, *, members: int, partit
     create_topic(server, topic, partitions)
     asyncio.run(prepare_group(server, topic))
     count = fill(server, topic, int(SIZE_BYTES * scale), partitions=partitions, value_bytes=VALUE_BYTES)
+    command = [sys.executable, "-m", "benchmarks.queues", "accept", server.bootstrap, topic]
     with Cost(server) as cost:
-        times, found = _run_members(server, topic, members, count)
+        times, found = run_members(command, members, count)
     delete_topic(server, topic)
     figures = cost.figures(records=count, size_bytes=count * VALUE_BYTES, seconds=max(times) - min(times))
     return {**figures, "delivered_twice": float(found - count)}
 
 
-def _run_members(server: Server, topic: str, members: int, count: int) -> tuple[list[float], int]:
-    """Run members until they have accepted so many records together; return when, and how many they were given."""
-    command = [sys.executable, "-m", "benchmarks.queues", "accept", server.bootstrap, topic]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in range(members)]
+def run_members(command: list[str], members: int, count: int) -> tuple[list[float], int]:
+    """Run members until they have accepted so many records together; return when, and how many they were given.
+
+    Raises queue.Empty if that takes longer than TIMEOUT_S.
+    """
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(members)]
+    readers = [threading.Thread(target=_read_lines, args=(process, lines)) for process in running]
+    for reader in readers:
+        reader.start()
     times: list[float] = []
     accepted = 0
-
-    async def read() -> None:
-        nonlocal accepted
-        loop = asyncio.get_running_loop()
-        is_done = asyncio.Event()
-
-        def on_readable(process: "subprocess.Popen[str]") -> None:
-            nonlocal accepted
-            assert process.stdout is not None
-            first_s, last_s, number = json.loads(process.stdout.readline())
-            times.extend((first_s, last_s))
-            accepted += number
-            if accepted >= count:
-                is_done.set()
-
-        for process in running:
-            assert process.stdout is not None
-            loop.add_reader(process.stdout.fileno(), on_readable, process)
-        try:
-            await asyncio.wait_for(is_done.wait(), TIMEOUT_S)
-        finally:
-            for process in running:
-                assert process.stdout is not None
-                loop.remove_reader(process.stdout.fileno())
-
+    deadline_s = time.monotonic() + TIMEOUT_S
     try:
-        asyncio.run(read())
+        while accepted < count:
+            first_s, last_s, number = json.loads(lines.get(timeout=max(deadline_s - time.monotonic(), 0)))
+            times += (first_s, last_s)
+            accepted += number
     finally:
         for process in running:
             process.kill()
             process.wait()
+        for reader in readers:
+            reader.join()
     return times, accepted
+
+
+def _read_lines(process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str]") -> None:
+    assert process.stdout is not None
+    with process.stdout:
+        for line in process.stdout:
+            lines.put(line)
 
 
 def _accept(bootstrap: str, topic: str) -> None:
     """Poll, which accepts what the poll before returned; print when records came, and how many, once for each poll."""
-    from confluent_kafka import ShareConsumer
-
-    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic, "log_level": 0})
-    consumer.subscribe([topic])
+    consumer = _new_consumer(bootstrap, topic)
     while True:
-        messages = [each for each in consumer.poll(0.5) or () if each.error() is None]
+        messages = _poll(consumer)
         if messages:
             at_s = time.monotonic()
             consumer.commit_async()
@@ -179,7 +198,7 @@ def produce_to_acknowledgement(server: Server, topic: str, scale: float) -> Figu
 
 
 def _produce(bootstrap: str, topic: str, count: str) -> None:
-    """Produce at the rate, once the member is there: the first record is sent until it has been accepted."""
+    """Produce at the rate."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
@@ -192,14 +211,12 @@ def _produce(bootstrap: str, topic: str, count: str) -> None:
 
 
 def _acknowledge(bootstrap: str, topic: str, count: str) -> None:
-    from confluent_kafka import AcknowledgeType, ShareConsumer
+    from confluent_kafka import AcknowledgeType
 
-    settings = {"share.acknowledgement.mode": "explicit", "log_level": 0}
-    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic, **settings})
-    consumer.subscribe([topic])
+    consumer = _new_consumer(bootstrap, topic, EXPLICIT)
     latencies: list[float] = []
     while len(latencies) < int(count):
-        messages = [each for each in consumer.poll(1.0) or () if each.error() is None]
+        messages = _poll(consumer)
         for each in messages:
             consumer.acknowledge(each, AcknowledgeType.ACCEPT)
         if messages:
@@ -217,10 +234,7 @@ async def _initialize(server: Server, topic: str, partitions: int) -> bytes:
     """Create the states of share partitions, as a group's coordinator would; return the topic's id."""
     peer = await Peer.connect(server.bootstrap)
     (described,) = (await peer.call(DescribeTopicPartitionsRequest([TopicRequest(topic)]), 0)).topics
-    key = f"{topic}:{_base64(described.topic_id)}:0"
-    find = FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=[key])
-    while (await peer.call(find, 6)).coordinators[0].error_code:
-        await asyncio.sleep(0.1)
+    await _find_coordinator(peer, SHARE_COORDINATOR, f"{topic}:{uuid_to_string(described.topic_id)}:0")
     for start in range(0, partitions, PER_REQUEST):
         some = range(start, min(start + PER_REQUEST, partitions))
         data = InitializeStateData(
@@ -235,12 +249,6 @@ async def _initialize(server: Server, topic: str, partitions: int) -> bytes:
     peer.close()
     topic_id: bytes = described.topic_id
     return topic_id
-
-
-def _base64(topic_id: bytes) -> str:
-    from base64 import urlsafe_b64encode
-
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def _fetch(topic: str, topic_id: bytes, member: str, epoch: int, partitions: range, wait_ms: int) -> object:
@@ -364,12 +372,8 @@ def first_record(server: Server, topic: str, scale: float) -> Figures:
 
 def _hold(bootstrap: str, topic: str) -> None:
     """Print a line for each poll with records, and never acknowledge them."""
-    from confluent_kafka import ShareConsumer
-
-    settings = {"share.acknowledgement.mode": "explicit", "log_level": 0}
-    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic, **settings})
-    consumer.subscribe([topic])
-    while not [each for each in consumer.poll(0.5) or () if each.error() is None]:
+    consumer = _new_consumer(bootstrap, topic, EXPLICIT)
+    while not _poll(consumer):
         pass
     print("a record", flush=True)
     time.sleep(TIMEOUT_S)

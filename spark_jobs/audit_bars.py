@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from deltalake import DeltaTable
+from pyarrow import dataset
 
 from spark_jobs import oracle
 from spark_jobs.checkpoints import BatchOffsets, parse_offsets
@@ -211,16 +213,12 @@ def in_iceberg(config: AuditBarsConfig) -> Iterable[Row]:
 
 
 def in_delta(config: AuditBarsConfig) -> Iterable[Row]:
-    from deltalake import DeltaTable
-
     found = DeltaTable(str(config.delta), storage_options=dict(config.delta_options) or None)
     rows: list[Row] = found.to_pyarrow_table().to_pylist()
     return rows
 
 
 def in_parquet(output: str) -> Iterator[Row]:
-    from pyarrow import dataset
-
     files = whole_batches(Path(output))
     if files:
         hive = dataset.partitioning(flavor="hive")

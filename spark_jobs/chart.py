@@ -11,10 +11,10 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import picture, query
+from spark_jobs import picture
 from spark_jobs.config import SparkConfig
 from spark_jobs.errors import JobError
-from spark_jobs.query import holds_tables
+from spark_jobs.query import connect, holds_tables, quoted_name
 from spark_jobs.schemas import BAR
 from spark_jobs.session import spark_session
 
@@ -48,8 +48,8 @@ def run(config: ChartConfig) -> None:
 
 def select_from_tables(config: ChartConfig) -> tuple[str, list[picture.Bar]]:
     """Return the symbol and its bars in order, by DuckDB. Raises JobError where there are none."""
-    connection, names = query.connect(Path(config.bars))
-    table = '"bars"' if "bars" in names else '"' + names[0].replace('"', '""') + '"'
+    connection, names = connect(Path(config.bars))
+    table = quoted_name("bars" if "bars" in names else names[0])
     span = f"FROM {table} WHERE width = $width AND start_ms >= $start AND start_ms < $end"
     start_ms = _as_ms(config.start) if config.start else 0
     given = {"width": config.width, "start": start_ms, "end": _as_ms(config.end) if config.end else 1 << 62}

@@ -5,7 +5,8 @@ matplotlib's. Numbers become floats here and here alone: a picture has no digits
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,21 +79,26 @@ def draw_histogram(series: Mapping[str, Sequence[float]], title: str, path: Path
     figure.update_layout(
         title=title, template="plotly_white", barmode="overlay", xaxis_title="ms", yaxis_title="% of ticks"
     )
-    try:
+    with _writing(path):
         figure.write_html(path, include_plotlyjs=True)
-    except OSError as error:
-        raise JobError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def draw(bars: Sequence[Bar], title: str, path: Path) -> None:
     """Write an .html with plotly that needs no network, or a .png with matplotlib. Raises JobError."""
     if path.suffix not in (".html", ".png"):
         raise JobError(f"{path}: a picture ends in .html or .png")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _writing(path):
         if path.suffix == ".html":
             interactive(bars, title).write_html(path, include_plotlyjs=True)
         else:
             still(bars, title).savefig(path)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Make the folder of a picture that is written in here. Raises JobError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise JobError(f"{path} cannot be written: {error.strerror or error}") from None

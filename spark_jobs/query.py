@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import duckdb
+from deltalake import DeltaTable
 
 from spark_jobs.errors import JobError
 from spark_jobs.tables import CATALOG_FILE, NAMESPACE, open_catalog
@@ -63,6 +64,11 @@ def whole_batches(directory: Path) -> list[str]:
     return [str(path) for batch in whole for path in sorted(batch.rglob("*.parquet")) if "_temporary" not in path.parts]
 
 
+def quoted_name(name: str) -> str:
+    """Return a table's name as SQL takes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _iceberg(connection: duckdb.DuckDBPyConnection, folder: Path, settings: Mapping[str, str]) -> list[str]:
     catalog = open_catalog(str(folder), settings)
     names = []
@@ -80,12 +86,9 @@ def _iceberg(connection: duckdb.DuckDBPyConnection, folder: Path, settings: Mapp
 
 
 def _delta(connection: duckdb.DuckDBPyConnection, name: str, directory: Path) -> None:
-    from deltalake import DeltaTable
-
     connection.register(name, DeltaTable(str(directory)).to_pyarrow_dataset())
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, files: list[str], options: str) -> None:
     quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
-    identifier = '"' + name.replace('"', '""') + '"'
-    connection.execute(f"CREATE VIEW {identifier} AS SELECT * FROM read_parquet([{quoted}], {options})")
+    connection.execute(f"CREATE VIEW {quoted_name(name)} AS SELECT * FROM read_parquet([{quoted}], {options})")

@@ -40,12 +40,6 @@ class Schema:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    def as_strings(self) -> str:
-        """Return the DDL that reads every scalar as text: what is checked before it is cast."""
-        return "v STRING, " + ", ".join(
-            f"{column.name} {column.type if column.type.startswith('ARRAY') else 'STRING'}" for column in self.columns
-        )
-
     def json_schema(self) -> dict[str, object]:
         """Return the schema of an event on a topic in JSON Schema's form."""
         properties: dict[str, object] = {"v": {"const": self.version}}
@@ -57,6 +51,16 @@ class Schema:
             "properties": properties,
             "required": ["v", *(column.name for column in self.columns if not column.is_optional)],
         }
+
+
+def as_strings(*schemas: Schema) -> str:
+    """Return the DDL that reads every scalar of the schemas' columns as text: what is checked before it is cast."""
+    types = {
+        column.name: column.type if column.type.startswith("ARRAY") else "STRING"
+        for schema in schemas
+        for column in schema.columns
+    }
+    return ", ".join(f"{name} {kind}" for name, kind in {"v": "STRING", **types}.items())
 
 
 def _json_type(sql_type: str) -> dict[str, object]:

@@ -109,19 +109,16 @@ class IcebergTable:
 
     def write(self, rows: pa.Table, batch: Batch) -> bool:
         with _errors(f"Iceberg table {self.name}"):
-            for attempt in range(RETRIES):
-                table = self._load(rows.schema)
-                if is_there(
-                    self._last(table, batch), batch, has_rows=table.current_snapshot() is not None, name=self.name
-                ):
-                    return False
-                try:
-                    self._append(table, rows, batch)
-                    return True
-                except (CommitFailedException, CommitStateUnknownException):
-                    if attempt + 1 == RETRIES:
-                        raise
-        raise AssertionError("unreachable")
+            overtaken = (CommitFailedException, CommitStateUnknownException)
+            return _until_not_overtaken(lambda: self._append_once(rows, batch), *overtaken)
+
+    def _append_once(self, rows: pa.Table, batch: Batch) -> bool:
+        table = self._load(rows.schema)
+        has_rows = table.current_snapshot() is not None
+        if is_there(self._last(table, batch), batch, has_rows=has_rows, name=self.name):
+            return False
+        self._append(table, rows, batch)
+        return True
 
     def _load(self, schema: pa.Schema) -> Table:
         try:
@@ -204,18 +201,15 @@ class DeltaBatches:
 
     def write(self, rows: pa.Table, batch: Batch) -> bool:
         with _errors(f"Delta table {self.path}"):
-            for attempt in range(RETRIES):
-                table = self._load() or self._create(rows.schema)
-                last, has_rows = table.transaction_version(batch.query), bool(table.file_uris())
-                if is_there(last, batch, has_rows=has_rows, name=self.path):
-                    return False
-                try:
-                    self._append(table, rows, batch)
-                    return True
-                except CommitFailedError:
-                    if attempt + 1 == RETRIES:
-                        raise
-        raise AssertionError("unreachable")
+            return _until_not_overtaken(lambda: self._append_once(rows, batch), CommitFailedError)
+
+    def _append_once(self, rows: pa.Table, batch: Batch) -> bool:
+        table = self._load() or self._create(rows.schema)
+        last, has_rows = table.transaction_version(batch.query), bool(table.file_uris())
+        if is_there(last, batch, has_rows=has_rows, name=self.path):
+            return False
+        self._append(table, rows, batch)
+        return True
 
     def _load(self) -> DeltaTable | None:
         if not DeltaTable.is_deltatable(self.path, self._options):
@@ -278,6 +272,14 @@ class _errors:  # a context manager
             raise locked from error
         if isinstance(error, REFUSALS):
             raise JobError(f"{self.what} does not take the rows: {_line(error)}") from error
+
+
+def _until_not_overtaken(attempt: Callable[[], bool], *overtaken: type[Exception]) -> bool:
+    """Return what `attempt` returns; begin again, RETRIES times in all, if another writer overtakes its commit."""
+    for _ in range(RETRIES - 1):
+        with suppress(*overtaken):
+            return attempt()
+    return attempt()
 
 
 def _equal(column: str, value: str) -> BooleanExpression:

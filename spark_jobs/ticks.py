@@ -28,9 +28,7 @@ CLOCK_MS = "java_method('java.lang.System', 'currentTimeMillis')"
 
 def parse_ticks(rows: DataFrame, depth_topics: Collection[str], max_ahead: str) -> DataFrame:
     """Add to rows of the Kafka source `_f`, `is_quote` and `reason`, which is null for a good trade or update."""
-    both = {column.name: column for column in (*TRADE.columns, *DEPTH.columns)}
-    fields = ", ".join(f"{c.name} {c.type if c.type.startswith('ARRAY') else 'STRING'}" for c in both.values())
-    parsed = with_fields(rows, f"v STRING, {fields}").withColumn("is_quote", F.col("topic").isin(list(depth_topics)))
+    parsed = with_fields(rows, TRADE, DEPTH).withColumn("is_quote", F.col("topic").isin(list(depth_topics)))
     depth_reason = field_reason(DEPTH, DEPTH_PATTERNS)
     for name in ("bids", "asks"):
         depth_reason = depth_reason.when(F.col(f"_f.{name}").isNull(), F.lit(f"{name} is missing"))
@@ -85,9 +83,9 @@ def _trade_decimal(name: str) -> Column:
 
 def _best(name: str, choose: str) -> Column:
     """Return the best level of a side that holds anything, as (price, quantity); null where none does."""
-    level = "named_struct('price', CAST(x[0] AS DECIMAL(18,8)), 'quantity', CAST(x[1] AS DECIMAL(18,8)))"
     # try_cast, since Spark may compute this for rows that the filter on the reason takes away.
-    levels = f"transform(_f.{name}, x -> {level.replace('CAST', 'try_cast')})"
+    level = "named_struct('price', try_cast(x[0] AS DECIMAL(18,8)), 'quantity', try_cast(x[1] AS DECIMAL(18,8)))"
+    levels = f"transform(_f.{name}, x -> {level})"
     return F.expr(f"{choose}(filter({levels}, x -> x.quantity > 0))")
 
 

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.config import duration_ms
-from spark_jobs.schemas import TRADE, Schema
+from spark_jobs.schemas import TRADE, Schema, as_strings
 
 DECIMAL_18_8 = r"^[0-9]{1,10}(\.[0-9]{1,8})?$"
 PATTERNS = {
@@ -31,7 +31,7 @@ def parse_trades(rows: DataFrame, schema: Schema = TRADE, max_ahead: str = "1 ho
     that is more than max_ahead beyond the record's own timestamp is wrong: it would make everything after it late.
     """
     assert schema.columns == TRADE.columns
-    parsed = with_fields(rows, schema.as_strings())
+    parsed = with_fields(rows, schema)
     parsed = parsed.withColumn("reason", trade_reason(schema, max_ahead)).withColumn("version", F.col("_f.v"))
     for column in schema.columns:
         parsed = parsed.withColumn(column.name, F.expr(f"try_cast(_f.{column.name} AS {column.type})"))
@@ -48,10 +48,8 @@ def distinct_trades(trades: DataFrame, watermark: str) -> DataFrame:
     return good.dropDuplicatesWithinWatermark(["symbol", "trade_id"])
 
 
-def with_fields(rows: DataFrame, fields: str) -> DataFrame:
+def with_fields(rows: DataFrame, *schemas: Schema) -> DataFrame:
     """Add `_f`, the fields of the JSON object as text, and `_is_json`, whether the value is one object and no more.
-
-    `fields` is the DDL of Schema.as_strings, of one schema or of several together.
 
     from_json reads the first value of a text and never looks behind it. So it is given an array: the value, and behind
     it a mark that no record can know. Where the second of two elements is the mark, the value was one JSON value.
@@ -59,7 +57,7 @@ def with_fields(rows: DataFrame, fields: str) -> DataFrame:
     mark = secrets.token_hex(16)
     text = F.col("value").cast("string")
     array = F.concat(F.lit("["), text, F.lit(f',{{"v":"{mark}"}}]'))
-    elements = F.from_json(array, f"ARRAY<STRUCT<{fields}>>", {"allowSingleQuotes": "false"})
+    elements = F.from_json(array, f"ARRAY<STRUCT<{as_strings(*schemas)}>>", {"allowSingleQuotes": "false"})
     # Exploded, because a filter on the reason would be pushed below a projection, and parse the JSON once per mention.
     parsed = rows.withColumn("_parsed", F.explode(F.array(elements))).withColumn("_f", F.get("_parsed", F.lit(0)))
     is_alone = (F.size("_parsed") == 2) & (F.get("_parsed", F.lit(1))["v"] == mark)

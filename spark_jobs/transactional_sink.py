@@ -75,6 +75,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -165,8 +166,7 @@ class Transactions:
         self._sink = sink
         self._is_claim = transactional_id == sink.name
         self._place = TopicPartition(sink.topic, 0)
-        fixed = {"enable.auto.commit": "false", "isolation.level": "read_committed", "log_level": "2"}
-        self._consumer = Consumer({**_of_consumer(sink.client), **fixed, "group.id": transactional_id})
+        self._consumer = new_consumer(sink, transactional_id)
         own = {"transactional.id": transactional_id, "log_level": "2"}
         defaults = {"compression.type": "zstd", "partitioner": "murmur2_random", "linger.ms": "5"}
         self._producer = Producer({**defaults, **sink.client, **own})
@@ -233,10 +233,12 @@ class Transactions:
                     raise
 
 
-def _of_consumer(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without those that librdkafka would call a producer's."""
+def new_consumer(sink: TransactionalSink, group: str) -> Consumer:
+    """Return a consumer that reads notes, without the options that librdkafka would call a producer's."""
     producers = ("compression", "linger.ms", "batch.", "acks", "partitioner", "message.", "queue.buffering", "retries")
-    return {name: value for name, value in client.items() if not name.startswith(producers)}
+    client = {name: value for name, value in sink.client.items() if not name.startswith(producers)}
+    fixed = {"enable.auto.commit": "false", "isolation.level": "read_committed", "log_level": "2"}
+    return Consumer({**client, **fixed, "group.id": group})
 
 
 def read_note(consumer: Consumer, place: TopicPartition, timeout_s: float) -> Note | None:
@@ -396,7 +398,7 @@ def deliver(sink: TransactionalSink, claim: Note, batches: Iterator[pa.RecordBat
             noted = transactions.note()
             if noted is not None and (noted.query, noted.batch) == (claim.query, claim.batch):
                 return _outcome(sink_partition, SKIPPED, 1 + sum(1 for _ in records))
-            count = transactions.commit(Note(claim.query, claim.batch, claim.partitions), _chained(first, records))
+            count = transactions.commit(Note(claim.query, claim.batch, claim.partitions), chain([first], records))
             return _outcome(sink_partition, COMMITTED, count)
     except KafkaException as error:
         if error.args[0].code() in FENCINGS and read_claim(sink) != claim:
@@ -414,14 +416,8 @@ def own_records(batches: Iterator[pa.RecordBatch], sink_partition: int) -> Itera
 
 
 def read_claim(sink: TransactionalSink) -> Note | None:
-    fixed = {"enable.auto.commit": "false", "isolation.level": "read_committed", "log_level": "2"}
-    with closing(Consumer({**_of_consumer(sink.client), **fixed, "group.id": sink.name})) as consumer:
+    with closing(new_consumer(sink, sink.name)) as consumer:
         return read_note(consumer, TopicPartition(sink.topic, 0), sink.timeout_s)
-
-
-def _chained(first: Mapping[str, Any], rest: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    yield first
-    yield from rest
 
 
 def _outcome(sink_partition: int, status: str, records: int = 0, message: str = "") -> pa.RecordBatch:

@@ -56,11 +56,7 @@ def public_members(of: type) -> list[tuple[str, Any]]:
 
 
 def _class(name: str, of: type, level: int) -> Iterator[str]:
-    yield f"{'#' * level} `{name}`"
-    yield ""
-    yield f"```python\n{name.rpartition('.')[2]}{_signature(of)}\n```"
-    yield ""
-    yield from _text(of)
+    yield from _function(name, of, level)
     if "__init__" in vars(of) and vars(of)["__init__"].__doc__:
         yield from _text(vars(of)["__init__"])
     for member_name, member in public_members(of):
@@ -72,12 +68,13 @@ def _class(name: str, of: type, level: int) -> Iterator[str]:
             yield from _function(f"{name}.{member_name}", inspect.unwrap(getattr(of, member_name)), level + 1)
 
 
-def _function(name: str, function: Any, level: int) -> Iterator[str]:
+def _function(name: str, of: Any, level: int) -> Iterator[str]:
+    """Yield a heading, the signature and the docstring of a function or a class."""
     yield f"{'#' * level} `{name}`"
     yield ""
-    yield f"```python\n{name.rpartition('.')[2]}{_signature(function)}\n```"
+    yield f"```python\n{name.rpartition('.')[2]}{_signature(of)}\n```"
     yield ""
-    yield from _text(function)
+    yield from _text(of)
 
 
 def _signature(of: Any) -> str:
@@ -97,14 +94,13 @@ def _text(of: Any) -> Iterator[str]:
         if line.startswith("    "):
             code.append(line[4:])
             continue
-        if code and line.strip():
-            yield "```text"
-            yield from code
-            yield "```"
+        if line.strip():
+            yield from _block(code)
             code = []
         yield line.replace("<", r"\<").replace("*", r"\*") if "`" not in line else line
-    if code:
-        yield "```text"
-        yield from code
-        yield "```"
+    yield from _block(code)
     yield ""
+
+
+def _block(code: list[str]) -> list[str]:
+    return ["```text", *code, "```"] if code else []

@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -78,20 +77,19 @@ def world() -> Iterator[tuple[str, str]]:
     with Broker(properties=properties) as broker:
         servers = broker.bootstrap_servers
         stop = threading.Event()
-        members = _filled(broker, servers)
-        thread = threading.Thread(target=_flow, args=(servers, stop), name="pictures-flow")
+        member = _fill(broker, servers)
+        thread = threading.Thread(target=_produce_steadily, args=(servers, stop), name="pictures-flow")
         thread.start()
         try:
             yield servers, f"http://127.0.0.1:{port}/metrics"
         finally:
             stop.set()
             thread.join()
-            for each in members:
-                each.close()
+            member.close()
 
 
-def _filled(broker: Broker, servers: str) -> list[Any]:
-    """Make topics, groups, transactions, users, ACLs and quotas; return the members, for somebody to close."""
+def _fill(broker: Broker, servers: str) -> Any:
+    """Make topics, groups, transactions, a user and ACLs; return the group's member, which the caller closes."""
     import confluent_kafka as kafka
 
     for name in TOPICS:
@@ -120,8 +118,8 @@ def _filled(broker: Broker, servers: str) -> list[Any]:
     deadline_s = time.monotonic() + 30
     while not member.assignment() and time.monotonic() < deadline_s:
         member.poll(0.1)
-    _secured(servers)
-    return [member]
+    _create_user_and_acls(servers)
+    return member
 
 
 def _produce(producer: Any, number: int) -> None:
@@ -140,29 +138,28 @@ def _produce(producer: Any, number: int) -> None:
     )
 
 
-def _secured(servers: str) -> None:
-    import confluent_kafka.admin as kafka_admin
+def _create_user_and_acls(servers: str) -> None:
+    from confluent_kafka import admin
 
-    admin = kafka_admin.AdminClient({"bootstrap.servers": servers})
-    kinds = kafka_admin
+    client = admin.AdminClient({"bootstrap.servers": servers})
     acls = [
-        kinds.AclBinding(
-            kinds.ResourceType.TOPIC, name, pattern, principal, "*", operation, kinds.AclPermissionType.ALLOW
+        admin.AclBinding(
+            admin.ResourceType.TOPIC, name, pattern, principal, "*", operation, admin.AclPermissionType.ALLOW
         )
         for name, pattern, principal, operation in (
-            ("orders", kinds.ResourcePatternType.LITERAL, "User:shop", kinds.AclOperation.WRITE),
-            ("eu-central-1.", kinds.ResourcePatternType.PREFIXED, "User:payments-service", kinds.AclOperation.READ),
+            ("orders", admin.ResourcePatternType.LITERAL, "User:shop", admin.AclOperation.WRITE),
+            ("eu-central-1.", admin.ResourcePatternType.PREFIXED, "User:payments-service", admin.AclOperation.READ),
         )
     ]
-    for future in admin.create_acls(acls).values():
+    for future in client.create_acls(acls).values():
         future.result(30)
-    credential = kinds.ScramCredentialInfo(kinds.ScramMechanism.SCRAM_SHA_256, 4096)
-    users: list[Any] = [kinds.UserScramCredentialUpsertion("shop", credential, b"a password of the pictures")]
-    for future in admin.alter_user_scram_credentials(users).values():
+    credential = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_256, 4096)
+    users: list[Any] = [admin.UserScramCredentialUpsertion("shop", credential, b"a password of the pictures")]
+    for future in client.alter_user_scram_credentials(users).values():
         future.result(30)
 
 
-def _flow(servers: str, stop: threading.Event) -> None:
+def _produce_steadily(servers: str, stop: threading.Event) -> None:
     """Produce some records a second, so that charts have something to draw."""
     import confluent_kafka as kafka
 
@@ -204,7 +201,7 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
-def is_ready(page: Any) -> None:
+def wait_until_ready(page: Any) -> None:
     """Wait until a search has ended or a tail follows."""
     if page.locator(".state").count():
         page.locator(".state").filter(has_text=SEARCHED).wait_for()
@@ -225,7 +222,7 @@ def take(
     page = context.new_page()
     for name, path in paths:
         page.goto(path)
-        is_ready(page)
+        wait_until_ready(page)
         if opens and page.locator(".records summary").count():
             page.locator(".records summary").first.click()
         page.wait_for_timeout(CHARTS_MS)
@@ -239,7 +236,6 @@ def main() -> int:
     folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(),
         world() as (servers, metrics),
         console_of(servers, "--metrics", metrics, "--allow-changes") as address,
         browser() as running,

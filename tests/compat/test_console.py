@@ -16,12 +16,13 @@ from pathlib import Path
 import confluent_kafka as kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.support.committed import commit
 from tests.support.eventually import eventually
+from tools import console_pictures
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 pytestmark = pytest.mark.long
@@ -40,15 +41,10 @@ GROWTH_BYTES = 20 << 20
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = chromium()
-    if program is None:
+    if chromium() is None:
         pytest.skip(CHROMIUM_MISSING)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=2 * TIMEOUT_MS
-        )
+    with console_pictures.browser() as running:
         yield running
-        running.close()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from kafkapy.decoders.row import record_of
-from tools.console_pictures import LONG, PAGES, browser, console_of, is_ready, world
+from tools.console_pictures import LONG, PAGES, browser, console_of, wait_until_ready, world
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 pytestmark = [pytest.mark.long, pytest.mark.ours]
@@ -62,7 +62,7 @@ def test_axe_finds_nothing_in_either_theme_and_a_phone_is_wide_enough(running: B
         page.set_viewport_size({"width": DESK_PX, "height": 800})
         page.emulate_media(color_scheme="light")
         page.goto(path)
-        is_ready(page)
+        wait_until_ready(page)
         light = violations(page)
         page.emulate_media(color_scheme="dark")
         dark = violations(page, CONTRAST)
@@ -132,7 +132,7 @@ def test_topics_are_sorted_on_the_server(running: Browser, console: str) -> None
 def test_a_record_is_opened_kept_and_produced_again(running: Browser, console: str) -> None:
     page = page_of(running, console, DESK_PX)
     page.goto("/topic/messages?name=orders&from=beginning&limit=3")
-    is_ready(page)
+    wait_until_ready(page)
     row = page.locator(".records tbody tr").first
     row.locator("summary").first.click()
     expect(row.locator(".tree .j-number").first).to_be_visible()

@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -16,11 +15,13 @@ from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 from spark_jobs.failpoints import Failpoints
 from spark_jobs.topics import create_topic
 from spark_jobs.transactional_sink import Note, SinkError, TransactionalSink, Transactions
 from tests.support import market
+from tests.support.eventually import eventually
 
 pytestmark = [
     pytest.mark.long,
@@ -76,11 +77,14 @@ class Stream:
         attempt = F.array(F.struct(F.lit("made").alias("key"), F.expr("uuid()").cast("binary").alias("value")))
         return rows.select("key", "value", "offset", attempt.alias("headers"))
 
+    def start(self, write: Callable[[DataFrame, int], None], checkpoint: str = "checkpoint") -> StreamingQuery:
+        query = self.rows().writeStream.foreachBatch(write).option("checkpointLocation", str(self.path / checkpoint))
+        return query.trigger(availableNow=True).start()
+
     def run(self, sink: TransactionalSink | None = None, checkpoint: str = "checkpoint") -> Exception | None:
         """Run the query over what is there; return what it ended with."""
         with (sink or self.sink()).open() as writer:
-            query = self.rows().writeStream.foreachBatch(writer.write)
-            query = query.option("checkpointLocation", str(self.path / checkpoint)).trigger(availableNow=True).start()
+            query = self.start(writer.write, checkpoint)
             try:
                 query.awaitTermination()
             except Exception as error:  # Spark's, whatever was raised
@@ -147,7 +151,7 @@ def test_readers_see_a_batch_as_a_whole_partition_by_partition_and_an_open_one_n
     thread = threading.Thread(target=lambda: results.append(stream.run()))
     thread.start()
     try:
-        wait_for(lambda: (stream.failpoints / "noted-0.reached").exists())
+        eventually((stream.failpoints / "noted-0.reached").exists)
         seen = market.consume(stream.bootstrap, stream.output)
         assert len({record.key for record in seen}) < KEYS, "one sink partition at most is committed"
     finally:
@@ -173,8 +177,7 @@ def test_the_older_of_two_drivers_is_fenced_and_says_so(stream: Stream) -> None:
         with stream.sink().open():
             pass
         stream.put(PER_BATCH)
-        query = stream.rows().writeStream.foreachBatch(told_by(writer.write, errors))
-        query = query.option("checkpointLocation", str(stream.path / "checkpoint")).trigger(availableNow=True).start()
+        query = stream.start(told_by(writer.write, errors))
         with pytest.raises(StreamingQueryException):
             query.awaitTermination()
     assert ["a newer driver uses the transactional id" in str(error) for error in errors] == [True]
@@ -188,9 +191,8 @@ def test_tasks_of_an_older_driver_are_turned_away_after_a_newer_claim(stream: St
     stream.arm("claimed-0", "wait")
     errors: list[Exception] = []
     with stream.sink().open() as writer:
-        query = stream.rows().writeStream.foreachBatch(told_by(writer.write, errors))
-        query = query.option("checkpointLocation", str(stream.path / "checkpoint")).trigger(availableNow=True).start()
-        wait_for(lambda: (stream.failpoints / "claimed-0.reached").exists())
+        query = stream.start(told_by(writer.write, errors))
+        eventually((stream.failpoints / "claimed-0.reached").exists)
         with closing(Transactions(stream.sink(), stream.output)) as newer:
             claim = newer.note()
             assert claim is not None
@@ -222,8 +224,7 @@ def test_a_batch_that_does_not_follow_the_claim_is_refused(stream: Stream, claim
             transactions.commit(replace(claimed, query=own) if claimed.query == "own" else claimed)
     errors: list[Exception] = []
     with sink.open() as writer:
-        query = stream.rows().writeStream.foreachBatch(told_by(writer.write, errors))
-        query = query.option("checkpointLocation", str(stream.path / "checkpoint")).trigger(availableNow=True).start()
+        query = stream.start(told_by(writer.write, errors))
         with pytest.raises(StreamingQueryException):
             query.awaitTermination()
     assert [re.search(told, str(error)) is not None for error in errors] == [True], errors
@@ -242,10 +243,3 @@ def told_by(write: Callable[[DataFrame, int], None], errors: list[Exception]) ->
             raise
 
     return written
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.005)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from spark_jobs import feed, oracle
 from spark_jobs.config import duration_ms
 from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.generator import Market
-from spark_jobs.query import connect
 from tests.compat.conftest import new_server
 from tests.compat.test_cluster import KIND
 from tests.support import market, topics
@@ -111,7 +109,7 @@ class Job:
     def is_reached(self, place: str, process: subprocess.Popen[bytes]) -> bool:
         """Wait until a process stands at the place, or the job has ended."""
         reached = self.failpoints / f"{place}.reached"
-        wait_until(lambda: reached.exists() or process.poll() is not None)
+        eventually(lambda: reached.exists() or process.poll() is not None, 400)
         return reached.exists()
 
     def finish(self) -> None:
@@ -121,13 +119,6 @@ class Job:
                 if process.wait(600) == 0:
                     return
         raise AssertionError((self.directory / "silver.log").read_text()[-2_000:])
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 400
-    while not happened():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.01)
 
 
 def parent(pid: int) -> int:
@@ -142,11 +133,8 @@ def check(bootstrap: str, directory: Path) -> None:
     assert late == []
     found = [json.loads(record.value or b"") for record in market.consume(bootstrap, "silver")]
     assert market.row_fields(found) == market.trade_fields(good)
-    connection, _ = connect(directory / "tables")
     for table in ("trades", "delta_trades"):
-        kept = connection.sql(f"select * from {table}")
-        rows = [dict(zip(kept.columns, row, strict=True)) for row in kept.fetchall()]
-        assert market.row_fields(rows) == market.trade_fields(good)
+        assert market.row_fields(market.table_rows(directory / "tables", table)) == market.trade_fields(good)
     bad = [r for r in records if isinstance(oracle.parse(r.value, r.timestamp_ms), str)]
     places = Counter(f"{record.topic}-{record.partition}-{record.offset}".encode() for record in bad)
     assert Counter(record.key for record in market.consume(bootstrap, "dead")) == places

@@ -11,7 +11,6 @@ from spark_jobs.config import duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.generator import Market
-from spark_jobs.query import connect
 from tests.support import market
 
 pytestmark = [
@@ -35,12 +34,6 @@ def run_through(run: Any, steps: tuple[str, ...], failpoints: Path) -> None:
     assert all((failpoints / f"{step}.passed").exists() for step in steps)
 
 
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    connection, _ = connect(folder)
-    found = connection.sql(f"select * from {table}")
-    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
-
-
 def test_each_batch_is_in_each_table_once_whatever_ends_it(spark, bootstrap, topic, tmp_path, monkeypatch) -> None:
     feed.run(feed.FeedConfig(bootstrap_servers=bootstrap, trades_topic=topic, market=MARKET, quiet=True))
     monkeypatch.setenv(DIRECTORY, str(tmp_path / "failpoints"))
@@ -56,7 +49,7 @@ def test_each_batch_is_in_each_table_once_whatever_ends_it(spark, bootstrap, top
     cut = market.batches(checkpoints["silver"], market.consume(bootstrap, topic))
     good, _, _ = oracle.in_time([market.trades(batch) for batch in cut], duration_ms("10 minutes"))
     for table in ("trades", "delta_trades"):
-        assert market.row_fields(rows(tmp_path / "o", table)) == market.trade_fields(good)
+        assert market.row_fields(market.table_rows(tmp_path / "o", table)) == market.trade_fields(good)
 
     bars = gold.GoldConfig(
         **common,
@@ -73,6 +66,6 @@ def test_each_batch_is_in_each_table_once_whatever_ends_it(spark, bootstrap, top
     complete = market.by_key(bar for bar in oracle.bars(counted) if bar.end_ms <= watermark_ms)
     assert len(complete) > 20
     for table in ("bars", "delta_bars"):
-        assert market.by_key(map(market.as_bar, rows(tmp_path / "o", table))) == complete
+        assert market.by_key(map(market.as_bar, market.table_rows(tmp_path / "o", table))) == complete
     on_topic = [json.loads(record.value or b"") for record in market.consume(bootstrap, f"{topic}-bars")]
     assert market.by_key(map(market.as_bar, on_topic)) == complete

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from kafkapy.metadata.image import RESOURCE_GROUP, SHARE_VERSION
+from kafkapy.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC, SHARE_VERSION
 from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.produce_request import ProduceRequest
@@ -15,12 +15,11 @@ from tests.support.dead_letters import (
     DEAD,
     ENABLED,
     NAME,
-    config_record,
     dead_letters_of,
     letters_in,
     offset_of,
 )
-from tests.support.hosting import NOW_MS, batch, topic_id
+from tests.support.hosting import batch, config_records, topic_id
 from tests.support.linked_brokers import LinkedBrokers
 from tests.support.metadata_services import Deny
 from tests.support.share_partition_hosting import Member, share_partitions_of
@@ -43,22 +42,15 @@ class Queue:
         brokers = self.brokers
         brokers.commit(
             FeatureLevelRecord(name=SHARE_VERSION, feature_level=2),
-            config_record(RESOURCE_GROUP, "g", NAME, DEAD),
-            config_record(RESOURCE_GROUP, "g", COPY, "true"),
+            *config_records(RESOURCE_GROUP, "g", {NAME: DEAD, COPY: "true"}),
         )
         brokers.create_topic(SHARE_STATE_TOPIC, COORDINATOR)
         brokers.create_topic("orders", LEADER)
         brokers.create_topic(DEAD, DEAD_LEADER, others=[OTHER])
-        brokers.commit(*brokers.nodes[LEADER]._config_records(DEAD, ENABLED))
+        brokers.commit(*config_records(RESOURCE_TOPIC, DEAD, ENABLED))
         await asyncio.sleep(1)
         leader = brokers.nodes[LEADER]
-        partition = leader.manager.partitions.find("orders", 0)
-        assert partition is not None
-        assert partition.log is not None
-        values = [b"value %d" % number for number in range(RECORDS)]
-        partition.log.append_as_leader(batch(*values), leader_epoch=0, now_ms=NOW_MS)
-        partition.maybe_advance_high_watermark(0)
-        leader.manager.complete_waiting(partition)
+        leader.append(batch(*(b"value %d" % number for number in range(RECORDS))))
         (result,) = await leader.share.persister.initialize("g", [InitialState(topic_id("orders"), 0, 0, 0)])
         assert result.error_code == 0
 
@@ -161,8 +153,8 @@ async def test_a_broker_that_is_the_leader_no_more_refuses_and_the_new_one_is_as
 async def test_a_leader_that_does_not_know_the_topic_yet_is_asked_again(queue: Queue) -> None:
     queue.brokers.behind.add(OTHER)
     queue.brokers.create_topic("dlq.new", OTHER)
-    records = queue.brokers.nodes[LEADER]._config_records("dlq.new", ENABLED)
-    queue.brokers.commit(config_record(RESOURCE_GROUP, "g", NAME, "dlq.new"), *records)
+    records = config_records(RESOURCE_TOPIC, "dlq.new", ENABLED)
+    queue.brokers.commit(*config_records(RESOURCE_GROUP, "g", {NAME: "dlq.new"}), *records)
     await queue.reject(3)
     await asyncio.sleep(1)
     assert queue.produces(OTHER) == 1

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.share.persister import StateWrite
 from tests.simulator.loop import SimLoop, run
-from tests.support.hosting import NOW_MS, batch, topic_id
+from tests.support.hosting import batch, topic_id
 from tests.support.linked_brokers import LinkedBrokers
 from tests.support.share_hosting import share_context
 
@@ -56,10 +56,7 @@ async def go_through(brokers: LinkedBrokers) -> None:
     assert [topic.partitions for topic in response.assignment.topic_partitions] == [[0, 1]]
     assert await offsets(brokers) == {0: (-1, -1, 0), 1: (-1, -1, 0)}
 
-    partition = brokers.nodes[LEADER].manager.partitions.find("orders", 0)
-    assert partition is not None
-    partition.log.append_as_leader(batch(b"a", b"b", b"c"), now_ms=NOW_MS, leader_epoch=0)
-    partition.maybe_advance_high_watermark(0)
+    brokers.nodes[LEADER].append(batch(b"a", b"b", b"c"))
     written = [StateWrite(ORDERS, 0, 2, 0, start_offset=1, delivery_complete_count=1)]
     (result,) = await brokers.nodes[LEADER].share.persister.write("g", written)
     assert result.error_code == 0

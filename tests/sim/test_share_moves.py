@@ -17,7 +17,7 @@ from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.simulator.loop import SimLoop, run
 from tests.support.linked_brokers import LinkedBrokers
 from tests.support.share_history import Act, Event, breaches
-from tests.support.share_partition_hosting import acquired_of, parts_of
+from tests.support.share_partition_hosting import Member, acquired_of, parts_of
 
 LIMIT, LOCK_S, TICK_S = 5, 30.0, 0.005
 MOVES = 6
@@ -58,10 +58,10 @@ class Moving:
                 self.queue.shares[node_id].connection_closed(name)
                 self.add(self.now(), Act.GONE, name)
 
-    async def turn(self, member: object) -> None:
+    async def turn(self, member: Member) -> None:
         begin_s = self.now()
-        acquired = acquired_of(await member.fetch(max_wait_ms=200, max_records=5, batch_size=5))  # type: ignore[attr-defined]
-        name: str = member.name  # type: ignore[attr-defined]
+        acquired = acquired_of(await member.fetch(max_wait_ms=200, max_records=5, batch_size=5))
+        name = member.name
         for first, last, count in acquired:
             for offset in range(first, last + 1):
                 self.add(begin_s, Act.DELIVERED, name, offset, count)
@@ -70,9 +70,7 @@ class Moving:
             acts = [self.dice.choice((Act.ACCEPT, Act.ACCEPT, Act.RELEASE, Act.REJECT)) for _ in range(first, last + 1)]
             begin_s, is_done = self.now(), False
             try:
-                (part,) = parts_of(
-                    await member.acknowledge({0: [(first, last, [TYPES[act] for act in acts])]})  # type: ignore[attr-defined]
-                )
+                (part,) = parts_of(await member.acknowledge({0: [(first, last, [TYPES[act] for act in acts])]}))
                 is_done = part.error_code == 0
             finally:
                 for offset, act in zip(range(first, last + 1), acts, strict=True):

@@ -11,7 +11,7 @@ from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.share.persister import InitialState
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_RELEASE
 from tests.simulator.loop import SimLoop, run
-from tests.support.hosting import NOW_MS, batch, topic_id
+from tests.support.hosting import batch, topic_id
 from tests.support.linked_brokers import LinkedBrokers
 from tests.support.share_partition_hosting import Member, acquired_of, parts_of, share_partitions_of
 
@@ -41,13 +41,7 @@ class Queue:
         brokers.create_topic("orders", LEADER, others=[OTHER])
         await asyncio.sleep(1)
         leader = brokers.nodes[LEADER]
-        partition = leader.manager.partitions.find("orders", 0)
-        assert partition is not None
-        assert partition.log is not None
-        for _ in range(RECORDS // 10):
-            partition.log.append_as_leader(batch(*[b"x"] * 10), leader_epoch=0, now_ms=NOW_MS)
-        partition.maybe_advance_high_watermark(0)
-        leader.manager.complete_waiting(partition)
+        leader.append(*(batch(*[b"x"] * 10) for _ in range(RECORDS // 10)))
         await asyncio.sleep(1)
         brokers.join_isr("orders", LEADER, OTHER)
         await asyncio.sleep(1)

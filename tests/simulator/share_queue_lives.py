@@ -34,7 +34,7 @@ from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE, ACK_
 from tests.simulator.broker_world import KafkaClient, Machine, Topic
 from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.loop import START_WALL_MS, SimLoop
-from tests.simulator.transaction_crashes import Trouble, run_life
+from tests.simulator.transaction_crashes import Trouble, live_until_death, run_life
 from tests.support.share_history import Act, Breach, Event, Place, Rule, breaches
 
 TOPIC: Final = "jobs"
@@ -139,7 +139,7 @@ class QueueComputer:
             await asyncio.sleep(0.5)
 
     async def _work(self, seconds: float) -> None:
-        works = [self._produce(), self._steer(), self._maintain(), self._trouble.fill(self.random)]
+        works = [self._produce(), self._steer(), self._maintain(), self._trouble.fill_disks(self.random, FULL, 4)]
         works += [self._members() for _ in range(MEMBERS)]
         tasks = [asyncio.ensure_future(each) for each in works]
         done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
@@ -158,25 +158,15 @@ class QueueComputer:
         self._machine = Machine(loop, disk=self.disk, seed=seed, start_wall_ms=self._wall_ms, **self._properties)
         self._machine.format()
         self._began_s = loop.time()
-        self._trouble = QueueTrouble(trouble)
+        self._trouble = trouble
         self.disk.hook = trouble
-        living = loop.create_task(self._boot_and(main))
-        await asyncio.wait([living, trouble.died], return_when=asyncio.FIRST_COMPLETED)
-        if not trouble.died.done():
-            living.result()
-        elif not self._machine.is_running:
-            await asyncio.wait([living], timeout=60)  # a start that failed, which undoes its steps
-        trouble.die()
+        await live_until_death(self._machine, trouble, main)
         self._wall_ms = self._machine.clock.wall_ms() + 1000
-        died_s = self._now()
+        died_s = self.now()
         self.events.append(Event(died_s, died_s, "", Act.RESTARTED))
         self._base_s = died_s + 1.0
 
-    async def _boot_and(self, main: Callable[[], Awaitable[None]]) -> None:
-        await self._machine.boot()
-        await main()
-
-    def _now(self) -> float:
+    def now(self) -> float:
         return self._base_s + self._machine.loop.time() - self._began_s
 
     # -- what goes on ---------------------------------------------------------------------------------------------
@@ -240,33 +230,16 @@ class QueueComputer:
         except EOFError:
             pass  # the node closed the connection
         finally:
-            at_s = self._now()
+            at_s = self.now()
             member.client.link.channel.close()
             self.events.append(Event(at_s, at_s, member.name, Act.GONE))
 
     def add(self, begin_s: float, act: Act, member: str, place: Place, delivery_count: int = 0) -> None:
-        self.events.append(Event(begin_s, self._now(), member, act, place, delivery_count))
+        self.events.append(Event(begin_s, self.now(), member, act, place, delivery_count))
 
     @property
     def topic_id(self) -> bytes:
         return self._topic.topic_id
-
-    def now(self) -> float:
-        return self._now()
-
-
-class QueueTrouble:
-    """Fills the disk of one topic for a while."""
-
-    def __init__(self, trouble: Trouble) -> None:
-        self._trouble = trouble
-
-    async def fill(self, random: Random) -> None:
-        while True:
-            await asyncio.sleep(random.uniform(0.5, 4))
-            self._trouble._full = random.choice(FULL)
-            await asyncio.sleep(random.uniform(0.05, 1))
-            self._trouble._full = ""
 
 
 class QueueMember:

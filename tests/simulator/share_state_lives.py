@@ -16,7 +16,7 @@ from kafkapy.share.state_batches import combine
 from tests.simulator.broker_world import Machine
 from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.loop import START_WALL_MS, SimLoop
-from tests.simulator.transaction_crashes import Trouble, run_life
+from tests.simulator.transaction_crashes import Trouble, live_until_death, run_life
 
 TOPIC, GROUPS, PARTITION_COUNT = "orders", ("g", "h"), 3
 WRITE_COUNT = 1_000
@@ -172,15 +172,5 @@ class ShareComputer:
         self._machine = Machine(loop, disk=self.disk, seed=seed, start_wall_ms=self._wall_ms, **self._properties)
         self._machine.format()
         self.disk.hook = trouble
-        living = loop.create_task(self._boot_and(main))
-        await asyncio.wait([living, trouble.died], return_when=asyncio.FIRST_COMPLETED)
-        if not trouble.died.done():
-            living.result()
-        elif not self._machine.is_running:
-            await asyncio.wait([living], timeout=60)  # a start that failed, which undoes its steps
-        trouble.die()
+        await live_until_death(self._machine, trouble, main)
         self._wall_ms = self._machine.clock.wall_ms() + 1000
-
-    async def _boot_and(self, main: Callable[[], Awaitable[None]]) -> None:
-        await self._machine.boot()
-        await main()

@@ -9,7 +9,7 @@ transaction, and the checker finds nothing wrong in the history.
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -94,10 +94,11 @@ class Trouble:
     def die(self) -> None:
         self._is_dead = True
 
-    async def fill_disks(self, random: Random) -> None:
+    async def fill_disks(self, random: Random, topics: Sequence[str], most_apart_s: float) -> None:
+        """Let the disk be full for one of the topics at a time."""
         while True:
-            await asyncio.sleep(random.uniform(0.5, 5))
-            self._full = random.choice((*TOPICS, *INTERNAL))
+            await asyncio.sleep(random.uniform(0.5, most_apart_s))
+            self._full = random.choice(topics)
             await asyncio.sleep(random.uniform(0.05, 1))
             self._full = ""
 
@@ -121,6 +122,22 @@ def run_life(
     run(main, seed=seed)
     disk.hook = None
     assert not problems, problems
+
+
+async def boot_and(machine: Machine, main: Callable[[], Awaitable[None]]) -> None:
+    await machine.boot()
+    await main()
+
+
+async def live_until_death(machine: Machine, trouble: Trouble, main: Callable[[], Awaitable[None]]) -> None:
+    """Boot a machine and await `main`, or its death. Raises what they raise unless it died."""
+    living = machine.loop.create_task(boot_and(machine, main))
+    await asyncio.wait([living, trouble.died], return_when=asyncio.FIRST_COMPLETED)
+    if not trouble.died.done():
+        living.result()
+    elif not machine.is_running:
+        await asyncio.wait([living], timeout=60)  # a start that failed, which undoes its steps
+    trouble.die()
 
 
 class TransactionComputer:
@@ -241,18 +258,14 @@ class TransactionComputer:
         )
         self.stage.machine.format()
         self.disk.hook = trouble if self.disk.hook is None else both(trouble, self.disk.hook)
-        tasks = [loop.create_task(self._boot_and(main))]
+        tasks = [loop.create_task(boot_and(self.stage.machine, main))]
         if trouble.is_mortal:
-            tasks.append(loop.create_task(trouble.fill_disks(self.random)))
+            tasks.append(loop.create_task(trouble.fill_disks(self.random, (*TOPICS, *INTERNAL), 5)))
         await asyncio.wait([tasks[0], trouble.died], return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done() and not isinstance(tasks[0].exception(), SimCrash):
             tasks[0].result()
         trouble.die()
         self._wall_ms = self.stage.machine.clock.wall_ms() + 1000
-
-    async def _boot_and(self, main: Callable[[], Awaitable[None]]) -> None:
-        await self.stage.machine.boot()
-        await main()
 
     async def _work(self, seconds: float) -> None:
         works = [self._break_connections(), *(each.work() for each in (*self.clients, *self._readers))]

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC
+from kafkapy.metadata.image import RESOURCE_GROUP
 from kafkapy.metrics.shares import ShareCounts
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import Record
@@ -18,7 +17,7 @@ from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.server.dead_letters import new_dead_letters
 from kafkapy.storage.log.reader import FetchIsolation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import topic_id
+from tests.support.hosting import config_records, topic_id
 from tests.support.share_partition_hosting import Shares, share_partitions_of
 
 DEAD = "dlq.dead"
@@ -27,10 +26,13 @@ NAME = "errors.deadletterqueue.topic.name"
 
 
 class TopicMaker:
-    """The active controller, as dead letters ask it. `answers`: codes of the next creations, before they work."""
+    """The active controller, as dead letters ask it. `answers`: codes of the next creations, before they work.
+
+    create: makes the topic of this name with these configs.
+    """
 
     def __init__(self, create: Callable[[str, Mapping[str, str]], Any]) -> None:
-        self._create = create
+        self.create = create
         self.answers: list[ErrorCode] = []
         self.requests: list[Any] = []
         self.api_versions = None
@@ -42,7 +44,7 @@ class TopicMaker:
             raise ApiError(code)
         (topic,) = request.topics
         if code is ErrorCode.NONE:
-            self._create(topic.name, {each.name: each.value for each in topic.configs})
+            self.create(topic.name, {each.name: each.value for each in topic.configs})
         return CreateTopicsResponse(topics=[CreatableTopicResult(topic.name, error_code=code)])
 
 
@@ -70,7 +72,7 @@ class LetterShares(Shares):
         self.maker = TopicMaker(lambda name, configs: self.hosting.create_topic(name, 2, configs=configs))
         self.services.active_controller = self.maker
         if has_topic:
-            self.maker._create(DEAD, ENABLED)
+            self.maker.create(DEAD, ENABLED)
         self.configure(**self.own)
         self.partitions = self.new_partitions()
 
@@ -82,10 +84,10 @@ class LetterShares(Shares):
     def configure(self, **own: str) -> None:
         """Set keys of the group, with dots."""
         self.own.update(own)
-        self.hosting.commit(*(config_record(RESOURCE_GROUP, "g", key, value) for key, value in own.items()))
+        self.hosting.commit(*config_records(RESOURCE_GROUP, "g", own))
 
     def configure_topic(self, **configs: str) -> None:
-        self.hosting.commit(*(config_record(RESOURCE_TOPIC, DEAD, key, value) for key, value in configs.items()))
+        self.hosting.alter_configs(DEAD, configs)
 
     def elect(self, leader_id: int) -> None:
         """Let the first partition of the dead-letter topic have this leader, -1 for none."""
@@ -97,10 +99,6 @@ class LetterShares(Shares):
 
     def letter_offsets(self) -> list[int]:
         return sorted(offset_of(each) for each in self.letters())
-
-
-def config_record(resource_type: int, name: str, key: str, value: str) -> ConfigRecord:
-    return ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
 
 
 def letters_in(node: Any, partition: int = 0, topic: str = DEAD) -> list[Record]:

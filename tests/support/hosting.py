@@ -42,6 +42,13 @@ def topic_id(name: str, generation: int = 1) -> bytes:
     return name.encode().ljust(12, b".")[:12] + generation.to_bytes(4)
 
 
+def config_records(resource_type: int, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+        for key, value in configs.items()
+    ]
+
+
 def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> memoryview:
     """A batch as a producer sends it: keyless records unless `key` is given."""
     key = fields.pop("key", None)
@@ -131,7 +138,7 @@ class Hosting:
         """Create a topic led by its first replica; return its partition 0 (when it is hosted here)."""
         self.commit(
             TopicRecord(name=name, topic_id=topic_id(name, generation)),
-            *self._config_records(name, configs or {}),
+            *config_records(RESOURCE_TOPIC, name, configs or {}),
             *(self.partition_record(name, number, generation, replicas, isr) for number in range(partition_count)),
         )
         return self.manager.partitions.find(name, 0)  # type: ignore[return-value]
@@ -142,6 +149,16 @@ class Hosting:
         assert partition is not None
         assert partition.log is not None
         return partition.log
+
+    def append(self, *batches: memoryview, name: str = "orders", partition_id: int = 0) -> None:
+        """Append to a partition that this broker leads alone, and answer who waits for it."""
+        partition = self.manager.partitions.find(name, partition_id)
+        assert partition is not None
+        assert partition.log is not None
+        for each in batches:
+            partition.log.append_as_leader(each, leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
+        partition.maybe_advance_high_watermark(0)
+        self.manager.complete_waiting(partition)
 
     def partition_record(
         self, name: str, number: int, generation: int, replicas: Sequence[int], isr: Sequence[int] | None
@@ -157,14 +174,8 @@ class Hosting:
             directories=[bytes(16)] * len(replicas),
         )
 
-    def _config_records(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
-        return [
-            ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value)
-            for key, value in configs.items()
-        ]
-
     def alter_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
-        self.commit(*self._config_records(name, configs))
+        self.commit(*config_records(RESOURCE_TOPIC, name, configs))
 
     def delete_topic(self, name: str = "orders", generation: int = 1) -> None:
         self.commit(RemoveTopicRecord(topic_id=topic_id(name, generation)))

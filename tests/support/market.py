@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -73,6 +74,16 @@ def trades(records: Iterable[Record]) -> list[Trade]:
 def last_values(records: Iterable[Record]) -> dict[bytes, dict[str, object]]:
     """Return {key: value}, the last of each key: what compaction leaves. Keys stay in one partition."""
     return {record.key or b"": json.loads(record.value or b"null") for record in records}
+
+
+def table_rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table that jobs wrote to a folder."""
+    from spark_jobs.query import connect  # not at the top: tests without Spark's packages read topics alone
+
+    connection, _ = connect(folder)
+    with connection:
+        found = connection.sql(f"select * from {table}")
+        return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
 
 def bar_key(bar: Bar) -> bytes:

@@ -44,7 +44,7 @@ from kafkapy.share.persister import (
     TopicIdPartition,
 )
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
+from tests.support.hosting import Hosting, batch, topic_id
 
 PEER = ConnectionInfo("10.0.0.1:9092-10.0.0.3:4000-0", "PLAINTEXT", "PLAINTEXT", "10.0.0.3", 4000)
 Acks = Mapping[int, Sequence[tuple[int, int, Sequence[int]]]]
@@ -151,11 +151,7 @@ class Shares:
         self.loop = loop
 
     def produce(self, *values: bytes, partition: int = 0, **fields: Any) -> None:
-        hosted = self.hosted(partition)
-        assert hosted.log is not None
-        hosted.log.append_as_leader(batch(*values, **fields), leader_epoch=hosted.leader_epoch, now_ms=NOW_MS)
-        hosted.maybe_advance_high_watermark(0)
-        self.hosting.manager.complete_waiting(hosted)
+        self.hosting.append(batch(*values, **fields), partition_id=partition)
 
     def hosted(self, partition: int = 0) -> HostedPartition:
         found = self.hosting.manager.partitions.find("orders", partition)

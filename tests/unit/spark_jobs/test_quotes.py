@@ -4,7 +4,7 @@ import pyspark
 import pytest
 from pydantic import ValidationError
 
-from spark_jobs import connector, latency
+from spark_jobs import connector, latency, picture
 from spark_jobs.connector import require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.gold import GoldConfig
@@ -77,3 +77,11 @@ def test_quantiles_and_table_of_latencies() -> None:
     measured = Measured("c", "real_time", [float(n) for n in range(1, 201)])
     assert (measured.quantile(0.5), measured.quantile(0.99), measured.quantile(1)) == (101.0, 199.0, 200.0)
     assert latency.table([measured])[1].split() == ["c", "real_time", "200", "101.0", "199.0", "200.0"]
+
+
+def test_the_histogram_makes_its_folder_and_a_page_that_cannot_be_written_is_a_line(tmp_path) -> None:
+    page = tmp_path / "pages" / "latency.html"
+    picture.draw_histogram({"c, real_time": [2.0, 3.0]}, "t", page)
+    assert "histnorm" in page.read_text()
+    with pytest.raises(JobError, match="cannot be written"):
+        picture.draw_histogram({"c, real_time": [2.0]}, "t", page / "under a file.html")

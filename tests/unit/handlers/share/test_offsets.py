@@ -32,7 +32,7 @@ from kafkapy.security.authorizer import AclOperation
 from kafkapy.share.persister import StateSummary
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP
-from tests.support.hosting import NOW_MS, batch, topic_id
+from tests.support.hosting import batch, topic_id
 from tests.support.metadata_services import Deny, on_wire
 from tests.support.share_hosting import ShareHosting, code_of
 
@@ -219,10 +219,7 @@ async def test_group_is_deleted_with_its_states(loop: SimLoop) -> None:
 
 async def test_offsets_are_described_with_their_lag(loop: SimLoop) -> None:
     hosting = hosting_of(loop)
-    partition = hosting.manager.partitions.find("orders", 0)
-    assert partition is not None
-    hosting.log("orders").append_as_leader(batch(b"a", b"b", b"c"), now_ms=NOW_MS, leader_epoch=0)
-    partition.maybe_advance_high_watermark(0)
+    hosting.append(batch(b"a", b"b", b"c"))
     await alter(hosting, {"orders": {0: 1}})
     assert await describe(hosting, None) == {("orders", 0): (-1, 0, -1, 0)}
     hosting.persister.summaries = {
