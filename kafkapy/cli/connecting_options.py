@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -19,6 +20,8 @@ from kafkapy.cli.defaults import (
 )
 
 HELP: Final = ("-h", "--help")
+BACKLOG: Final = 128
+"""As many as Linux queued by default before 5.4 (net.core.somaxconn)."""
 
 
 def add_servers_and_listen(parser: argparse.ArgumentParser, default_listen: str) -> None:
@@ -63,3 +66,16 @@ def parsed(
     with option_taken(left, defaults.config) as own:
         parser.set_defaults(bootstrap_server=defaults.servers.value)
         yield parser.parse_args(own), defaults
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises OSError."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener

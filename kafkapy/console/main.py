@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kafkapy.cli.addresses import connectable, host_port
 from kafkapy.cli.command_config import NOTHING, CommandConfig, CommandConfigError, current
-from kafkapy.cli.connecting_options import parsed
+from kafkapy.cli.connecting_options import bound, parsed
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
 from kafkapy.cli.defaults import BUILT_IN
 from kafkapy.cli.failure import fail
@@ -29,8 +29,6 @@ from kafkapy.decoders.registry import SchemaRegistry
 
 STOP_S: Final = 2
 """Streams are open for ever: a stop does not wait for them."""
-BACKLOG: Final = 128
-"""As many as Linux queued by default before 5.4 (net.core.somaxconn)."""
 
 
 class OptionError(Exception):
@@ -149,16 +147,10 @@ def _option(given: argparse.Namespace) -> str:
 
 def _bound(settings: Settings, option: str) -> socket.socket:
     """Return the listening socket. Raises OptionError."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(BACKLOG)
+        return bound(settings.host, settings.port)
     except OSError as error:
-        listener.close()
         raise OptionError(f"{settings.host}:{settings.port}: {error.strerror} (choose another by {option})") from error
-    return listener
 
 
 def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool) -> int:

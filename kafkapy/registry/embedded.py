@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from kafkapy.cli.client_security import PropertiesSecurity
+from kafkapy.cli.connecting_options import bound
 
 if TYPE_CHECKING:
     from kafkapy.registry.http.server import ServerThread
@@ -38,7 +39,7 @@ class EmbeddedRegistry:
             import uvicorn  # noqa: F401
 
             from kafkapy.registry.election import Identity
-            from kafkapy.registry.http.server import ServerThread, bound
+            from kafkapy.registry.http.server import ServerThread
             from kafkapy.registry.node import RegistryNode, RegistryOptions
         except ImportError as error:
             raise ImportError(f"the registry needs {error.name}: pip install {NEEDED}", name=error.name) from error

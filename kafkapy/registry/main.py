@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.cli.addresses import ANY_HOST, connectable, host_port
 from kafkapy.cli.command_config import CommandConfigError
-from kafkapy.cli.connecting_options import parsed
+from kafkapy.cli.connecting_options import bound, parsed
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.profiles import ProfileError
 from kafkapy.cli.registry_options import new_parser
@@ -45,7 +45,7 @@ def _serve(given: argparse.Namespace) -> int:
 
         from kafkapy.registry.cluster import ClusterError
         from kafkapy.registry.errors import RegistryError
-        from kafkapy.registry.http.server import bound, new_server
+        from kafkapy.registry.http.server import new_server
         from kafkapy.registry.model import Level
         from kafkapy.registry.node import RegistryNode, RegistryOptions
     except ImportError as error:

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 
+from kafkapy.cli.connecting_options import bound
 from kafkapy.registry.election import Identity
 from kafkapy.registry.http.api import Api
 from kafkapy.registry.http.app import App
-from kafkapy.registry.http.server import ServerThread, Tls, bound
+from kafkapy.registry.http.server import ServerThread, Tls
 from kafkapy.registry.node import RegistryNode, RegistryOptions
 from kafkapy.registry.registry import NewRecords, Registry
 from kafkapy.registry.state import RegistryState

@@ -8,7 +8,6 @@ from typing import Any, Final
 from kafkapy.dataclass import dataclass
 
 STOP_S: Final = 2
-BACKLOG: Final = 128
 KEEP_ALIVE_S: Final = 30
 MAX_CONNECTIONS: Final = 500
 
@@ -28,19 +27,6 @@ class Tls:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.load_cert_chain(self.certificate, self.key, "")
         return context
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises OSError."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def new_server(app: Any, tls: Tls | None) -> Any:
