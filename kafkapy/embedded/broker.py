@@ -26,7 +26,7 @@ import contextlib
 import errno
 import logging
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
@@ -290,7 +290,8 @@ class Broker:
             if self._has_network_faults:
                 from kafkapy.embedded.network import ClientProxy
 
-                self._proxy = ClientProxy(EMBEDDED_NODE_ID, self._given_port)
+                with _naming_port(self._given_port):
+                    self._proxy = ClientProxy(EMBEDDED_NODE_ID, self._given_port)
                 self._port = self._proxy.broker_port
             server = await self._start_server()
             if self._security is not None:
@@ -305,15 +306,6 @@ class Broker:
             self._clean_up()
             raise
         return self
-
-    async def _start_on_port(self, server: BrokerServer) -> None:
-        try:
-            await server.start()
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or not self._port:
-                raise
-            message = f"port={self._port} is in use: another one, or 0 for a free one, is needed"
-            raise OSError(errno.EADDRINUSE, message) from error
 
     async def _start_server(self) -> BrokerServer:
         """Start a server on the directory; the broker keeps the port that it binds first."""
@@ -339,7 +331,8 @@ class Broker:
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
         server = BrokerServer(config, disk=disk, clock=clock, random=random, new_helper=new_helper)
-        await self._start_on_port(server)
+        with _naming_port(self._port):
+            await server.start()
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
         self._watch = asyncio.get_running_loop().create_task(stop_when_failed(server))
         if self._faults is not None and self._faults.is_used:
@@ -475,6 +468,18 @@ class Broker:
         """Wait for the workers of a broker that is never stopped: they would write to a directory that is removed."""
         if self._server is not None:
             self._server.node.io_pool.close()
+
+
+@contextlib.contextmanager
+def _naming_port(port: int) -> Iterator[None]:
+    """Name the argument in the error of a port that is in use."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not port:
+            raise
+        message = f"port={port} is in use: another one, or 0 for a free one, is needed"
+        raise OSError(errno.EADDRINUSE, message) from error
 
 
 class NewKafkaBroker(Protocol):

@@ -157,18 +157,18 @@ class BrokerClock:
         asyncio.run_coroutine_threadsafe(self._advance(loop, loop.time() + seconds), loop).result()
 
     async def _advance(self, loop: VirtualLoop, target: float) -> None:
-        await self._settle(loop)
+        await self._run_due(loop)
         while (now := loop.time()) < target:
             step_end = now + min((target - now) / STEPS, MAX_STEP_S)
             next_timer = loop.next_timer()
             if next_timer is None or next_timer >= target:
                 break
             loop.move_to(min(max(next_timer, step_end), target))
-            await self._settle(loop)
+            await self._run_due(loop)
         loop.move_to(target)
-        await self._settle(loop)
+        await self._run_due(loop)
 
-    async def _settle(self, loop: VirtualLoop) -> None:
+    async def _run_due(self, loop: VirtualLoop) -> None:
         """Return once the broker has done what is due now: its callbacks are run, workers and helpers have finished."""
         deadline = time.monotonic() + WORK_TIMEOUT_S
         quiet = 0

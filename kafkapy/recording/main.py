@@ -1,4 +1,4 @@
-"""`kafkapy record` notes until Ctrl-C or SIGTERM; `kafkapy replay` plays and compares."""
+"""`kafkapy record` records until Ctrl-C or SIGTERM; `kafkapy replay` plays and compares."""
 
 import argparse
 import asyncio

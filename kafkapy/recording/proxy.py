@@ -1,4 +1,4 @@
-"""Stands between clients and a cluster: forwards what they say, notes it, and has its brokers found through itself.
+"""Stands between clients and a cluster: forwards their frames, records them, and has its brokers found through itself.
 
 Clients learn the addresses of brokers from answers. Each address gets a listener here, and the answers name that one.
 """
@@ -93,7 +93,7 @@ class Recorder:
                         side.cancel()
                     await asyncio.gather(*sides, return_exceptions=True)
 
-    def note(self, connection: int, node: int, kind: str, frame: bytes, left_out: tuple[str, ...]) -> None:
+    def record(self, connection: int, node: int, kind: str, frame: bytes, left_out: tuple[str, ...]) -> None:
         at_ms = int((time.monotonic() - self._started_s) * 1000)
         self._writer.add(Event(at_ms, connection, node, kind, frame, left_out))
         self.requests += kind == REQUEST
@@ -142,7 +142,7 @@ class _Link:
         self._node = node
         self._asked: dict[int, RequestHeader] = {}
         self._is_raw = False
-        """Whether a login without headers goes on: nothing of it is noted."""
+        """Whether a login without headers goes on: nothing of it is recorded."""
 
     async def forward_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -151,7 +151,7 @@ class _Link:
             if header is not None:
                 self._asked[header.correlation_id] = header
                 kept, left_out = without_secrets_of_request(header, frame)
-                self._recorder.note(self._connection, self._node, REQUEST, kept, left_out)
+                self._recorder.record(self._connection, self._node, REQUEST, kept, left_out)
                 if header.api_key == SASL_HANDSHAKE and header.api_version == 0:
                     self._is_raw = True
             await _write(writer, frame)
@@ -162,7 +162,7 @@ class _Link:
             header = self._asked.pop(int.from_bytes(frame[:4], "big", signed=True), None)
             if header is not None:
                 kept, left_out = without_secrets_of_response(header, frame)
-                self._recorder.note(self._connection, self._node, RESPONSE, kept, left_out)
+                self._recorder.record(self._connection, self._node, RESPONSE, kept, left_out)
                 frame = await self._recorder.with_own_addresses(header, frame)
             await _write(writer, frame)
 

@@ -15,6 +15,27 @@ from kafkapy.seams import DirectoryLock, Disk, File, ReadableBuffer
 UNLIMITED: Final = -1
 
 
+class FileState:
+    """Where a file is now, and what of it is synced. A rename changes `path`, also for those who have it open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.synced_size: int | None = None
+        """How many bytes it had when it was synced last; None if nothing was written since."""
+
+    def on_write(self, size: int) -> None:
+        """`size`: of the file before the write."""
+        if self.synced_size is None:
+            self.synced_size = size
+
+    def on_sync(self) -> None:
+        self.synced_size = None
+
+    def on_truncate(self, size: int) -> None:
+        if self.synced_size is not None:
+            self.synced_size = min(self.synced_size, size)
+
+
 class DiskState:
     """What is wrong with the disk. Changed from any thread, read by the broker's threads. Outlives restarts."""
 
@@ -24,8 +45,8 @@ class DiskState:
         self.delay_s = 0.0
         self.failing: str | None = None
         """The directory whose files fail; "" for all, None for none."""
-        self._unsynced: dict[str, int] = {}
-        """How many bytes a file had when it was synced last, by the paths of files that were written since."""
+        self._files: dict[str, FileState] = {}
+        """By their paths, those that were opened."""
 
     def mend(self) -> None:
         self.room, self.delay_s, self.failing = UNLIMITED, 0.0, None
@@ -49,30 +70,29 @@ class DiskState:
         if self.room != UNLIMITED:
             self.room += max(byte_count, 0)
 
-    def on_write(self, path: str, size: int) -> None:
-        """`size`: of the file before the write."""
-        self._unsynced.setdefault(path, size)
-
-    def on_sync(self, path: str) -> None:
-        self._unsynced.pop(path, None)
-
-    def on_truncate(self, path: str, size: int) -> None:
-        if path in self._unsynced:
-            self._unsynced[path] = min(self._unsynced[path], size)
+    def file(self, path: str) -> FileState:
+        return self._files.setdefault(path, FileState(path))
 
     def on_rename(self, source: str, target: str) -> None:
-        for path in list(self._unsynced):
+        """Of a file, or of a directory with its files."""
+        for path in list(self._files):
             if path == source or path.startswith(f"{source}/"):
-                self._unsynced[target + path[len(source) :]] = self._unsynced.pop(path)
+                file = self._files.pop(path)
+                file.path = target + path[len(source) :]
+                self._files[file.path] = file
+
+    def on_delete(self, path: str) -> None:
+        self._files.pop(path, None)
 
     def lose_unsynced(self) -> int:
         """Cut off what files got since they were synced; return the bytes lost. The broker must not run."""
         lost = 0
-        for path, size in self._unsynced.items():
-            if os.path.exists(path) and os.path.getsize(path) > size:
+        for path, file in self._files.items():
+            size = file.synced_size
+            if size is not None and os.path.exists(path) and os.path.getsize(path) > size:
                 lost += os.path.getsize(path) - size
                 os.truncate(path, size)
-        self._unsynced.clear()
+        self._files.clear()
         return lost
 
 
@@ -82,7 +102,11 @@ class FaultyFile:
     def __init__(self, file: File, state: DiskState) -> None:
         self._file = file
         self._state = state
-        self.path = file.path
+        self._file_state = state.file(file.path)
+
+    @property
+    def path(self) -> str:
+        return self._file_state.path
 
     def pread(self, length: int, position: int) -> bytes:
         self._state.check(self.path)
@@ -100,7 +124,7 @@ class FaultyFile:
         self._state.check(self.path)
         size = self._file.size()
         self._state.grow(self.path, position + sum(map(len, buffers)) - size)
-        self._state.on_write(self.path, size)
+        self._file_state.on_write(size)
         return self._file.pwrite(buffers, position)
 
     def size(self) -> int:
@@ -109,13 +133,13 @@ class FaultyFile:
     def truncate(self, size: int) -> None:
         self._state.check(self.path)
         self._state.shrink(self._file.size() - size)
-        self._state.on_truncate(self.path, size)
+        self._file_state.on_truncate(size)
         self._file.truncate(size)
 
     def sync(self) -> None:
         self._state.check(self.path)
         self._file.sync()
-        self._state.on_sync(self.path)
+        self._file_state.on_sync()
 
     def fileno(self) -> int:
         return -1  # or the kernel would read the file without asking here
@@ -162,7 +186,7 @@ class FaultyDisk:
         self._state.check(path)
         freed = os.path.getsize(path) if self._disk.exists(path) else 0
         self._disk.delete(path)
-        self._state.on_sync(path)
+        self._state.on_delete(path)
         self._state.shrink(freed)
 
     def delete_tree(self, path: str) -> None:

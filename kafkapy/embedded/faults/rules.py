@@ -159,10 +159,10 @@ class Fault:
         """Return whether a request of the fault's API may be hit, from what its header says."""
         wanted = self._selectors.get("version")
         if wanted is not None and version not in (wanted if isinstance(wanted, range) else (wanted,)):
-            self._note_miss(f"one at version {version}")
+            self._record_miss(f"one at version {version}")
             return False
         if self.error is not None and version < self._error_since:
-            self._note_miss(f"one at version {version}, whose clients do not know {self.error.name}")
+            self._record_miss(f"one at version {version}, whose clients do not know {self.error.name}")
             return False
         return self._is_like("client_id", client_id or "") and self._is_like("connection", connection)
 
@@ -219,7 +219,7 @@ class Fault:
         wanted = self._selectors.get(selector)
         if wanted is None or fnmatchcase(value, wanted):
             return True
-        self._note_miss(f"one with {selector}={quoted(str(value))}")
+        self._record_miss(f"one with {selector}={quoted(str(value))}")
         return False
 
     def _is_part(self, selector: str, value: object) -> bool:
@@ -228,10 +228,10 @@ class Fault:
             return True
         is_like = fnmatchcase(value, wanted) if isinstance(value, str) and isinstance(wanted, str) else value == wanted
         if not is_like:
-            self._note_miss(f"one with {selector}={quoted(str(value))}")
+            self._record_miss(f"one with {selector}={quoted(str(value))}")
         return is_like
 
-    def _note_miss(self, text: str) -> None:
+    def _record_miss(self, text: str) -> None:
         if len(self._missed) < SHOWN_HITS:
             self._missed[text] = None
 

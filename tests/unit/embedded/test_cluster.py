@@ -85,10 +85,11 @@ def test_what_cannot_be_is_refused_at_once_by_name(
     assert time.monotonic() - began < AT_ONCE_S
 
 
-def test_a_port_that_is_taken_names_the_argument() -> None:
+@pytest.mark.parametrize("has_proxy", [False, True])
+def test_a_port_that_is_taken_names_the_argument(has_proxy: bool) -> None:
     with Broker() as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
-        with pytest.raises(OSError, match=f"port={port} is in use"), Broker(port=port):
+        with pytest.raises(OSError, match=f"port={port} is in use"), Broker(port=port, network_faults=has_proxy):
             pass
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from kafkapy.embedded.faults.faulty_disk import DiskState, FaultyDisk
+from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.testing import Broker, FaultError
 from tests.support.topic_contents import offsets
 
@@ -92,3 +94,19 @@ def test_a_log_directory_that_fails_is_offline_and_the_other_serves(tmp_path: Pa
 def test_without_disk_faults_the_argument_is_named() -> None:
     with Broker() as broker, pytest.raises(FaultError, match=r"needs Broker\(disk_faults=True\)"):
         broker.faults.fill_disk()
+
+
+def test_what_was_synced_after_a_rename_is_kept(tmp_path: Path) -> None:
+    """A log directory is renamed with its files open, when a replica has moved to another directory."""
+    state = DiskState()
+    disk = FaultyDisk(SystemDisk(), state)
+    disk.make_directory(f"{tmp_path}/future")
+    file = disk.open(f"{tmp_path}/future/a.log", create=True)
+    file.pwrite([b"one"], 0)
+    disk.rename(f"{tmp_path}/future", f"{tmp_path}/current")
+    file.pwrite([b"two"], 3)
+    file.sync()
+    file.pwrite([b"three"], 6)
+    file.close()
+    assert state.lose_unsynced() == len(b"three")
+    assert (tmp_path / "current" / "a.log").read_bytes() == b"onetwo"
