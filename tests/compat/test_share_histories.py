@@ -20,7 +20,7 @@ from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_share_groups import begin_with_the_first
 from tests.support import java_tools, topics
-from tests.support.share_history import Act, Breach, Place, Rule, aborted_breaches, breaches, wrong_positions
+from tests.support.share_history import Act, Breach, Place, Position, Rule, aborted_breaches, breaches, wrong_positions
 from tests.support.share_runs import (
     LOCK_S,
     PARTITIONS,
@@ -93,6 +93,23 @@ def judged(run: Run, sent: list[Place]) -> list[Breach]:
     return breaches(run.events, sent, lock_s=LOCK_S, limit=LIMIT)
 
 
+def check_end(run: Run, bootstrap: str, sent: list[Place], aborted: list[Place], time_s: float) -> None:
+    """Wait until nothing is left to do; check what the members have printed, and where the group is."""
+
+    def standing() -> dict[int, Position]:
+        return with_ends(positions(GROUP, bootstrap), log_ends(bootstrap))
+
+    def state() -> str:
+        return f"{standing()}\nalive: {[each.name for each in run.alive]}\n{run.told(judged(run, sent))}"
+
+    wait_for(lambda: all_done(run, GROUP, bootstrap), time_s, state)
+    wait_for(lambda: Rule.LOST not in {each.rule for each in judged(run, sent)}, 20, state)  # all is printed
+    found = [*judged(run, sent), *aborted_breaches(run.events, aborted)]
+    assert found == [], run.told(found)
+    ended = standing()
+    assert wrong_positions(ended) == [], ended
+
+
 def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_accepted(
     server: Server, tmp_path: Path
 ) -> None:
@@ -113,16 +130,7 @@ def test_members_and_a_node_that_are_killed_lose_nothing_and_repeat_nothing_acce
                 server.start()
             run.begin(makes()[number % len(MAKES)])
 
-        def state() -> str:
-            standing = with_ends(positions(GROUP, bootstrap), log_ends(bootstrap))
-            return f"{standing}\nalive: {[each.name for each in run.alive]}\n{run.told(judged(run, sent))}"
-
-        wait_for(lambda: all_done(run, GROUP, bootstrap), TIME_S, state)
-        wait_for(lambda: Rule.LOST not in {each.rule for each in judged(run, sent)}, 20, state)  # all is printed
-        found = [*judged(run, sent), *aborted_breaches(run.events, transactions.aborted)]
-        assert found == [], run.told(found)
-        standing = with_ends(positions(GROUP, bootstrap), log_ends(bootstrap))
-        assert wrong_positions(standing) == [], standing
+        check_end(run, bootstrap, sent, transactions.aborted, TIME_S)
         acts = {event.act for event in run.events}
         by_make = {each.make for each in run.members if any(event.act is Act.ACCEPT for event in each.events)}
     assert acts >= {Act.ACCEPT, Act.RELEASE, Act.REJECT, Act.GONE}

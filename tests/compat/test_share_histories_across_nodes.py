@@ -22,12 +22,12 @@ from harness.nodes import Kind, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, PreviousKafka, Server
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from tests.compat.test_share_groups import begin_with_the_first
-from tests.compat.test_share_histories import GROUP, GROUP_KEYS, LIMIT, judged, log_ends, makes
+from tests.compat.test_share_histories import GROUP, GROUP_KEYS, LIMIT, check_end, makes
 from tests.support import java_tools, topics
 from tests.support.copying import only_soaked
 from tests.support.migrating import served_by
-from tests.support.share_history import Act, Place, Rule, aborted_breaches, wrong_positions
-from tests.support.share_runs import PARTITIONS, Run, Transactions, all_done, positions, wait_for, with_ends
+from tests.support.share_history import Act, Place
+from tests.support.share_runs import PARTITIONS, Run, Transactions, wait_for
 from tests.support.share_runs import PROPERTIES as OF_GROUPS
 from tests.support.wire import WireClient
 
@@ -143,17 +143,7 @@ def test_a_queue_on_nodes_in_trouble_loses_nothing_and_repeats_nothing_accepted(
             run.alive[number % len(run.alive)].kill()
             run.begin(makes()[number % 4])
         wait_for(lambda: producing.is_done, TIME_S, lambda: f"{len(producing.committed)} records")
-        sent = producing.committed
-
-        def state() -> str:
-            return f"{positions(GROUP, bootstrap)}\n{run.told(judged(run, sent))}"
-
-        wait_for(lambda: all_done(run, GROUP, bootstrap), TIME_S, state)
-        wait_for(lambda: Rule.LOST not in {each.rule for each in judged(run, sent)}, 20, state)  # all is printed
-        found = [*judged(run, sent), *aborted_breaches(run.events, producing.aborted)]
-        assert found == [], run.told(found)
-        standing = with_ends(positions(GROUP, bootstrap), log_ends(bootstrap))
-        assert wrong_positions(standing) == [], standing
+        check_end(run, bootstrap, producing.committed, producing.aborted, TIME_S)
         acts = {event.act for event in run.events}
     assert acts >= {Act.ACCEPT, Act.RELEASE, Act.REJECT, Act.GONE}
     assert producing.aborted
