@@ -10,6 +10,7 @@ from typing import Final
 from kafkapy.config.group import group_value
 from kafkapy.config.share import ShareConfig
 from kafkapy.dataclass import dataclass
+from kafkapy.share.letter_headers import TOPIC_KEY
 from kafkapy.share.partition_settings import PartitionSettings
 
 DEAD_LETTERS_SINCE: Final = 2
@@ -33,9 +34,7 @@ class GroupShareSettings:
 def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_version: int) -> GroupShareSettings:
     """Return the settings of a group with these own keys (IncrementalAlterConfigs of the group)."""
     offset_reset, _, duration = own.get("share.auto.offset.reset", "latest").lower().partition(":")
-    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(
-        own.get("errors.deadletterqueue.topic.name", "").strip()
-    )
+    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(own.get(TOPIC_KEY, "").strip())
     return GroupShareSettings(
         PartitionSettings(
             delivery_count_limit=group_value(
