@@ -37,15 +37,9 @@ def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_vers
     has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(own.get(TOPIC_KEY, "").strip())
     return GroupShareSettings(
         PartitionSettings(
-            delivery_count_limit=group_value(
-                config, own, "share.delivery.count.limit", "group_share_{}delivery_count_limit"
-            ),
-            max_record_locks=group_value(
-                config, own, "share.partition.max.record.locks", "group_share_{}partition_max_record_locks"
-            ),
-            record_lock_duration_ms=group_value(
-                config, own, "share.record.lock.duration.ms", "group_share_{}record_lock_duration_ms"
-            ),
+            delivery_count_limit=group_value(config, own, "share.delivery.count.limit"),
+            max_record_locks=group_value(config, own, "share.partition.max.record.locks"),
+            record_lock_duration_ms=group_value(config, own, "share.record.lock.duration.ms"),
             is_renew_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
             has_dead_letters=has_dead_letters,
         ),
