@@ -9,10 +9,10 @@ OffsetDelete 0.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from kafkapy.cli.client_security import security_of
 from kafkapy.cli.connection import Connection, LoginRefusedError
@@ -28,6 +28,8 @@ from kafkapy.protocol.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest
+
+T = TypeVar("T")
 
 GROUP_KEY_TYPE: Final = 0
 RETRY_S: Final = 0.1
@@ -54,6 +56,22 @@ class BrokerCalls(Protocol):
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
         """Return the response of one broker; None: of any. Raises NoAnswerError."""
+
+
+def of_each_broker(brokers: BrokerCalls, ask: Callable[[int], T]) -> tuple[dict[int, T], "list[CoordinatorError]"]:
+    """Return what ask(node id) returns for each broker of the cluster, and the errors that it raises instead.
+
+    Raises CoordinatorError if no broker lists the others.
+    """
+    metadata = brokers.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
+    found: dict[int, T] = {}
+    errors: list[CoordinatorError] = []
+    for broker in metadata.brokers:
+        try:
+            found[broker.node_id] = ask(broker.node_id)
+        except CoordinatorError as error:
+            errors.append(error)
+    return found, errors
 
 
 def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[tuple[str, int], int]:

@@ -95,7 +95,7 @@ class Redriven:
     """What was sent back. `done`: the places of the letters whose records were delivered.
 
     repeated_count: letters of a record that had gone back already, because several groups gave it up, or because a
-    broker died between the letter and what it notes of it.
+    broker died after it wrote the letter and before it had recorded that.
     """
 
     count: int = 0

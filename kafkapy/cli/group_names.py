@@ -7,13 +7,12 @@ Kafka 3.8).
 from collections.abc import Collection
 from typing import Final
 
-from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError
+from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, of_each_broker
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.list_groups_response import ListGroupsResponse
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
 
 SHARE: Final = "Share"
 TYPES: Final = ("Classic", "Consumer", SHARE, "Streams")
@@ -54,18 +53,13 @@ def listed_groups(
 
     With them, why some brokers did not list theirs. Raises CoordinatorError if no broker answers.
     """
-    metadata = brokers.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
     found: dict[str, ListedGroup] = {}
-    reasons = []
-    for broker in metadata.brokers:
-        try:
-            listed = _of_broker(brokers, broker.node_id)
-        except CoordinatorError as error:
-            reasons.append(str(error))
-            continue
+    answers, errors = of_each_broker(brokers, lambda node_id: _of_broker(brokers, node_id))
+    reasons = [str(error) for error in errors]
+    for node_id, listed in answers.items():
         if listed.error_code:
             error_code = ErrorCode(listed.error_code)
-            reasons.append(f"broker {broker.node_id}: {error_code.message} ({error_code.name})")
+            reasons.append(f"broker {node_id}: {error_code.message} ({error_code.name})")
         for each in listed.groups:
             group = ListedGroup(each.group_type.title() or TYPES[0], each.group_state)
             if (not states or group.state in states) and (not types or group.type in types):

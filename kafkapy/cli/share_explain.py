@@ -13,12 +13,11 @@ from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError
+from kafkapy.cli.committed_offsets import BrokerCalls, of_each_broker
 from kafkapy.cli.output import print_table
 from kafkapy.dataclass import dataclass
 from kafkapy.group.explain import IN_FLIGHT_TAG
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
 
 COLUMNS: Final = ("OFFSETS", "STATE", "DELIVERIES", "MEMBER", "UNTIL")
 UNKNOWN: Final = "the brokers do not tell what is in flight: they are no kafkapy brokers, or older ones"
@@ -88,17 +87,15 @@ def share_facts(
     names: of members by their id (share_groups.member_names). silent: gets why brokers did not answer, whose partitions
     are left out. Raises CoordinatorError if no broker answers.
     """
-    metadata = brokers.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
     requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={IN_FLIGHT_TAG: b""})
+    answers, errors = of_each_broker(brokers, lambda node_id: brokers.call(node_id, requested, 6))
+    if silent is not None:
+        silent += map(str, errors)
+    elif errors:
+        raise errors[0]
     found: list[PartitionFacts] | None = None
-    for broker in metadata.brokers:
-        try:
-            (group,) = brokers.call(broker.node_id, requested, 6).groups
-        except CoordinatorError as error:
-            if silent is None:
-                raise
-            silent.append(str(error))
-            continue
+    for answer in answers.values():
+        (group,) = answer.groups
         encoded = (group.unknown_tagged_fields or {}).get(IN_FLIGHT_TAG)
         if encoded is not None:
             found = (found or []) + [_facts(each, names) for each in json.loads(encoded)]
@@ -138,11 +135,9 @@ def why(facts: PartitionFacts, offset: int) -> str:
     if offset < facts.start_offset:
         return f"{offset} is done with, or was never to be read: the group is past it, at {facts.start_offset}"
     if offset < facts.next_offset:
-        return (
-            f"{offset} is in flight, but not among the first runs, which are shown"
-            if facts.runs_left_out
-            else (f"{offset} is available: whoever fetches next gets it")
-        )
+        if facts.runs_left_out:
+            return f"{offset} is in flight, but not among the first runs, which are shown"
+        return f"{offset} is available: whoever fetches next gets it"
     return f"{offset} {_not_acquired(facts, offset)}"
 
 

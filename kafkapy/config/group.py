@@ -1,6 +1,7 @@
 """Keys of the group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
@@ -67,13 +68,21 @@ class GroupCoordinatorConfig(Section):
     offsets_topic_segment_bytes: int = 104857600
 
 
-def group_value(config: object, own: Mapping[str, str], key: str, field: str) -> int:
+def group_value(config: object, own: Mapping[str, str], key: str) -> int:
     """Return a group's own value of a key, clamped to the broker's current bounds, or else the broker's default.
 
-    config: the broker's keys. field: the attribute of the default, with "{}" where its bounds have "min_" and "max_".
+    config: the broker's keys. Of `consumer.session.timeout.ms` the default is group.consumer.session.timeout.ms, the
+    bounds are group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms.
     """
     value = own.get(key)
+    default, lowest, highest = _fields_of(key)
     if value is None:
-        return int(getattr(config, field.format("")))
-    lowest, highest = getattr(config, field.format("min_")), getattr(config, field.format("max_"))
-    return int(min(max(int(value), lowest), highest))
+        return int(getattr(config, default))
+    return int(min(max(int(value), getattr(config, lowest)), getattr(config, highest)))
+
+
+@lru_cache(32)
+def _fields_of(key: str) -> tuple[str, str, str]:
+    """Return the broker's fields of a group's key: its default and the bounds."""
+    kind, _, name = key.replace(".", "_").partition("_")
+    return f"group_{kind}_{name}", f"group_{kind}_min_{name}", f"group_{kind}_max_{name}"

@@ -17,13 +17,6 @@ MOST_NAMES_OF_GROUP: Final = 50_000
 
 Deviation: Apache Kafka bounds neither. Here more are refused with INVALID_REQUEST, because 63 members with 19,000 names
 each kept all other clients of the coordinator waiting for 1.1 s."""
-GROUP_KEY_BOUNDS: Final = {
-    "consumer.session.timeout.ms": "group_consumer_{}session_timeout_ms",
-    "consumer.heartbeat.interval.ms": "group_consumer_{}heartbeat_interval_ms",
-    "consumer.assignment.interval.ms": "group_consumer_{}assignment_interval_ms",
-    "streams.session.timeout.ms": "group_streams_{}session_timeout_ms",
-}
-"""A group's own keys (config resource type GROUP), each with the broker's field: "" default, "min_", "max_" bounds."""
 
 
 class GroupSettings:
@@ -72,17 +65,14 @@ class GroupSettings:
         config, own = self._config(), self._group_configs(group_id)
         if not own:
             return config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
-        return _value(config, own, "consumer.session.timeout.ms"), _value(config, own, "consumer.heartbeat.interval.ms")
+        session_timeout_ms = group_value(config, own, "consumer.session.timeout.ms")
+        return session_timeout_ms, group_value(config, own, "consumer.heartbeat.interval.ms")
 
     def consumer_session_timeout_ms(self, group_id: str) -> int:
         return self.consumer_times_ms(group_id)[0]
 
     def consumer_assignment_interval_ms(self, group_id: str) -> int:
-        return _value(self._config(), self._group_configs(group_id), "consumer.assignment.interval.ms")
+        return group_value(self._config(), self._group_configs(group_id), "consumer.assignment.interval.ms")
 
     def streams_session_timeout_ms(self, group_id: str) -> int:
-        return _value(self._config(), self._group_configs(group_id), "streams.session.timeout.ms")
-
-
-def _value(config: GroupCoordinatorConfig, own: Mapping[str, str], key: str) -> int:
-    return group_value(config, own, key, GROUP_KEY_BOUNDS[key])
+        return group_value(self._config(), self._group_configs(group_id), "streams.session.timeout.ms")

@@ -10,6 +10,7 @@ from typing import Final
 from kafkapy.config.group import group_value
 from kafkapy.config.share import ShareConfig
 from kafkapy.dataclass import dataclass
+from kafkapy.share.letter_headers import TOPIC_KEY
 from kafkapy.share.partition_settings import PartitionSettings
 
 DEAD_LETTERS_SINCE: Final = 2
@@ -33,20 +34,12 @@ class GroupShareSettings:
 def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_version: int) -> GroupShareSettings:
     """Return the settings of a group with these own keys (IncrementalAlterConfigs of the group)."""
     offset_reset, _, duration = own.get("share.auto.offset.reset", "latest").lower().partition(":")
-    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(
-        own.get("errors.deadletterqueue.topic.name", "").strip()
-    )
+    has_dead_letters = share_version >= DEAD_LETTERS_SINCE and bool(own.get(TOPIC_KEY, "").strip())
     return GroupShareSettings(
         PartitionSettings(
-            delivery_count_limit=group_value(
-                config, own, "share.delivery.count.limit", "group_share_{}delivery_count_limit"
-            ),
-            max_record_locks=group_value(
-                config, own, "share.partition.max.record.locks", "group_share_{}partition_max_record_locks"
-            ),
-            record_lock_duration_ms=group_value(
-                config, own, "share.record.lock.duration.ms", "group_share_{}record_lock_duration_ms"
-            ),
+            delivery_count_limit=group_value(config, own, "share.delivery.count.limit"),
+            max_record_locks=group_value(config, own, "share.partition.max.record.locks"),
+            record_lock_duration_ms=group_value(config, own, "share.record.lock.duration.ms"),
             is_renew_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
             has_dead_letters=has_dead_letters,
         ),

@@ -1,6 +1,8 @@
-"""The names of the headers of a dead letter (KIP-1191), for what writes and what reads them."""
+"""The names of a dead letter's headers (KIP-1191), and of the group's key for its topic: for writers and readers."""
 
 from typing import Final
+
+TOPIC_KEY: Final = "errors.deadletterqueue.topic.name"
 
 TOPIC_HEADER: Final = "__dlq.errors.topic"
 PARTITION_HEADER: Final = "__dlq.errors.partition"

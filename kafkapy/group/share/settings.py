@@ -19,11 +19,10 @@ class ShareTimes:
 def share_times(settings: GroupSettings, group_id: str) -> ShareTimes:
     """Return a group's times: its own values, clamped to the broker's current bounds, or else the broker's."""
     config, own = settings.share_config(), settings.group_configs(group_id)
-
     return ShareTimes(
-        group_value(config, own, "share.session.timeout.ms", "group_share_{}session_timeout_ms"),
-        group_value(config, own, "share.heartbeat.interval.ms", "group_share_{}heartbeat_interval_ms"),
-        group_value(config, own, "share.assignment.interval.ms", "group_share_{}assignment_interval_ms"),
+        group_value(config, own, "share.session.timeout.ms"),
+        group_value(config, own, "share.heartbeat.interval.ms"),
+        group_value(config, own, "share.assignment.interval.ms"),
         config.group_share_initialize_retry_interval_ms,
         config.group_share_max_size,
     )

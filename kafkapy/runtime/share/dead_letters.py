@@ -30,6 +30,7 @@ from kafkapy.runtime.share.dead_letter_outbox import DeadLetterOutbox, Destinati
 from kafkapy.runtime.share.originals import READ_BYTES, read_originals
 from kafkapy.seams import Clock, IoPool, Random
 from kafkapy.share.dead_letters import LetterRound, Originals, Source, next_round
+from kafkapy.share.letter_headers import TOPIC_KEY
 from kafkapy.share.pending_write import DeadLetter
 from kafkapy.share.persister import SharePartitionKey
 from kafkapy.types import uuid_to_string
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.replica_manager import ReplicaManager
 
-TOPIC_NAME: Final = "errors.deadletterqueue.topic.name"
 COPY_RECORD: Final = "errors.deadletterqueue.copy.record.enable"
 GROUP_ENABLE: Final = "errors.deadletterqueue.group.enable"
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
@@ -215,12 +215,12 @@ class DeadLetters:
     def _allowed_topic(self, group_id: str) -> str:
         """Return the name of the group's dead-letter topic. Raises GivenUpError if none may be written to."""
         image, config = self._parts.image(), self._parts.config()
-        topic = self._own_keys(group_id).get(TOPIC_NAME, "").strip()
+        topic = self._own_keys(group_id).get(TOPIC_KEY, "").strip()
         prefix = config.errors_deadletterqueue_topic_name_prefix
         if not topic:
-            raise GivenUpError(f"{TOPIC_NAME} of group {group_id} is empty")
+            raise GivenUpError(f"{TOPIC_KEY} of group {group_id} is empty")
         if topic.startswith("__"):
-            raise GivenUpError(f"{TOPIC_NAME} of group {group_id} begins with __: {topic}")
+            raise GivenUpError(f"{TOPIC_KEY} of group {group_id} begins with __: {topic}")
         is_there = topic in image.topics.by_name
         if is_there and image.configs.of(RESOURCE_TOPIC, topic).get(GROUP_ENABLE, "false").strip().lower() != "true":
             raise GivenUpError(f"topic {topic} does not have {GROUP_ENABLE}=true")

@@ -406,7 +406,7 @@ class SharePartitions:
         """Copy records to the dead-letter topic, then archive them, whether that succeeded or not.
 
         If the share partition was given up meanwhile, its state is written all the same. If it is in use again, the one
-        that has loaded the state leaves to this copy what it found unfinished, and is told, too.
+        that has loaded the state leaves to this copy what it found unfinished, and archives it afterwards, too.
         """
         key = in_use.partition.key
         copying = self._copying[key]
