@@ -90,7 +90,7 @@ def test_the_checks_find_planted_faults(running: Browser, console: str) -> None:
 def test_one_request_renews_both_parts_of_the_overview(running: Browser, console: str) -> None:
     page = page_of(running, console, DESK_PX)
     page.goto("/")
-    is_ready(page)
+    wait_until_ready(page)
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url.removeprefix(console)))
     page.evaluate("document.querySelectorAll('#live, #more').forEach(each => each.classList.add('old'))")
