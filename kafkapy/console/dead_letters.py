@@ -51,7 +51,7 @@ class LetterPage:
 
 
 def topic_of_group(brokers: Brokers, group: str) -> str:
-    """Return the dead-letter topic of a group, "" without one, or if the cluster does not tell."""
+    """Return the dead-letter topic of a group, "" if it has none or the cluster does not report it."""
     try:
         configs = cluster.configs(brokers, GROUP_CONFIG, group)
     except ClusterError:

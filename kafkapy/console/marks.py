@@ -1,4 +1,4 @@
-"""Which records a search with read_uncommitted shows that consumers of committed records do not read.
+"""Marks the records of aborted and open transactions, which a search with read_uncommitted shows.
 
 Beyond the last stable offset a record is of an open transaction, or waits behind one. Before it, a record that a reader
 of committed records does not get is of an aborted transaction.
