@@ -45,17 +45,15 @@ class Marks:
     def marked(self, rows: list[Row]) -> list[Row]:
         """Return the rows with their marks. Raises ClusterError."""
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
-        if not rows:
-            return rows
-        readable, until = self._readable(decided)
-        return [
-            replace(each, mark=OPEN)
-            if each.offset >= self._stable.get(each.partition, 0)
-            else replace(each, mark=ABORTED)
-            if each.offset < until.get(each.partition, 0) and (each.partition, each.offset) not in readable
-            else each
-            for each in rows
-        ]
+        readable, until = self._readable(decided) if decided else (set(), {})
+
+        def mark_of(row: Row) -> str:
+            if row.offset >= self._stable.get(row.partition, 0):
+                return OPEN
+            is_aborted = row.offset < until.get(row.partition, 0) and (row.partition, row.offset) not in readable
+            return ABORTED if is_aborted else ""
+
+        return [replace(each, mark=mark_of(each)) for each in rows]
 
     def _readable(self, rows: Iterable[Row]) -> tuple[set[tuple[int, int]], dict[int, int]]:
         """Return the offsets that are read between the rows, and up to where each partition was read."""
