@@ -59,7 +59,6 @@ CHARTS_MS: Final = 700
 SEARCHED: Final = re.compile("found|Following|looked|Nothing")
 PICTURES: Final = {
     "overview": "/",
-    "topics": "/topics",
     "messages": "/topic/messages?name=orders",
     "group": f"/group?name={GROUP}",
 }

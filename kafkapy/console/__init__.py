@@ -1,7 +1,7 @@
 """`kafkapy console`: pages about a cluster in a browser, as a process of its own and a client like any other.
 
 settings.py state.py    what the command line says; what all pages share
-connections.py            whose request has not arrived yet, bounded
+connections.py          bounds connections that have not sent a request yet
 security.py addresses.py    who may ask: Host, Origin, token, session, CSRF tokens; the headers of every response
 oidc.py                 logins by OpenID Connect, with roles
 client.py brokers.py    confluent-kafka's clients; requests that librdkafka lacks, over connections of our own
@@ -10,7 +10,7 @@ topic_list.py           the names of all topics, kept as long as they are the sa
 cluster.py topics.py transactions.py access.py client_metrics.py    what the pages show
 groups.py group_list.py other_groups.py    groups of all types
 share_groups.py dead_letters.py            what queues have in flight; what they gave up, and how it is sent back
-queries.py search.py row.py    records of a topic, found and tailed without a group; a form's fields within their bounds
+queries.py search.py row.py    records of a topic, found and tailed without a group
 masks.py                values that are not shown
 marks.py                which records are of aborted or open transactions
 streams.py              searches and tails as server-sent events

@@ -1,6 +1,4 @@
-"""The metrics that clients have pushed (KIP-714), read from the brokers' /metrics: kafkapy_client_...
-
-by client instance.
+"""The metrics that clients have pushed (KIP-714), by client instance: kafkapy_client_... of the brokers' /metrics.
 
 A broker shows at most 10,000 series. Names and values are the clients' own, and not to be trusted.
 """

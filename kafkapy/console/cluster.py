@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from kafkapy.config.documentation import documentation_of
 from kafkapy.config.releases import release_of
+from kafkapy.config.rules import BROKER, TOPIC
 from kafkapy.console.brokers import Brokers, ClusterError, NoAnswer, Node, NotFound, check
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
@@ -13,8 +14,6 @@ from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRe
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 
-TOPIC_CONFIG: Final = 2
-BROKER_CONFIG: Final = 4
 METADATA_VERSION: Final = "metadata.version"
 MIN_ISR: Final = "min.insync.replicas"
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -111,7 +110,7 @@ def configs(brokers: Brokers, kind: int, name: str) -> list[Config]:
         include_synonyms=True,
         include_documentation=True,
     )
-    node_id = int(name) if kind == BROKER_CONFIG else None
+    node_id = int(name) if kind == BROKER else None
     (result,) = brokers.call(node_id, request, 4).results
     if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise NotFound(f"There is no topic {name}.")
@@ -123,9 +122,7 @@ def min_insync_replicas(brokers: Brokers, topics: Sequence[str]) -> dict[str, in
     """Return min.insync.replicas of topics, without those that cannot be described."""
     if not topics:
         return {}
-    resources = [
-        DescribeConfigsResource(TOPIC_CONFIG, resource_name=name, configuration_keys=[MIN_ISR]) for name in topics
-    ]
+    resources = [DescribeConfigsResource(TOPIC, resource_name=name, configuration_keys=[MIN_ISR]) for name in topics]
     try:
         results = brokers.call(None, DescribeConfigsRequest(resources), 4).results
     except ClusterError:

@@ -18,6 +18,7 @@ from kafkapy.cli.dead_letters import (
     redrive,
     survey_letters,
 )
+from kafkapy.config.rules import GROUP
 from kafkapy.console import cluster
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.client import Clients, failures
@@ -32,7 +33,6 @@ MAX_SENT: Final = 10_000
 """Sent back in one go: some seconds."""
 CHOSEN: Final = "letter-"
 """The fields of chosen letters: letter-PARTITION-OFFSET."""
-GROUP_CONFIG: Final = 32
 TOPIC_KEY: Final = "errors.deadletterqueue.topic.name"
 PRODUCER_PROPERTIES: Final[Mapping[str, Any]] = {
     "enable.idempotence": True,
@@ -51,9 +51,9 @@ class LetterPage:
 
 
 def topic_of_group(brokers: Brokers, group: str) -> str:
-    """Return the dead-letter topic of a group, "" without one, or if the cluster does not tell."""
+    """Return the dead-letter topic of a group, "" if it has none or the cluster does not report it."""
     try:
-        configs = cluster.configs(brokers, GROUP_CONFIG, group)
+        configs = cluster.configs(brokers, GROUP, group)
     except ClusterError:
         return ""
     return next((each.value or "" for each in configs if each.name == TOPIC_KEY), "")

@@ -15,8 +15,6 @@ from kafkapy.console.tables import Order, Paged, ordered, shown_of
 from kafkapy.dataclass import dataclass
 
 KEYS: Final = ("name", "type", "protocol", "state", "members", "topics", "lag")
-MEASURED: Final = ("members", "topics", "lag")
-"""Columns that ListGroups does not have."""
 MAX_SORTED: Final = 500
 """By members, topics and lag at most so many groups are sorted: each is asked for at its coordinator."""
 MAX_OTHERS: Final = 50
@@ -42,11 +40,11 @@ def group_page(
     """Return a page of the groups whose name contains `search`. Raises ClusterError."""
     matching = [each for each in found if search.lower() in each.name.lower()]
     note = ""
-    if order.key in MEASURED and len(matching) > MAX_SORTED:
+    if order.key in _MEASURED and len(matching) > MAX_SORTED:
         note = f"More than {MAX_SORTED} groups match: they are sorted by name. Search for fewer to sort by {order.key}."
         order = Order("name", order.is_descending)
-    if order.key in MEASURED:
-        lines = ordered(_lines(brokers, clients, matching), _KEYS[order.key], is_descending=order.is_descending)
+    if order.key in _MEASURED:
+        lines = ordered(_lines(brokers, clients, matching), _MEASURED[order.key], is_descending=order.is_descending)
         shown, number, page_count = shown_of(lines, number)
         return Paged(tuple(shown), number, page_count, len(matching), len(found), order, note)
     rows = ordered(matching, lambda each: (getattr(each, order.key), each.name), is_descending=order.is_descending)
@@ -54,11 +52,12 @@ def group_page(
     return Paged(tuple(_lines(brokers, clients, some)), number, page_count, len(matching), len(found), order, note)
 
 
-_KEYS: Final[Mapping[str, Callable[[GroupLine], Any]]] = {
+_MEASURED: Final[Mapping[str, Callable[[GroupLine], Any]]] = {
     "members": lambda each: each.members,
     "topics": lambda each: len(each.topics),
     "lag": lambda each: each.lag,
 }
+"""Columns that ListGroups does not have."""
 
 
 def _lines(brokers: Brokers, clients: Clients, rows: Sequence[GroupRow]) -> list[GroupLine]:

@@ -1,4 +1,4 @@
-"""What the overview charts and no /metrics are needed for: records in, lag of all groups, under-replicated partitions.
+"""The overview's charts that need no /metrics: records in, lag of all groups, under-replicated partitions.
 
 A thread of its own looks every 15 seconds, for at most an hour of points. Records are counted by the partitions' ends.
 """

@@ -65,7 +65,7 @@ class Loading:
 
 
 def _records(body: bytes) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the records up to the first line that is none, and what is wrong with that. Raises BadRequest."""
+    """Return the records before the first line that is not one, and what is wrong with that line. Raises BadRequest."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if len(lines) > MAX_LINES:
         raise BadRequest(f"At most {MAX_LINES} lines in a part.")

@@ -1,4 +1,4 @@
-"""Which records a search with read_uncommitted shows that consumers of committed records do not read.
+"""Marks the records of aborted and open transactions, which a search with read_uncommitted shows.
 
 Beyond the last stable offset a record is of an open transaction, or waits behind one. Before it, a record that a reader
 of committed records does not get is of an aborted transaction.
@@ -45,17 +45,15 @@ class Marks:
     def marked(self, rows: list[Row]) -> list[Row]:
         """Return the rows with their marks. Raises ClusterError."""
         decided = [each for each in rows if each.offset < self._stable.get(each.partition, 0)]
-        if not rows:
-            return rows
-        readable, until = self._readable(decided)
-        return [
-            replace(each, mark=OPEN)
-            if each.offset >= self._stable.get(each.partition, 0)
-            else replace(each, mark=ABORTED)
-            if each.offset < until.get(each.partition, 0) and (each.partition, each.offset) not in readable
-            else each
-            for each in rows
-        ]
+        readable, until = self._readable(decided) if decided else (set(), {})
+
+        def mark_of(row: Row) -> str:
+            if row.offset >= self._stable.get(row.partition, 0):
+                return OPEN
+            is_aborted = row.offset < until.get(row.partition, 0) and (row.partition, row.offset) not in readable
+            return ABORTED if is_aborted else ""
+
+        return [replace(each, mark=mark_of(each)) for each in rows]
 
     def _readable(self, rows: Iterable[Row]) -> tuple[set[tuple[int, int]], dict[int, int]]:
         """Return the offsets that are read between the rows, and up to where each partition was read."""

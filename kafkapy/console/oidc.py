@@ -1,6 +1,6 @@
 """Logins by OpenID Connect: the authorization code with PKCE (RFC 7636), and a role by a claim of the ID token.
 
-What belongs to one login (state, nonce, PKCE verifier) waits in a signed cookie of ten minutes: nothing is kept here.
+The state, nonce and PKCE verifier of a login are kept by the browser, in a signed cookie that is valid for ten minutes.
 The ID token's signature, issuer, audience, times and nonce are checked (PyJWT); the session is the console's own.
 """
 
@@ -142,7 +142,7 @@ class OidcLogin:
         return claims
 
     def _role(self, claims: dict[str, Any]) -> str:
-        """Raises OidcError for who may not even look."""
+        """Return the role of a user. Raises OidcError for one who may not even look."""
         value = claims.get(self._oidc.claim, [])
         held = {str(each) for each in (value if isinstance(value, list) else [value])}
         if held & self._oidc.editors:

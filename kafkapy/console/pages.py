@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from kafkapy.config import rules
 from kafkapy.console import (
     access,
     cluster,
@@ -112,7 +113,7 @@ class Pages:
 
     def topic_configs(self, request: Request) -> Response:
         topic = self._topic(request)
-        configs = cluster.configs(self._console.brokers, cluster.TOPIC_CONFIG, topic.name)
+        configs = cluster.configs(self._console.brokers, rules.TOPIC, topic.name)
         return self._page(request, "topic_configs.html", topic=topic, tab="configs", configs=configs)
 
     def topic_groups(self, request: Request) -> Response:
@@ -274,7 +275,7 @@ class Pages:
         node = next((each for each in self._console.brokers.nodes() if each.node_id == node_id), None)
         if node is None:
             raise NotFound(f"Broker {node_id} is not there.")
-        configs = cluster.configs(self._console.brokers, cluster.BROKER_CONFIG, str(node_id))
+        configs = cluster.configs(self._console.brokers, rules.BROKER, str(node_id))
         return self._page(request, "broker.html", node=node, configs=configs)
 
     # -- transactions, access ---------------------------------------------------------------------------------------

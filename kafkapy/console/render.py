@@ -18,7 +18,7 @@ UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 OWN_LINK: Final = re.compile(
     r'(\s(?:href|action|hx-get|data-stream|data-points|data-load)=")/(?!(?:static|oidc|c)/|log(?:in|out)")'
 )
-"""Begins of links in templates to pages of a cluster."""
+"""The beginnings of links in templates to pages of a cluster."""
 AFTER_SEPARATOR: Final = re.compile(r"(?<=[-._/:,@])")
 UNKNOWN: Final = "–"
 MAX_INDENTED: Final = 4

@@ -1,4 +1,4 @@
-"""ACLs in words: whom a rule lets do what, as a sentence."""
+"""ACLs in words: a sentence for each rule."""
 
 from collections.abc import Mapping
 from typing import Final

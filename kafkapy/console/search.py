@@ -188,7 +188,7 @@ class Search:
         shown = found[-room:] if self.query.is_live else found[:room]
         self._shown += len(shown)
         is_full = not self.query.is_live and self._shown >= self.query.limit
-        rows = self._marked([row_of(each, self._decoders, self.query.most_characters) for each in shown])
+        rows = self._marked([self._row_of(each) for each in shown])
         return Step(rows, len(found) - len(rows), is_full or not self._open, problem)
 
     def close(self) -> None:
@@ -227,9 +227,9 @@ class Search:
         for message in messages:
             place = _place(message)
             if len(self._last) < self.query.limit:
-                heapq.heappush(self._last, (*place, row_of(message, self._decoders, self.query.most_characters)))
+                heapq.heappush(self._last, (*place, self._row_of(message)))
             elif place > self._last[0][:3]:
-                heapq.heapreplace(self._last, (*place, row_of(message, self._decoders, self.query.most_characters)))
+                heapq.heapreplace(self._last, (*place, self._row_of(message)))
 
     def _keep_latest(self, messages: list[Any]) -> None:
         """Keep the newest record of each key, of `limit` keys at most."""
@@ -245,9 +245,12 @@ class Search:
     def _finish(self) -> Step:
         rows = [entry[-1] for entry in sorted(self._last, key=lambda entry: entry[:3], reverse=True)]
         latest = sorted(self._latest.items(), key=lambda entry: entry[0] or b"")
-        rows += [row_of(each, self._decoders, self.query.most_characters) for _, each in latest]
+        rows += [self._row_of(each) for _, each in latest]
         self._last, self._latest = [], {}
         return Step(self._marked(rows), 0, True)
+
+    def _row_of(self, message: Any) -> Row:
+        return row_of(message, self._decoders, self.query.most_characters)
 
     def _marked(self, rows: list[Row]) -> list[Row]:
         return rows if self._marks is None else self._marks.marked(rows)

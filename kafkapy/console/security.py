@@ -54,7 +54,7 @@ HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`text`: as in the cookie; `user`: empty for who only knows the token."""
+    """`text`: as in the cookie; `user`: "" if the login was by the token."""
 
     text: str
     role: str

@@ -13,7 +13,10 @@ MIN_TOKEN_CHARACTERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """A provider, and who may what by a claim of its ID tokens: `viewers` empty for whoever it logs in here."""
+    """A provider of OpenID Connect. `viewers`, `editors`: values of `claim` in its ID tokens.
+
+    Without `viewers`, everybody who can log in may look.
+    """
 
     issuer: str
     client_id: str
@@ -22,7 +25,7 @@ class Oidc:
     viewers: frozenset[str] = frozenset()
     editors: frozenset[str] = frozenset()
     url: str = ""
-    """By which browsers reach the console; empty for what they call it."""
+    """The URL by which browsers reach the console; "" for the host that their requests name."""
 
 
 @dataclass(frozen=True, slots=True)

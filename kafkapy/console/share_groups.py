@@ -1,6 +1,6 @@
 """Share groups (KIP-932) beyond what other_groups.py describes: what they have in flight, and their start offsets.
 
-What is in flight kafkapy's brokers tell, as for `kafkapy groups explain`; Apache Kafka's do not.
+kafkapy's brokers report what is in flight, as for `kafkapy groups explain`; Apache Kafka's do not.
 """
 
 from collections.abc import Sequence

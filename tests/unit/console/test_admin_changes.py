@@ -13,9 +13,9 @@ from kafkapy.console.app import new_app
 from kafkapy.console.main import _log_changes
 from kafkapy.console.rules import WORDS, in_words
 from kafkapy.console.settings import Settings
+from tests.support.console_pages import OWN, post
 from tests.support.eventually import eventually
 
-OWN = "http://127.0.0.1:8080"
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -43,12 +43,6 @@ def page(broker):
     with TestClient(new_app(Settings(servers=broker.bootstrap_servers, allow_changes=True)), base_url=OWN) as client:
         client.get("/charts")
         yield client
-
-
-def post(client, kind: str, **fields: object):
-    sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)
-    csrf = sessions.csrf_token(client.cookies[sessions.cookie])
-    return client.post(f"/change/{kind}", data={"csrf": csrf, **fields}, headers={"origin": OWN})
 
 
 def shown(client, path: str) -> str:

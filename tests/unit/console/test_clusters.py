@@ -13,8 +13,7 @@ from kafkapy.cli.profiles import Profile, ProfileError, Profiles, path_of_profil
 from kafkapy.console.app import new_app
 from kafkapy.console.main import OptionError, settings_of
 from kafkapy.console.settings import Cluster, Settings
-
-OWN = "http://127.0.0.1:8080"
+from tests.support.console_pages import OWN, csrf_of
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +43,7 @@ def page(brokers):
 
 
 def post(client, path: str, **fields: object):
-    sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)
-    csrf = sessions.csrf_token(client.cookies[sessions.cookie])
-    return client.post(path, data={"csrf": csrf, **fields}, headers={"origin": OWN})
+    return client.post(path, data={"csrf": csrf_of(client), **fields}, headers={"origin": OWN})
 
 
 def test_each_cluster_has_its_own_pages(page) -> None:
@@ -92,8 +89,7 @@ def test_a_change_is_made_where_it_was_asked_and_the_log_says_where(page, broker
 
 def test_the_log_says_where_records_were_loaded(page, caplog) -> None:
     caplog.set_level(logging.INFO, logger="kafkapy.console.changes")
-    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
-    headers = {"origin": OWN, "x-csrf-token": sessions.csrf_token(page.cookies[sessions.cookie])}
+    headers = {"origin": OWN, "x-csrf-token": csrf_of(page)}
     assert page.post("/c/prod/load?name=there", content="{}", headers=headers).json()["sent"] == 1
     assert " in prod: 'Load 1 records into there.'" in caplog.text
     assert page.post("/load?name=there", content="{}", headers=headers).status_code == 400

@@ -22,8 +22,8 @@ from kafkapy.share.letter_headers import (
     PARTITION_HEADER,
     TOPIC_HEADER,
 )
+from tests.support.console_pages import OWN, post, sessions_of
 
-OWN = "http://127.0.0.1:8080"
 JOBS, DEAD = "jobs", "dlq.jobs"
 WHY = "<b>Offset rejected by client.</b>"
 
@@ -66,10 +66,8 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
-def post(client: TestClient, **fields: object) -> Any:
-    sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)  # type: ignore[attr-defined]
-    csrf = sessions.csrf_token(client.cookies[sessions.cookie])
-    return client.post("/change/redrive", data={"csrf": csrf, "name": DEAD, **fields}, headers={"origin": OWN})
+def redrive(client: TestClient, **fields: object) -> Any:
+    return post(client, "redrive", name=DEAD, **fields)
 
 
 def jobs(server: str) -> list[str]:
@@ -87,7 +85,7 @@ def jobs(server: str) -> list[str]:
 def test_a_viewer_reads_why_nothing_is_sent(server: str) -> None:
     settings = Settings(servers=server, allow_changes=True, oidc=Oidc("https://provider.example", "console"))
     with TestClient(new_app(settings), base_url=OWN) as client:
-        sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)  # type: ignore[attr-defined]
+        sessions = sessions_of(client)
         client.cookies.set(sessions.cookie, sessions.new(VIEWER, "ann").text)
         shown = text_of(client.get("/topic/letters", params={"name": DEAD}).text)
     assert "that needs the role of an editor" in shown
@@ -110,17 +108,17 @@ def test_letters_are_listed_with_where_they_came_from(page: TestClient) -> None:
 
 
 def test_chosen_letters_go_back_once_it_is_confirmed(page: TestClient, server: str) -> None:
-    asked = post(page, **{"letter-0-2": "1"})
+    asked = redrive(page, **{"letter-0-2": "1"})
     assert "Send 1 dead letters of dlq.jobs back." in asked.text
     assert "jobs-0: 1 given up by others." in asked.text
     assert jobs(server) == [], "not before it is confirmed"
-    done = post(page, **{"letter-0-2": "1", "confirmed": 1})
+    done = redrive(page, **{"letter-0-2": "1", "confirmed": 1})
     assert done.url.params["done"] == "Sent 1 record back."
     assert jobs(server) == ["key 3: job 3"]
 
 
 def test_all_letters_of_a_group_go_back(page: TestClient, server: str) -> None:
-    assert post(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 2 records back."
+    assert redrive(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 2 records back."
     assert jobs(server) == ["key 0: job 0", "key 1: job 1"]
 
 
@@ -135,7 +133,7 @@ def test_all_letters_of_a_group_go_back(page: TestClient, server: str) -> None:
     ],
 )
 def test_what_cannot_be_sent_back_is_refused(page: TestClient, fields: dict[str, object], reason: str) -> None:
-    answer = post(page, **fields)
+    answer = redrive(page, **fields)
     assert answer.status_code == 400
     assert reason in answer.text
 

@@ -16,8 +16,7 @@ from kafkapy.console.render import hexdump
 from kafkapy.console.search import MAX_LINE_CHARACTERS
 from kafkapy.console.settings import Settings
 from kafkapy.decoders.row import record_of
-
-OWN = "http://127.0.0.1:8080"
+from tests.support.console_pages import OWN, csrf_of
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +40,8 @@ def lines_of(text: str) -> list[dict]:
     return [json.loads(html.unescape(each)) for each in re.findall(r'data-line="([^"]*)"', text)]
 
 
-def csrf(page) -> str:
-    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
-    return sessions.csrf_token(page.cookies[sessions.cookie])
-
-
 def load(page, topic: str, lines: list[str], **headers: str):
-    sent = {"origin": OWN, "x-csrf-token": csrf(page), **headers}
+    sent = {"origin": OWN, "x-csrf-token": csrf_of(page), **headers}
     return page.post("/load", params={"name": topic}, content="\n".join(lines), headers=sent)
 
 
@@ -135,7 +129,7 @@ def test_at_most_two_lines_of_fields_stand_before_the_records(page, broker) -> N
 
 def test_bytes_are_produced_from_base64(broker, page) -> None:
     broker.create_topics("bytes", partitions=1)
-    fields = {"csrf": csrf(page), "name": "bytes", "encoding": "base64", "confirmed": 1}
+    fields = {"csrf": csrf_of(page), "name": "bytes", "encoding": "base64", "confirmed": 1}
     fields["value"], fields["key"] = base64.b64encode(b"\x00\x01").decode(), base64.b64encode(b"k").decode()
     assert page.post("/change/produce", data=fields, headers={"origin": OWN}).status_code == 200
     (line,) = lines_of(rows_of(page, "bytes"))

@@ -20,8 +20,8 @@ from kafkapy.console.app import new_app
 from kafkapy.console.main import OptionError, settings_of
 from kafkapy.console.oidc import OidcError, check_url
 from kafkapy.console.settings import Oidc, Settings
+from tests.support.console_pages import OWN, csrf_of, post, sessions_of
 
-OWN = "http://127.0.0.1:8080"
 CLIENT = "kafkapy-console"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -105,9 +105,7 @@ def log_in(page: TestClient, provider: Provider) -> Any:
 
 
 def change(page: TestClient) -> Any:
-    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
-    data = {"csrf": sessions.csrf_token(page.cookies[sessions.cookie]), "name": "t"}
-    return page.post("/change/create-topic", data=data, headers={"origin": OWN})
+    return post(page, "create-topic", name="t")
 
 
 def test_nothing_is_shown_before_the_login(provider: Provider) -> None:
@@ -130,9 +128,7 @@ def test_a_claim_makes_editors_and_others_only_look(provider: Provider, groups, 
     assert answer.status_code == status
     if status == 403:
         assert "needs the role of an editor" in answer.text
-        sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
-        token = sessions.csrf_token(page.cookies[sessions.cookie])
-        headers = {"origin": OWN, "x-csrf-token": token}
+        headers = {"origin": OWN, "x-csrf-token": csrf_of(page)}
         assert page.post("/load?name=t", content="{}", headers=headers).status_code == 403
 
 
@@ -205,15 +201,13 @@ def test_a_provider_with_another_name_is_refused(provider: Provider) -> None:
 def test_a_session_ends_with_the_logout(provider: Provider) -> None:
     page = console(provider)
     log_in(page, provider)
-    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
-    token = sessions.csrf_token(page.cookies[sessions.cookie])
-    page.post("/logout", data={"csrf": token}, headers={"origin": OWN})
+    page.post("/logout", data={"csrf": csrf_of(page)}, headers={"origin": OWN})
     assert page.get("/charts", headers={"accept": "*/*"}).status_code == 401
 
 
 def test_sessions_end_and_are_of_one_purpose(provider: Provider, monkeypatch) -> None:
     page = console(provider)
-    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
+    sessions = sessions_of(page)
     session, login = sessions.new().text, sessions.signed("oidc", "", "{}", 600)
     assert sessions.parsed(session) is not None
     assert sessions.parsed(login) is None

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from kafkapy import Broker
 from kafkapy.console.app import new_app
 from kafkapy.console.settings import Settings
+from tests.support.console_pages import OWN, post
 
-OWN = "http://127.0.0.1:8080"
 HOSTILE = "<script>alert(1)</script>\"'&"
 
 
@@ -226,12 +226,6 @@ def test_the_console_has_no_group_of_its_own(page, server) -> None:
     admin = AdminClient({"bootstrap.servers": server})
     listed = admin.list_consumer_groups().result(30)
     assert [each.group_id for each in listed.valid] == [HOSTILE]
-
-
-def post(client, kind: str, **fields: object):
-    sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)
-    csrf = sessions.csrf_token(client.cookies[sessions.cookie])
-    return client.post(f"/change/{kind}", data={"csrf": csrf, **fields}, headers={"origin": OWN})
 
 
 @pytest.fixture

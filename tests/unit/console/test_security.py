@@ -18,21 +18,15 @@ from kafkapy.console.main import OptionError, settings_of
 from kafkapy.console.security import MAX_DELAYED, POLICY, WRONG_TOKEN_S, Guard, Sessions
 from kafkapy.console.settings import Settings
 from tests.simulator.loop import SimLoop
+from tests.support.console_pages import OWN, csrf_of
 
 NOWHERE = "127.0.0.1:1"
 """No broker is needed: what is refused is refused before one is asked."""
 TOKEN = "a token of enough length"
-OWN = "http://127.0.0.1:8080"
 
 
 def client(**settings: object) -> TestClient:
     return TestClient(new_app(Settings(servers=NOWHERE, **settings)), base_url=OWN, raise_server_exceptions=False)
-
-
-def token_of(page: TestClient) -> str:
-    """Return the session's CSRF token, as a form of the confirmation would have it."""
-    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
-    return sessions.csrf_token(page.cookies[sessions.cookie])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +95,7 @@ def test_pages_of_other_origins_may_navigate_here_and_nothing_else() -> None:
 def test_changes_come_from_the_console_itself(headers, expected) -> None:
     page = client(allow_changes=True)
     page.get("/charts")
-    fields = {"csrf": token_of(page), "name": "t"}
+    fields = {"csrf": csrf_of(page), "name": "t"}
     assert page.post("/change/create-topic", data=fields, headers=headers).status_code == expected
 
 
@@ -122,7 +116,7 @@ def test_a_session_that_was_not_made_here_is_not_taken() -> None:
 def test_without_the_option_nothing_is_changed() -> None:
     page = client()
     page.get("/charts")
-    answer = page.post("/change/create-topic", data={"csrf": token_of(page), "name": "t"}, headers={"origin": OWN})
+    answer = page.post("/change/create-topic", data={"csrf": csrf_of(page), "name": "t"}, headers={"origin": OWN})
     assert (answer.status_code, "--allow-changes" in answer.text) == (403, True)
 
 

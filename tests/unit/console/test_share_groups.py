@@ -14,8 +14,8 @@ from kafkapy.console.app import new_app
 from kafkapy.console.groups import Group
 from kafkapy.console.settings import Settings
 from kafkapy.console.share_groups import in_flight
+from tests.support.console_pages import OWN, post
 
-OWN = "http://127.0.0.1:8080"
 GROUP, TOPIC = "workers", "jobs"
 HOSTILE = "<script>alert(1)</script>"
 
@@ -63,12 +63,6 @@ def worker(server):
 
 def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
-
-
-def post(client, kind: str, **fields: object):
-    sessions = next(each.kwargs["sessions"] for each in client.app.user_middleware)
-    csrf = sessions.csrf_token(client.cookies[sessions.cookie])
-    return client.post(f"/change/{kind}", data={"csrf": csrf, **fields}, headers={"origin": OWN})
 
 
 def test_what_is_in_flight_is_shown_then_moved_and_deleted(page, server) -> None:
