@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Message, Producer, ShareConsumer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server
+from harness.servers import Kafkapy, Server
+from tests.compat.test_share_groups import begin_with_the_first
+from tests.support import topics
+from tests.support.quick_kafka import QuickKafka
 
 pytestmark = [pytest.mark.ours]  # it starts both brokers itself
 
@@ -48,19 +44,10 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": server.bootstrap})
 
     def create(self, name: str, partitions: int, **configs: str) -> None:
-        for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=configs)]).values():
-            future.result(60)
+        topics.create(self.bootstrap, name, partitions=partitions, config=configs)
 
     def configure(self, group: str, **configs: str) -> None:
-        resource = ConfigResource(ResourceType.GROUP, group)
-        for key, value in {
-            "share.auto.offset.reset": "earliest",
-            "share.delivery.count.limit": str(LIMIT),
-            **configs,
-        }.items():
-            resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))
-        for future in self.admin.incremental_alter_configs([resource]).values():
-            future.result(60)
+        begin_with_the_first(self.admin, group, **{"share.delivery.count.limit": str(LIMIT), **configs})
 
     def produce(self, topic: str) -> None:
         """Plain and compressed batches, with keys and headers, or without."""
@@ -112,9 +99,7 @@ class Cluster:
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
     """Apache Kafka's, and ours."""
     directory: Path = tmp_path_factory.mktemp("letters")
-    apache = ApacheKafka(directory / "apache", PROPERTIES)
-    apache.jvm_options = QUICK_JVM
-    with apache, Kafkapy(directory / "ours", PROPERTIES) as ours:
+    with QuickKafka(directory / "apache", PROPERTIES) as apache, Kafkapy(directory / "ours", PROPERTIES) as ours:
         yield Cluster(apache), Cluster(ours)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port
+from harness.servers import Kafkapy, free_port
 from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.eventually import eventually
 from tests.support.offsets import find_coordinator
+from tests.support.quick_kafka import QuickKafka
 from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of
 from tests.support.share_members import LEAVES, ShareMember, set_group_configs
 from tests.support.wire import WireClient
@@ -67,9 +68,8 @@ def apaches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str
     if not agents or not JAVA_LIBS.is_dir() or shutil.which("java") is None:
         pytest.skip("Apache Kafka and the JMX exporter are needed: `make tools` fetches them")
     port = free_port()
-    kafka = ApacheKafka(tmp_path_factory.mktemp("apache") / "data", COMMON)
-    kafka.heap = "384m"
-    kafka.jvm_options = [*QUICK_JVM, f"-javaagent:{agents[0]}=127.0.0.1:{port}:{RULES}"]
+    kafka = QuickKafka(tmp_path_factory.mktemp("apache") / "data", COMMON)
+    kafka.jvm_options = [*kafka.jvm_options, f"-javaagent:{agents[0]}=127.0.0.1:{port}:{RULES}"]
     with kafka:
         yield play(kafka.bootstrap, port)
 

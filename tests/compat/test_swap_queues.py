@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers import CLUSTER_ID, QUICK_JVM, ApacheKafka, Kafkapy, PreviousKafka, Server
+from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, Server
 from tests.support import java_tools
 from tests.support.client_requests import batch_of, create_topic, produce, until
 from tests.support.offsets import find_coordinator
+from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
 from tests.support.share_members import ShareMember, set_group_configs
 from tests.support.wire import WireClient
 from tools.kafka import KAFKA_VERSION, PREVIOUS_VERSION
@@ -84,7 +85,7 @@ class Queue:
                 del self.left[offset]
 
 
-@pytest.mark.parametrize("kafka", [ApacheKafka, PreviousKafka], ids=[KAFKA_VERSION, PREVIOUS_VERSION])
+@pytest.mark.parametrize("kafka", [QuickKafka, QuickPreviousKafka], ids=[KAFKA_VERSION, PREVIOUS_VERSION])
 def test_each_broker_goes_on_with_the_queue_of_the_other(kafka: type[ApacheKafka], tmp_path: Path) -> None:
     directory, queue = tmp_path / "data", Queue()
     format_directory(directory, kafka)
@@ -97,8 +98,6 @@ def test_each_broker_goes_on_with_the_queue_of_the_other(kafka: type[ApacheKafka
     ]
     for kind, with_signal in turns:
         server: Server = kind(directory, PROPERTIES)
-        if isinstance(server, ApacheKafka):
-            server.heap, server.jvm_options = "384m", QUICK_JVM
         server.prepare()
         server.start()
         try:
