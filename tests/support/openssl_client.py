@@ -36,6 +36,9 @@ def is_available() -> bool:
     return ctypes.util.find_library("ssl") is not None
 
 
+_SEND_BUFFER_BYTES = 64 * 1024
+
+
 class OpenSslClient:
     """A blocking connection; certificates are not checked."""
 
@@ -46,6 +49,8 @@ class OpenSslClient:
             call.restype, call.argtypes = returned, taken
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.settimeout(None)
+        # What a busy broker has not read yet waits in the client, not in the kernel, which would take megabytes.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE_S, 0))
         self._context = self._lib.SSL_CTX_new(self._lib.TLS_client_method())
         self._tls = self._lib.SSL_new(self._context)
