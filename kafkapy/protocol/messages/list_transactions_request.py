@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
     write_tag_section,
@@ -196,7 +195,10 @@ def _write_list_transactions_request_v2(out: Writer, item: ListTransactionsReque
     write_uvarint(out, len(item.producer_id_filters) + 1)
     write_ints(out, item.producer_id_filters, "q")
     out += _pack_q(item.duration_filter)
-    write_compact_nullable_string(out, item.transactional_id_pattern)
+    if item.transactional_id_pattern is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id_pattern)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -23,7 +23,7 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
+    write_compact_string,
     write_ints,
     write_tag_section,
     write_uvarint,
@@ -349,8 +349,14 @@ def _read_share_fetch_request_v1(data: Data, position: int, budget: ElementBudge
 def _write_share_fetch_request_v1(out: Writer, item: ShareFetchRequest) -> None:
     if item.is_renew_ack:
         raise unwritable("is_renew_ack")
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iiiiii(
         item.share_session_epoch,
         item.max_wait_ms,
@@ -410,8 +416,14 @@ def _read_share_fetch_request_v2(data: Data, position: int, budget: ElementBudge
 
 
 def _write_share_fetch_request_v2(out: Writer, item: ShareFetchRequest) -> None:
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iiiiiibB(
         item.share_session_epoch,
         item.max_wait_ms,
