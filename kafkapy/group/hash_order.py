@@ -1,4 +1,4 @@
-"""The order in which Java's hash maps iterate, on which Apache Kafka's assignment of share partitions depends.
+"""The order in which Java's hash maps iterate, on which Apache Kafka's share and streams groups depend.
 
 A HashMap puts a key into the bucket `hash & (capacity - 1)`, and iterates bucket by bucket. Within a bucket a key that
 was put comes last, one that computeIfAbsent added comes first. The capacity doubles when the map is filled by three
@@ -87,3 +87,8 @@ def hash_of_text(text: str) -> int:
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = 31 * hashed + (high << 8 | low) & 0xFFFFFFFF
     return hashed
+
+
+def natural_order(text: str) -> bytes:
+    """Return a key that sorts as Java's String.compareTo, by UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
