@@ -1,0 +1,8 @@
+"""The assignors of streams groups, by the names in group.streams.assignors and streams.assignor.name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkapy.group.streams.assignor_spec import TaskAssignor
+
+ASSIGNORS: Final[Mapping[str, TaskAssignor]] = {}
