@@ -1,4 +1,4 @@
-"""`make demo`: a broker, a feed of trades, silver and gold on Spark, the bars as a table and as a chart (demo.html).
+"""`make demo`: a broker, a feed of trades, silver and gold on Spark, the bars as a table and a page (demo.html).
 
 Every bar that gold wrote is compared with a plain computation over the same trades, digit by digit. Gold writes a bar
 once it is complete; the last ones, which trades could still change, are shown as open, from the plain computation.
@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spark_jobs import chart, feed, gold, oracle, silver
+from spark_jobs import feed, gold, oracle, picture, silver
 from spark_jobs.config import SparkConfig, duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.events import Trade
@@ -60,10 +61,16 @@ def run(trades_file: Path | None, width: str | None) -> None:
         trades = trades_of(config)
         width = width or fitting_width(trades)
         complete, still_open = expected_bars(trades)
-        found = bars_of_topic(bootstrap, Path(directory), width, has_chart=any(bar.width == width for bar in complete))
+        found = bars_of_topic(bootstrap, Path(directory))
     check(found, complete)
-    show([bar for bar in found if bar.width == width], [bar for bar in still_open if bar.width == width], width)
-    print(f"each of the {len(found)} bars of 1 s, 1 min and 1 h equals a plain computation, to the last digit")
+    shown = [bar for bar in found if bar.width == width]
+    show(shown, [bar for bar in still_open if bar.width == width], width)
+    what_was_checked = (
+        f"Each of the {len(found):,} bars of 1 s, 1 min and 1 h that Spark made of {len(trades):,} trades equals a "
+        "plain computation over the same trades, to the last digit."
+    )
+    print(what_was_checked)
+    draw(shown, width, what_was_checked)
 
 
 def trades_of(config: feed.FeedConfig) -> list[Trade]:
@@ -110,8 +117,8 @@ def running_broker(directory: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def bars_of_topic(bootstrap: str, directory: Path, width: str, *, has_chart: bool) -> list[Bar]:
-    """Run silver and gold over what is on the topic, once; return the bars that gold wrote, drawn if there are any."""
+def bars_of_topic(bootstrap: str, directory: Path) -> list[Bar]:
+    """Run silver and gold over what is on the topic, once; return the bars that gold wrote."""
     session: dict[str, Any] = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2}
     with spark_session(SparkConfig(**session, spark=QUICK_START), "demo") as spark:
         once = {**session, "trigger": "available_now"}
@@ -123,11 +130,6 @@ def bars_of_topic(bootstrap: str, directory: Path, width: str, *, has_chart: boo
             gold.run(gold.GoldConfig(**once, topics=["silver_trades"], checkpoint=checkpoint, output=output))
             rows = spark.read.parquet(output).collect() if any(Path(output).rglob("*.parquet")) else []
             done(len(rows))
-        if has_chart:
-            with step(f"chart: {PICTURE}"):
-                chart.run(chart.ChartConfig(bars=output, width=width, picture=PICTURE, shuffle_partitions=2))
-        else:
-            print(f"chart: none, no bar of {width} is complete yet", flush=True)
     found = [Bar(**{name: row[name] for name in Bar.__annotations__}) for row in rows]
     return sorted(found, key=lambda bar: (bar.width, bar.start_ms, bar.symbol))
 
@@ -137,6 +139,20 @@ def check(found: list[Bar], expected: list[Bar]) -> None:
     if found != expected:
         wrong = len(set(expected).symmetric_difference(found))
         raise JobError(f"Spark gave {len(found)} bars, {len(expected)} were expected, {wrong} differ")
+
+
+def draw(bars: list[Bar], width: str, what_was_checked: str) -> None:
+    """Draw the bars of each symbol to PICTURE, and say how to see it. Raises JobError."""
+    if not bars:
+        print(f"no chart: no bar of {width} is complete yet")
+        return
+    by_symbol: dict[str, list[picture.Bar]] = {}
+    for bar in bars:
+        by_symbol.setdefault(bar.symbol, []).append(asdict(bar))
+    day = time.strftime("%Y-%m-%d", time.gmtime(bars[0].start_ms / 1000))
+    title = f"{', '.join(by_symbol)}: bars of {width}, {day} UTC"
+    picture.draw(by_symbol, title, PICTURE, f"{what_was_checked} Written by make demo.")
+    print(f"{PICTURE.resolve().as_uri()}: the bars of {width} of {len(by_symbol)} symbols")
 
 
 def show(complete: list[Bar], still_open: list[Bar], width: str) -> None:

@@ -76,15 +76,18 @@ def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, 
         or value + (length >> 1) != headers_at
         or data[key_at:end:stride].count(key_length) != count
         or data[value_at:end:stride].count(first) != count
-        or any(data[headers_at:end:stride])
+        or data[headers_at:end:stride].count(0) != count
         or data[offset_at:end:stride] != _OFFSET_LOW[:count]
     ):
         return None
+    null_key_count = count if key_length == 1 else 0
     times = data[time_at:end:stride]
+    if not data[time_at] and times.count(0) == count:  # all in the same millisecond
+        return 0, 0, null_key_count
     latest = _largest(times, _EVEN_BYTES)
     if latest < 0:
         return None
-    return latest >> 1, times.index(latest), count if key_length == 1 else 0
+    return latest >> 1, times.index(latest), null_key_count
 
 
 def same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int, int] | None:

@@ -372,7 +372,9 @@ class ReplicaManager:
     def notify_appended(self, partition: HostedPartition) -> None:
         """Advance the high watermark and complete waiting requests after an append."""
         if partition.is_alone:
-            partition.commit_all()
+            log = partition.log
+            assert log is not None, "what was appended has a log"
+            log.update_high_watermark(log.log_end_offset)
             if self._fetches.waiting_count or self._produces.waiting_count or self.deletions.waiting.waiting_count:
                 self.complete_waiting(partition)
             return

@@ -5,6 +5,7 @@ heartbeat.py checks.py decision.py    a heartbeat's decision, what is refused, a
 topology.py configured_topology.py topic_configuration.py    subtopologies as members send them; with the counts of
     tasks and the internal topics that they have in this cluster; how they are found
 target.py assignors.py assignor_spec.py    the target assignment; the assignors by name; what an assignor is given
+sticky_assignor.py process_state.py java_queue.py    who runs which tasks, as Apache Kafka's assignor `sticky` decides
 reconcile.py task_owners.py    a member's next step towards its target; which processes have a task
 tasks.py task_offsets.py endpoints.py    tasks; how far copies of their state are; where they answer interactive queries
 records.py removal.py describe.py history.py    records; members that leave; descriptions; the rebalances

@@ -144,7 +144,7 @@ class ProducerState:
     ) -> ProducerEntry | None:
         """Return the producer if a client's batch is next in its sequence; None if `prepare` must check the batch."""
         entry = self.producers.get(producer_id)
-        if entry is None or producer_id in self._verifications:
+        if entry is None or (self._verifications and producer_id in self._verifications):
             return None
         return entry if entry.is_followed_by(producer_epoch, base_sequence, is_transactional) else None
 

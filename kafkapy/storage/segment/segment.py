@@ -226,6 +226,18 @@ class Segment:
             self._first_timestamp = first.max_timestamp
         return self._first_timestamp
 
+    def has_room(self, size_bytes: int, max_timestamp: int, last_offset: int, segment_bytes: int, roll_ms: int) -> bool:
+        """Return whether an append needs no new segment; if not, should_roll decides."""
+        first_timestamp = self._first_timestamp
+        return (
+            self.size <= segment_bytes - size_bytes
+            and not self.is_index_full
+            and last_offset - self.base_offset <= INT32_MAX
+            and first_timestamp is not None
+            and first_timestamp >= 0
+            and max_timestamp - first_timestamp <= roll_ms - self.roll_jitter_ms
+        )
+
     def should_roll(
         self, config: LogConfig, *, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, roll_ms: int
     ) -> bool:
