@@ -64,9 +64,7 @@ def _topologies() -> list[list[dict[str, Any]]]:
         [_subtopology(0, sourceTopics=["foo"], stateChangelogTopics=[_internal("g-store")])],
         [
             _subtopology(0, sourceTopics=["foo"], repartitionSinkTopics=["g-rep"]),
-            _subtopology(
-                1, repartitionSourceTopics=[_internal("g-rep")], stateChangelogTopics=[_internal("g-store")]
-            ),
+            _subtopology(1, repartitionSourceTopics=[_internal("g-rep")], stateChangelogTopics=[_internal("g-store")]),
         ],
         [
             _subtopology(
@@ -98,7 +96,7 @@ class _Script:
 
     def lines(self) -> list[str]:
         dice = self._dice
-        keys = {
+        keys: dict[str, int | str] = {
             "assignment.interval.ms": dice.choice((0, 0, 1000)),
             "initial.rebalance.delay.ms": dice.choice((0, 0, 3000)),
             "max.size": dice.choice((3, 200, 200)),
