@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.log import LogConfig
@@ -82,6 +83,14 @@ class HostedPartitions:
         if self.is_behind and partition is not None and self.is_deleted(partition):
             return None
         return partition
+
+    def finder(self, topic: str) -> Callable[[int], HostedPartition | None]:
+        """Return what `find` returns for the topic's partitions; valid until anything else runs."""
+        return partial(self.find, topic) if self.is_behind else self._by_name.get(topic, NO_PARTITIONS).get
+
+    def finder_by_id(self, topic_id: Uuid) -> Callable[[int], HostedPartition | None]:
+        """As `finder`, of find_by_id."""
+        return partial(self.find_by_id, topic_id) if self.is_behind else self._by_id.get(topic_id, NO_PARTITIONS).get
 
     def is_deleted(self, partition: HostedPartition) -> bool:
         """Whether the newest metadata no longer has the partition's topic."""

@@ -23,7 +23,7 @@ from kafkapy.protocol.primitives import (
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -199,8 +199,14 @@ def _read_consumer_group_heartbeat_response_v0(
 
 def _write_consumer_group_heartbeat_response_v0(out: Writer, item: ConsumerGroupHeartbeatResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
-    write_compact_nullable_string(out, item.member_id)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_ii(item.member_epoch, item.heartbeat_interval_ms)
     if item.assignment is None:
         out.append(0xFF)

@@ -27,10 +27,8 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -185,7 +183,10 @@ def _read_creatable_topic_config_v2(
 
 def _write_creatable_topic_config_v2(out: Writer, item: CreatableTopicConfig) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -299,7 +300,10 @@ def _read_creatable_topic_config_v5(
 
 def _write_creatable_topic_config_v5(out: Writer, item: CreatableTopicConfig) -> None:
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

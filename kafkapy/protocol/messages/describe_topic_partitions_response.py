@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -273,7 +272,10 @@ def _read_describe_topic_partitions_response_topic_v0(
 
 def _write_describe_topic_partitions_response_topic_v0(out: Writer, item: DescribeTopicPartitionsResponseTopic) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.name)
+    if item.name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.name)
     out += _pack_uB(item.topic_id, item.is_internal)
     write_uvarint(out, len(item.partitions) + 1)
     for partitions_item in item.partitions:

@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -212,7 +211,10 @@ def _read_list_partition_reassignments_response_v0(
 
 def _write_list_partition_reassignments_response_v0(out: Writer, item: ListPartitionReassignmentsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_ongoing_topic_reassignment_v0(out, topics_item)

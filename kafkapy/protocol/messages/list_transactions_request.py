@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -193,7 +192,10 @@ def _write_list_transactions_request_v2(out: Writer, item: ListTransactionsReque
         write_compact_string(out, state_filters_item)
     out += compact_ints(item.producer_id_filters, "q")
     out += _pack_q(item.duration_filter)
-    write_compact_nullable_string(out, item.transactional_id_pattern)
+    if item.transactional_id_pattern is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id_pattern)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

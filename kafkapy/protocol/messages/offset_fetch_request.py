@@ -28,7 +28,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
     write_string,
@@ -489,7 +488,10 @@ def _read_offset_fetch_request_group_v9(
 
 def _write_offset_fetch_request_group_v9(out: Writer, item: OffsetFetchRequestGroup) -> None:
     write_compact_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
     if item.topics is None:
         out.append(0)
@@ -596,7 +598,10 @@ def _read_offset_fetch_request_group_v10(
 
 def _write_offset_fetch_request_group_v10(out: Writer, item: OffsetFetchRequestGroup) -> None:
     write_compact_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
     if item.topics is None:
         out.append(0)

@@ -24,7 +24,7 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -252,8 +252,14 @@ def _read_share_acknowledge_request_v1(
 def _write_share_acknowledge_request_v1(out: Writer, item: ShareAcknowledgeRequest) -> None:
     if item.is_renew_ack:
         raise unwritable("is_renew_ack")
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_i(item.share_session_epoch)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -289,8 +295,14 @@ def _read_share_acknowledge_request_v2(
 
 
 def _write_share_acknowledge_request_v2(out: Writer, item: ShareAcknowledgeRequest) -> None:
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iB(item.share_session_epoch, item.is_renew_ack)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:

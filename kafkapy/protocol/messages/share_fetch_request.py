@@ -24,7 +24,7 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -347,8 +347,14 @@ def _read_share_fetch_request_v1(data: Data, position: int, budget: ElementBudge
 def _write_share_fetch_request_v1(out: Writer, item: ShareFetchRequest) -> None:
     if item.is_renew_ack:
         raise unwritable("is_renew_ack")
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iiiiii(
         item.share_session_epoch,
         item.max_wait_ms,
@@ -408,8 +414,14 @@ def _read_share_fetch_request_v2(data: Data, position: int, budget: ElementBudge
 
 
 def _write_share_fetch_request_v2(out: Writer, item: ShareFetchRequest) -> None:
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iiiiiibB(
         item.share_session_epoch,
         item.max_wait_ms,

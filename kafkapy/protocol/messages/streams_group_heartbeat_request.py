@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -686,8 +685,14 @@ def _write_streams_group_heartbeat_request_v0(out: Writer, item: StreamsGroupHea
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.member_id)
     out += _pack_ii(item.member_epoch, item.endpoint_information_epoch)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.rebalance_timeout_ms)
     if item.topology is None:
         out.append(0xFF)
@@ -712,7 +717,10 @@ def _write_streams_group_heartbeat_request_v0(out: Writer, item: StreamsGroupHea
         write_uvarint(out, len(item.warmup_tasks) + 1)
         for warmup_tasks_item in item.warmup_tasks:
             _write_task_ids_v0(out, warmup_tasks_item)
-    write_compact_nullable_string(out, item.process_id)
+    if item.process_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.process_id)
     if item.user_endpoint is None:
         out.append(0xFF)
     else:

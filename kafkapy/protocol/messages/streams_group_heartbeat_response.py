@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -446,7 +445,10 @@ def _write_streams_group_heartbeat_response_v0(out: Writer, item: StreamsGroupHe
     if item.topology_description_required:
         raise unwritable("topology_description_required")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.member_id)
     out += _pack_iiii(
         item.member_epoch,
@@ -575,7 +577,10 @@ def _write_streams_group_heartbeat_response_v1(out: Writer, item: StreamsGroupHe
     if item.acceptable_recovery_lag_legacy != 0:
         raise unwritable("acceptable_recovery_lag_legacy")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.member_id)
     out += _pack_iiiq(
         item.member_epoch,
