@@ -199,6 +199,8 @@ docs: setup      ## a site of all documents, with a reference made from the code
 golden: setup tools   ## record again what Apache Kafka 4.4.0 answers: tests/golden, as CONTRIBUTING.md tells
 	$(BIN)/python -m tools.record_appends
 	$(BIN)/python -m tools.record_assignments
+	$(BIN)/python -m tools.record_streams_assignments
+	$(BIN)/python -m tools.record_streams_topologies
 	$(BIN)/python -m tools.record_migrations
 	$(BIN)/python -m tools.record_authorizations
 	$(BIN)/python -m tools.record_quotas

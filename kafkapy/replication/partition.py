@@ -285,13 +285,6 @@ class Partition(Generic[LogT]):
     def is_under_min_isr(self) -> bool:
         return not self.is_alone and len(self.isr) < self.effective_min_isr
 
-    def commit_all(self) -> None:
-        """Advance the high watermark to the log end offset; for a replica that is alone."""
-        log = self.log
-        assert log is not None
-        assert self.is_alone, "other replicas may lack the end of the log"
-        log.update_high_watermark(log.log_end_offset)
-
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Advance the high watermark to what all in-sync replicas have; return whether it moved. Leader only."""
         log = self.log
