@@ -165,10 +165,10 @@ class PageSource:
             at = dict(self.state.next_offsets)
         sources = {where: edges for where, edges in ends.items() if where[0] in self.topics.sources}
         behind = sum(max(0, end - at.get(where, first)) for where, (first, end) in sources.items()) if at else None
-        return Facts(records, self._jobs(), behind)
+        return Facts(records, {**self.facts.jobs, **self._jobs()}, behind)
 
     def _jobs(self) -> dict[str, dict[str, float]]:
-        """Return what each job's /metrics says, by the job's name; a job that does not answer is left out."""
+        """Return what each job's /metrics says, by the job's name; of one that has ended the page keeps the last."""
         jobs: dict[str, dict[str, float]] = {}
         for url in self.metrics:
             try:
