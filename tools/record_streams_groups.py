@@ -64,9 +64,7 @@ def _topologies() -> list[list[dict[str, Any]]]:
         [_subtopology(0, sourceTopics=["foo"], stateChangelogTopics=[_internal("g-store")])],
         [
             _subtopology(0, sourceTopics=["foo"], repartitionSinkTopics=["g-rep"]),
-            _subtopology(
-                1, repartitionSourceTopics=[_internal("g-rep")], stateChangelogTopics=[_internal("g-store")]
-            ),
+            _subtopology(1, repartitionSourceTopics=[_internal("g-rep")], stateChangelogTopics=[_internal("g-store")]),
         ],
         [
             _subtopology(
