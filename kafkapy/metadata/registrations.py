@@ -103,7 +103,7 @@ class PartitionRegistration(NamedTuple):
 
     def to_record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
         """Return the record that creates the partition in this state, without directories if none are assigned."""
-        has_directories = any(directory != DIRECTORY_MIGRATING for directory in self.directories)
+        has_directories = self.directories.count(DIRECTORY_MIGRATING) < len(self.directories)
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -141,7 +141,7 @@ def _changed(current: tuple[int, ...], change: Sequence[int] | None) -> tuple[in
 
 def _directories(directories: Sequence[Uuid], replica_count: int) -> tuple[Uuid, ...]:
     """Return one directory per replica; MIGRATING for all if none is known (records before 3.7)."""
-    if all(directory == DIRECTORY_MIGRATING for directory in directories):
+    if directories.count(DIRECTORY_MIGRATING) == len(directories):
         return (DIRECTORY_MIGRATING,) * replica_count
     assert len(directories) == replica_count, f"{len(directories)} directories for {replica_count} replicas"
     return tuple(directories)
@@ -252,7 +252,7 @@ class BrokerRegistration:
     @property
     def has_uncordoned_directory(self) -> bool:
         """Whether the broker can get new replicas (KIP-1066)."""
-        if not self.directories or self.cordoned_directories is None:
+        if not self.directories or not self.cordoned_directories:
             return True
         return any(directory not in self.cordoned_directories for directory in self.directories)
 

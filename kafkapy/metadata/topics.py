@@ -247,7 +247,7 @@ class TopicControl:
         records = [
             TopicRecord(name=topic.name, topic_id=topic_id),
             *config_records,
-            *(partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()),
+            *[partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()],
         ]
         result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
         result.num_partitions = len(partitions)
@@ -356,6 +356,8 @@ class TopicControl:
 
 
 def _creation_configs(topic: "CreatableTopic") -> dict[str, str]:
+    if not topic.configs:
+        return {}
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")

@@ -110,7 +110,7 @@ class QuorumProgress:
     def maybe_advance_high_watermark(self) -> bool:
         if not self.voters:
             return False
-        offsets = sorted((voter.durable_end_offset for voter in self.voters.values()), reverse=True)
+        offsets = sorted([voter.durable_end_offset for voter in self.voters.values()], reverse=True)
         majority_offset = offsets[len(offsets) // 2]
         if majority_offset <= self._epoch_start_offset or majority_offset <= self.high_watermark:
             return False
