@@ -35,7 +35,7 @@ class StreamsShard(GroupWorld):
 
 
 def chain(*stateful: bool, sources: Iterable[str] = ("in",), epoch: int = 0) -> Topology:
-    """Return a topology of subtopologies 0, 1, ...: the first reads `sources`, each other what the one before writes."""
+    """Return subtopologies 0, 1, ...: the first reads `sources`, each other what the one before writes."""
     subtopologies = []
     for number, has_state in enumerate(stateful):
         changelogs = [TopicInfo(f"app-store{number}-changelog")] if has_state else []

@@ -331,9 +331,9 @@ class Heartbeat:
     def _reports_others(self, assigned: AssignedTasks) -> bool:
         """Whether the member reports other tasks than it has: it may not know them.
 
-        Deviation: Apache Kafka tells a member its tasks only when they change. If that answer is lost, the member never
-        runs what it was assigned, or is fenced because it revokes nothing. Here it is told again if it reports other
-        tasks, which a stock client does after a failed request.
+        Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports
+        other tasks, as a stock client does after a failed request, because with a lost answer it would never run what
+        it was assigned, or be fenced because it revokes nothing.
         """
         owned = _owned(self._request)
         return owned is not None and not owned.is_exactly(assigned)
