@@ -96,7 +96,7 @@ class _Script:
 
     def lines(self) -> list[str]:
         dice = self._dice
-        keys = {
+        keys: dict[str, int | str] = {
             "assignment.interval.ms": dice.choice((0, 0, 1000)),
             "initial.rebalance.delay.ms": dice.choice((0, 0, 3000)),
             "max.size": dice.choice((3, 200, 200)),

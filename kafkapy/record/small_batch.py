@@ -6,7 +6,7 @@ offset and leader epoch. All other batches, valid or not, must go through the fu
 
 from typing import Final, TypeAlias
 
-from kafkapy.record.alike import LEAST_ALIKE, MOST_ALIKE
+from kafkapy.record.alike import LEAST_ALIKE, MOST_ALIKE, all_alike
 from kafkapy.record.append_rules import ValidationRules
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
@@ -18,8 +18,8 @@ from kafkapy.record.batch import (
 )
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
-from kafkapy.record.walk import try_alike, walk_one_by_one
-from kafkapy.types import INT64_MAX, LEAST_VIEW_BYTES
+from kafkapy.record.walk import IS_COMPILED, walk_one_by_one
+from kafkapy.types import LEAST_VIEW_BYTES
 
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
@@ -27,26 +27,18 @@ TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 BatchHeader: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of BATCH_HEADER."""
 PlainBounds: TypeAlias = tuple[int, int, int]
-"""(most bytes of a batch, earliest timestamp, latest timestamp)"""
+"""(most bytes of a batch, earliest timestamp, latest timestamp); this one may be beyond what a header can hold."""
 unpack_header: Final = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
 
 
-def takes_plain(rules: ValidationRules) -> bool:
-    """Return whether these rules can keep an uncompressed batch unchanged without looking at keys."""
-    return takes_unchanged(rules) and not rules.is_compacted
-
-
 def takes_unchanged(rules: ValidationRules) -> bool:
-    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged."""
+    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged.
+
+    Unless the topic is compacted: then its keys have to be looked at, too.
+    """
     return rules.timestamp_type == CREATE_TIME and rules.compression_type in ("producer", "uncompressed")
-
-
-def plain_bounds(rules: ValidationRules, now_ms: int) -> PlainBounds:
-    """Return the bounds of batches that are appended at now_ms."""
-    latest_ms = min(now_ms + rules.timestamp_after_max_ms, INT64_MAX)
-    return rules.max_message_bytes, now_ms - rules.timestamp_before_max_ms, latest_ms
 
 
 def check_plain(header: BatchHeader, data: bytes, start: int, end: int, bounds: PlainBounds) -> bool:
@@ -69,8 +61,8 @@ def check_plain(header: BatchHeader, data: bytes, start: int, end: int, bounds: 
         return False
     if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):
         return max_ms == base_ms >= -1
-    if LEAST_ALIKE <= count <= MOST_ALIKE:
-        alike = try_alike(data, start + HEADER_BYTES, end, count)
+    if LEAST_ALIKE <= count <= MOST_ALIKE and not IS_COMPILED:
+        alike = all_alike(data, start + HEADER_BYTES, end, count)
         if alike is not None:
             return max_ms == base_ms + alike[0] and -1 <= max_ms <= latest_ms
     try:

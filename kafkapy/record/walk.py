@@ -61,21 +61,11 @@ def walk_records_in(
     data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
 ) -> WalkedRecords:
     """As walk_records, for the payload data[start:end]; mostly it is not copied."""
-    if LEAST_ALIKE <= record_count <= MOST_ALIKE:
-        found = try_alike(data, start, end, record_count)
+    if LEAST_ALIKE <= record_count <= MOST_ALIKE and not IS_COMPILED:
+        found = all_alike(data, start, end, record_count)
         if found is not None:
             return WalkedRecords(found[0], found[1], 0, found[2], True)
     return walk_one_by_one(data, start, end, record_count, pause)
-
-
-def try_alike(data: bytes, start: int, end: int, record_count: int) -> tuple[int, int, int] | None:
-    """Return what all_alike does; None if it does not apply, as in compiled code, or if it leads beyond the data."""
-    if IS_COMPILED or record_count > end - start:
-        return None
-    try:
-        return all_alike(data, start, end, record_count)
-    except IndexError:
-        return None
 
 
 def walk_one_by_one(

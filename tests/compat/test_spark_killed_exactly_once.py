@@ -39,7 +39,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 PER_BATCH = 150
 TABLE_STEPS = ("iceberg_written", "iceberg_committed", "delta_started", "delta_committed")
-STEPS = ("claim_produced", "claim_noted", "claimed", "task_started", "initialized", "produced", "noted", "committed")
+STEPS = ("claim_noted", "claim_produced", "claimed", "task_started", "initialized", "noted", "produced", "committed")
 STEPS += ("delivered",)
 """In the order of a batch; batch n is disturbed at the nth. After "delivered" Spark writes its checkpoint."""
 THREE = {

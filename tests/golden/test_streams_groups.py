@@ -108,6 +108,7 @@ class Replayed:
         if fields["memberEpoch"] == 0 and fields["topology"] is None:
             return
         request = from_json("StreamsGroupHeartbeatRequest", int(version), fields)
+        before = self.assigned(member_id)
         decision = self.streams.heartbeat(request, int(version), CLIENT, self.world.now_ms)
         result = decision.response
         assert isinstance(result, HeartbeatResult)
@@ -115,6 +116,9 @@ class Replayed:
         self.epochs[member_id] = max(answer["memberEpoch"], 0)
         if answer["activeTasks"] is not None:
             self.owned[member_id] = {kind: answer[kind] for kind in TASKS}
+        written = self.written(decision)
+        if fields["memberEpoch"] > 0 and before == self.assigned(member_id):
+            answer |= dict.fromkeys(TASKS)  # Kafka does not tell a member its tasks again: a named deviation
         yield unordered(answer)
         if result.topics_to_create:
             texts = (
@@ -122,8 +126,14 @@ class Replayed:
                 for topic in result.topics_to_create.values()
             )
             yield f"create {','.join(sorted(texts))}"
-        yield from self.written(decision)
+        yield from written
         assert not self.world.pass_time(0), "only the session of a member of a new group begins"
+
+    def assigned(self, member_id: str) -> Any:
+        """Return the tasks that a member has; None if there is no such member."""
+        group = self.world.groups.get(GROUP)
+        member = None if group is None else group.log.members.get(member_id)
+        return None if member is None else member.assigned
 
     def commit(self, member_id: str, epoch: str, text: str) -> Iterator[Any]:
         group = self.streams._existing(GROUP)

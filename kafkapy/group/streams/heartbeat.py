@@ -331,7 +331,7 @@ class Heartbeat:
             status=self._statuses,
         )
         has_changed = after.assigned != before.assigned
-        if self._is_joining or has_changed:
+        if self._is_joining or has_changed or self._reports_others(after.assigned):
             response.active_tasks = _task_ids({each: epochs.keys() for each, epochs in after.assigned.active.items()})
             response.standby_tasks = _task_ids(after.assigned.standby)
             response.warmup_tasks = _task_ids(after.assigned.warmup)
@@ -346,6 +346,16 @@ class Heartbeat:
             )
         self._tell_missing_tags(after)
         return response
+
+    def _reports_others(self, assigned: AssignedTasks) -> bool:
+        """Whether the member reports other tasks than it has: it may not know them.
+
+        Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports
+        other tasks, as a stock client does after a failed request, because with a lost answer it would never run what
+        it was assigned, or be fenced because it revokes nothing.
+        """
+        owned = _owned(self._request)
+        return owned is not None and not owned.is_exactly(assigned)
 
     def _tell_endpoints(
         self,

@@ -14,7 +14,7 @@ from kafkapy.errors import ApiError
 from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, plain_bounds, unpack_header
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, unpack_header
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import PlacedBatch
 from kafkapy.storage.log.log import Log
@@ -62,7 +62,11 @@ class CoalescedAppend:
         self._log = log
         self._epoch = leader_epoch
         self._now_ms = now_ms
-        self._bounds = plain_bounds(rules, now_ms)
+        self._bounds = (
+            rules.max_message_bytes,
+            now_ms - rules.timestamp_before_max_ms,
+            now_ms + rules.timestamp_after_max_ms,
+        )
         self._index_room = log.segments.active.index_room
         self._tail = bytearray()
         """Takes small batches, and the first bytes of a large one, which is written from where it was received."""

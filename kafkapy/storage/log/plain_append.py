@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, plain_bounds, unpack_header
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, unpack_header
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import AppendResult, PlacedBatch
 from kafkapy.types import INT32_MAX, LEAST_VIEW_BYTES
@@ -45,8 +45,10 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
         )
         if producer is None or base_sequence + delta > INT32_MAX:
             return None
+    rules = log.client_rules
+    bounds = rules.max_message_bytes, now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     try:
-        if not check_plain(header, data, 0, size, plain_bounds(log.client_rules, now_ms)):
+        if not check_plain(header, data, 0, size, bounds):
             return None
     except IndexError:  # a record that does not end within the batch
         return None
