@@ -30,6 +30,7 @@ JOBS = {
     "audit_bars": "prove that topic, tables and Parquet hold each of gold's bars once, to the last digit",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "latency": "measure from producer to consumer through quotes, as a table and a histogram",
+    "page": "serve a page that moves: candles as they form, order books, latency, rows and lag",
     "chart": "draw candles with VWAP and volume",
 }
 """Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""

@@ -41,7 +41,8 @@ def run(config: ChartConfig) -> None:
     else:
         with spark_session(config, "chart") as spark:
             symbol, bars = select(spark, config)
-    picture.draw(bars, f"{symbol}, bars of {config.width}", config.picture)
+    note = f"{len(bars)} bars of {config.width} from {config.bars}, times in UTC."
+    picture.draw({symbol: bars}, f"{symbol}, bars of {config.width}", config.picture, note)
     first, last = (datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in (bars[0], bars[-1]))
     log.info("chart: %d bars from %s to %s drawn to %s", len(bars), first, last, config.picture)
 

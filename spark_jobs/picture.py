@@ -1,57 +1,97 @@
-"""A picture of bars: candles with the volume-weighted price, and the volume below them, as one HTML or PNG file.
+"""Pictures of bars: candles with the volume-weighted price, and the volume below them, as an HTML or a PNG file.
 
-The page is plotly's, to be zoomed and asked for its numbers. plotly draws a PNG with a browser alone, so the PNG is
-matplotlib's. Numbers become floats here and here alone: a picture has no digits to lose.
+The page is drawn by uPlot, which lies in it (50 KB), in the reader's light or dark; it needs no network, and says the
+numbers of the bar below the pointer. The PNG is matplotlib's. Numbers become floats here and here alone: a picture
+has no digits to lose.
 """
 
+import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
-from plotly.subplots import make_subplots
 
 from spark_jobs.errors import JobError
+from tools.vendor import VENDOR
 
+STATIC = Path(__file__).resolve().parent / "static"
 UP, DOWN, VWAP = "#2a9d74", "#d1495b", "#2f4b7c"
 WIDTH, HEIGHT, DPI = 1200, 700, 100
 DAY_MS = 86_400_000
+COLUMNS = ("open", "high", "low", "close", "vwap", "volume")
+BINS_OF_TEN = 20
+"""Bins of a histogram between a power of ten and the next."""
+LEGEND = """<ul class="legend"><li><i style="color: var(--up)"></i>rising: hollow</li>
+<li><i style="color: var(--down); background: var(--down)"></i>falling: filled</li>
+<li><i style="color: var(--vwap); background: var(--vwap)"></i>VWAP</li>
+<li>drag to zoom, double-click to see all again</li></ul>"""
 Bar = Mapping[str, Any]
 
 
-def interactive(bars: Sequence[Bar], title: str) -> go.Figure:
-    """Return the picture of bars of one symbol and width, in order of their start."""
-    times, columns, colours = _series(bars)
-    picture = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.75, 0.25], vertical_spacing=0.03)
-    prices = {name: columns[name] for name in ("open", "high", "low", "close")}
-    sides = {"increasing_line_color": UP, "decreasing_line_color": DOWN}
-    picture.add_trace(go.Candlestick(x=times, **prices, **sides, name="price"), row=1, col=1)
-    line = {"color": VWAP, "width": 1.5}
-    picture.add_trace(go.Scatter(x=times, y=columns["vwap"], mode="lines", line=line, name="VWAP"), row=1, col=1)
-    volume = go.Bar(x=times, y=columns["volume"], marker_color=colours, name="volume", showlegend=False)
-    picture.add_trace(volume, row=2, col=1)
-    picture.update_yaxes(title_text="price", row=1, col=1)
-    picture.update_yaxes(title_text="volume", row=2, col=1)
-    picture.update_layout(title=title, template="plotly_white", xaxis_rangeslider_visible=False, hovermode="x unified")
-    return picture
+def candles_page(bars: Mapping[str, Sequence[Bar]], title: str, note: str) -> str:
+    """Return the page of the bars of each symbol, of one width, in order of their start."""
+    shown = {symbol: one for symbol, one in bars.items() if one}
+    first = next(iter(shown.values()))[0]
+    data = {
+        "step_seconds": (first["end_ms"] - first["start_ms"]) / 1000,
+        "symbols": {symbol: columns(one) for symbol, one in shown.items()},
+    }
+    sections = "".join(
+        f'<section data-symbol="{escape(symbol)}"><h2>{escape(symbol)}</h2><p class="readout"></p>'
+        f'<div class="plot" role="img" aria-label="{escape(_told(symbol, one))}"></div></section>\n'
+        for symbol, one in shown.items()
+    )
+    return page(title, f"<p>{escape(note)}</p>\n{LEGEND}\n{sections}", data, "showCandles();")
+
+
+def columns(bars: Sequence[Bar]) -> dict[str, list[float]]:
+    """Return bars as plots.js takes them: the starts in seconds, and each column."""
+    starts = {"time": [bar["start_ms"] / 1000 for bar in bars]}
+    return starts | {name: [float(bar[name]) for bar in bars] for name in COLUMNS}
+
+
+def _told(symbol: str, bars: Sequence[Bar]) -> str:
+    low, high = min(float(bar["low"]) for bar in bars), max(float(bar["high"]) for bar in bars)
+    close = float(bars[-1]["close"])
+    return f"{len(bars)} candles of {symbol}, between {low:g} and {high:g}, the last closed at {close:g}"
+
+
+def page(title: str, body: str, data: object, script: str) -> str:
+    """Return a page that stands alone: styles, uPlot, plots.js and the data lie in it."""
+    styles = [(VENDOR / "uPlot.min.css").read_text(), (STATIC / "market.css").read_text()]
+    scripts = [(VENDOR / "uPlot.iife.min.js").read_text(), (STATIC / "plots.js").read_text(), script]
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="data:,">\n<style>\n{"".join(styles)}</style>\n</head>\n<body>\n<main>\n'
+        f"<h1>{escape(title)}</h1>\n{body}</main>\n"
+        f'<script type="application/json" id="data">{text}</script>\n'
+        + "".join(f"<script>\n{one}</script>\n" for one in scripts)
+        + "</body>\n</html>\n"
+    )
 
 
 def still(bars: Sequence[Bar], title: str) -> Figure:
-    """Return the same picture for print: WIDTH x HEIGHT pixels."""
-    times, columns, colours = _series(bars)
+    """Return the picture of one symbol for print: WIDTH x HEIGHT pixels."""
+    found = columns(bars)
+    times = [datetime.fromtimestamp(seconds, UTC) for seconds in found["time"]]
+    colours = [UP if bar["close"] >= bar["open"] else DOWN for bar in bars]
     body_days = 0.7 * (bars[0]["end_ms"] - bars[0]["start_ms"]) / DAY_MS
     picture = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
     price, volume = picture.subplots(2, sharex=True, height_ratios=[3, 1])
-    price.vlines(times, columns["low"], columns["high"], colors=colours, linewidth=1)
-    bodies = [close - open_ for open_, close in zip(columns["open"], columns["close"], strict=True)]
-    price.bar(times, bodies, body_days, columns["open"], color=colours, edgecolor=colours, linewidth=1)
-    price.plot(times, columns["vwap"], color=VWAP, linewidth=1.5, label="VWAP")
-    volume.bar(times, columns["volume"], body_days, color=colours)
+    price.vlines(times, found["low"], found["high"], colors=colours, linewidth=1)
+    bodies = [close - open_ for open_, close in zip(found["open"], found["close"], strict=True)]
+    price.bar(times, bodies, body_days, found["open"], color=colours, edgecolor=colours, linewidth=1)
+    price.plot(times, found["vwap"], color=VWAP, linewidth=1.5, label="VWAP")
+    volume.bar(times, found["volume"], body_days, color=colours)
     price.legend()
     price.set(title=title, ylabel="price")
     volume.set(ylabel="volume", xlabel="UTC")
@@ -61,37 +101,41 @@ def still(bars: Sequence[Bar], title: str) -> Figure:
     return picture
 
 
-def _series(bars: Sequence[Bar]) -> tuple[list[datetime], dict[str, list[float]], list[str]]:
-    """Return the bars' starts, their columns, and the colour of each: rising or falling."""
-    times = [datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in bars]
-    columns = {name: [float(bar[name]) for bar in bars] for name in ("open", "high", "low", "close", "vwap", "volume")}
-    return times, columns, [UP if bar["close"] >= bar["open"] else DOWN for bar in bars]
-
-
 def draw_histogram(series: Mapping[str, Sequence[float]], title: str, path: Path) -> None:
     """Write a page with the histogram of each series of milliseconds, on a logarithmic axis. Raises JobError."""
-    figure = go.Figure()
-    for name, values_ms in series.items():
-        logs = [math.log10(max(value, 0.1)) for value in values_ms]
-        figure.add_trace(go.Histogram(x=logs, name=name, histnorm="percent", xbins={"size": 0.05}, opacity=0.6))
-    ticks = [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000]
-    figure.update_xaxes(tickvals=[math.log10(tick) for tick in ticks], ticktext=[f"{tick:g}" for tick in ticks])
-    figure.update_layout(
-        title=title, template="plotly_white", barmode="overlay", xaxis_title="ms", yaxis_title="% of ticks"
+    binned = {name: Counter(bin_of(value) for value in values_ms) for name, values_ms in series.items()}
+    lowest = min((min(one, default=0) for one in binned.values()), default=0) - 1
+    highest = max((max(one, default=0) for one in binned.values()), default=0) + 2
+    bins = range(lowest, highest)
+    shares = {
+        name: [round(100 * counts[number] / max(1, counts.total()), 3) for number in bins]
+        for name, counts in binned.items()
+    }
+    data = {"bins": [number / BINS_OF_TEN for number in bins], "series": shares}
+    colours = ("vwap", "second", "up", "down")
+    legend = "".join(
+        f'<li><i style="color: var(--{colours[index % 4]})"></i>{escape(name)}</li>'
+        for index, name in enumerate(series)
     )
+    plot = f'<div class="plot" role="img" aria-label="{escape(title)}"></div>'
+    body = f'<section><ul class="legend">{legend}</ul>{plot}</section>\n'
     with _writing(path):
-        figure.write_html(path, include_plotlyjs=True)
+        path.write_text(page(title, body, data, "showHistogram();"), encoding="utf-8")
 
 
-def draw(bars: Sequence[Bar], title: str, path: Path) -> None:
-    """Write an .html with plotly that needs no network, or a .png with matplotlib. Raises JobError."""
+def bin_of(value_ms: float) -> int:
+    return math.floor(math.log10(max(value_ms, 0.1)) * BINS_OF_TEN)
+
+
+def draw(bars: Mapping[str, Sequence[Bar]], title: str, path: Path, note: str = "") -> None:
+    """Write the bars of each symbol to an .html, or those of the first to a .png. Raises JobError."""
     if path.suffix not in (".html", ".png"):
         raise JobError(f"{path}: a picture ends in .html or .png")
     with _writing(path):
         if path.suffix == ".html":
-            interactive(bars, title).write_html(path, include_plotlyjs=True)
+            path.write_text(candles_page(bars, title, note), encoding="utf-8")
         else:
-            still(bars, title).savefig(path)
+            still(next(iter(bars.values())), title).savefig(path)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ SECTIONS: Final = {
         "docs/howto/ci.md",
         "docs/howto/faults.md",
         "docs/howto/time.md",
+        "docs/howto/observe.md",
         "docs/howto/snapshots.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",

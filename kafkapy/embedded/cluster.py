@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.embedded.observed.groups import Groups
+    from kafkapy.embedded.observed.observation import Observation
+    from kafkapy.embedded.observed.requests import Requests
+    from kafkapy.embedded.observed.topics import Topics
     from kafkapy.embedded.options import ClusterOptions
 
 SYNC_TIMEOUT_S: Final = 60.0
@@ -111,6 +115,30 @@ class Cluster:
             raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
         self._faults = found.faults
         return self._faults
+
+    @property
+    def topics(self) -> "Topics":
+        """The topics and their records: `cluster.topics["orders"].wait_for(3)`."""
+        return self._observation.topics
+
+    @property
+    def groups(self) -> "Groups":
+        """The groups, their members and lag: `cluster.groups["service"].lag`."""
+        return self._observation.groups
+
+    @property
+    def requests(self) -> "Requests":
+        """The last requests of clients to all brokers; with in_process=True. `on` raises ClusterError for processes."""
+        return self._observation.requests
+
+    @property
+    def _observation(self) -> "Observation":
+        found = self._cluster
+        if isinstance(found, InProcessCluster):
+            return found.observation
+        from kafkapy.embedded.observed.observation import of_processes
+
+        return of_processes(self._observer.addresses, _refuse_record)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -320,6 +348,10 @@ class Cluster:
                 for node_id in self._paused:
                     found.resume(node_id)
                 found.down()
+
+
+def _refuse_record() -> None:
+    raise ClusterError("requests of nodes that are processes are not recorded: Cluster(in_process=True)")
 
 
 @contextlib.contextmanager

@@ -10,10 +10,11 @@ group.py       the interface of a group to its shard
 classic/       JoinGroup and SyncGroup: members agree in generations
 consumer/      KIP-848: the coordinator assigns, and reconciles each member by its heartbeats
 share/         KIP-932: members share partitions
-streams/       KIP-1071: what Apache Kafka has written of streams groups is kept
+streams/       KIP-1071: streams groups, whose tasks the coordinator assigns
 migration/     a group of one type becomes one of the other
 assignors/     who gets which partition (KIP-848)
 offsets.py metadata_hash.py sessions.py    committed offsets; what groups know of their topics; who is silent
+hash_order.py    the order of Java's hash maps, on which the assignors of share and streams groups depend
 decision.py records.py embedded.py settings.py shared_rules.py    a shard's result; its records; subscriptions as bytes;
     keys; what holds for groups of each type that assigns
 history.py epoch_history.py explain.py    the last rebalances, for `kafkapy groups explain`

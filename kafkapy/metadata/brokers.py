@@ -170,6 +170,7 @@ class BrokerControl:
             record.fenced = existing.fenced
             record.in_controlled_shutdown = existing.in_controlled_shutdown
             record.broker_epoch = existing.epoch
+        assert existing is None or record.broker_epoch >= existing.epoch, f"{existing} would come back after this one"
         return record
 
     def is_new_incarnation(self, request: BrokerRegistrationRequest) -> bool:
@@ -371,12 +372,14 @@ class BrokerControl:
         self._registration_offsets[record.broker_id] = offset
         if previous is None or previous.incarnation_id != record.incarnation_id:
             self._sessions[record.broker_id] = Session(contact_ms=None)
+        assert record.broker_id in self._sessions, f"broker {record.broker_id} is registered without a session"
 
     def replay_unregistration(self, record: "UnregisterBrokerRecord") -> None:
         self._at_epoch(record.broker_id, record.broker_epoch)
         del self.brokers[record.broker_id]
-        self._registration_offsets.pop(record.broker_id, None)
-        self._sessions.pop(record.broker_id, None)
+        assert record.broker_id in self._sessions, f"broker {record.broker_id} was registered without a session"
+        del self._registration_offsets[record.broker_id]
+        del self._sessions[record.broker_id]
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         self.brokers[record.broker_id] = self._at_epoch(record.broker_id, record.broker_epoch).merge(record)

@@ -12,6 +12,8 @@ LEAST_ALIKE: Final = 6
 """With fewer records, one by one is as fast."""
 MOST_ALIKE: Final = 64
 """From this index on, an offset delta takes two bytes."""
+LEAST_RECORD_BYTES: Final = 7
+"""Its length, attributes, two deltas, the lengths of key and value, the header count."""
 
 LEAST_RUN = 24
 """With fewer records, looking for an equal layout does not pay."""
@@ -38,12 +40,12 @@ repeat themselves, the second as _OFFSET_MIDDLE, and the third one counts blocks
 def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, int] | None:
     """Check all records of a batch, MOST_ALIKE at most, that have timestamps up to 63 ms after the base.
 
-    Return (largest timestamp delta, its index, number of null keys). Return None, or raise IndexError, if they have no
-    common layout, or headers. Records of various sizes mostly fail at once: their size is no multiple of the count.
+    Return (largest timestamp delta, its index, number of null keys), None if they have no common layout, or headers.
+    Records of various sizes mostly fail at once: their size is no multiple of the count.
     """
     # if all records have one size, data[at:end:stride] is one byte of each: C compares such a column at once
     stride, rest = divmod(end - start, count)
-    if rest:
+    if rest or stride < LEAST_RECORD_BYTES:
         return None
     first = data[start]
     if first < 0x80:
@@ -63,7 +65,10 @@ def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, 
         return None
     else:
         value_at = key_at + 1 + (key_length >> 1)
-    first, headers_at = data[value_at], start + stride - 1
+    headers_at = start + stride - 1
+    if value_at >= headers_at:
+        return None
+    first = data[value_at]
     if first < 0x80:
         value, length = value_at + 1, 0 if first == 1 else first
     else:
@@ -76,15 +81,18 @@ def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, 
         or value + (length >> 1) != headers_at
         or data[key_at:end:stride].count(key_length) != count
         or data[value_at:end:stride].count(first) != count
-        or any(data[headers_at:end:stride])
+        or data[headers_at:end:stride].count(0) != count
         or data[offset_at:end:stride] != _OFFSET_LOW[:count]
     ):
         return None
+    null_key_count = count if key_length == 1 else 0
     times = data[time_at:end:stride]
+    if not data[time_at] and times.count(0) == count:  # all in the same millisecond
+        return 0, 0, null_key_count
     latest = _largest(times, _EVEN_BYTES)
     if latest < 0:
         return None
-    return latest >> 1, times.index(latest), count if key_length == 1 else 0
+    return latest >> 1, times.index(latest), null_key_count
 
 
 def same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int, int] | None:

@@ -4,8 +4,9 @@
 offset and leader epoch. All other batches, valid or not, must go through the full validation, which reports errors.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
+from kafkapy.record.alike import LEAST_ALIKE, MOST_ALIKE, all_alike
 from kafkapy.record.append_rules import ValidationRules
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
@@ -17,59 +18,60 @@ from kafkapy.record.batch import (
 )
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
-from kafkapy.record.walk import walk_records_in
+from kafkapy.record.walk import IS_COMPILED, walk_one_by_one
 from kafkapy.types import LEAST_VIEW_BYTES
 
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 """The attributes of plain batches: no compression, CreateTime, no control batch."""
-_unpack_header: Final = BATCH_HEADER.unpack_from
+BatchHeader: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""The fields of BATCH_HEADER."""
+PlainBounds: TypeAlias = tuple[int, int, int]
+"""(most bytes of a batch, earliest timestamp, latest timestamp); this one may be beyond what a header can hold."""
+unpack_header: Final = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
 
 
-def takes_plain(rules: ValidationRules) -> bool:
-    """Return whether these rules can keep an uncompressed batch unchanged without looking at keys."""
-    return takes_unchanged(rules) and not rules.is_compacted
-
-
 def takes_unchanged(rules: ValidationRules) -> bool:
-    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged."""
+    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged.
+
+    Unless the topic is compacted: then its keys have to be looked at, too.
+    """
     return rules.timestamp_type == CREATE_TIME and rules.compression_type in ("producer", "uncompressed")
 
 
-def check_plain(
-    data: bytes, start: int, end: int, *, attributes: int, most_bytes: int, earliest_ms: int, latest_ms: int
-) -> tuple[int, ...] | None:
-    """Return the header fields (BATCH_HEADER) of data[start:end] if it is a plain batch, otherwise None.
+def check_plain(header: BatchHeader, data: bytes, start: int, end: int, bounds: PlainBounds) -> bool:
+    """Return whether data[start:end], of more than HEADER_BYTES, is a plain batch; `header` is its header, unpacked.
 
-    Plain means: magic 2, these attributes (PLAIN or TRANSACTIONAL), at most most_bytes, correct CRC and records, all
-    timestamps within the bounds, and the header's max timestamp that of the records. The caller checks producer id,
-    epoch and sequence. If `data` ends at `end`, an IndexError is possible.
+    Plain means: magic 2, not larger than the bounds allow, correct CRC and records, all timestamps within the bounds,
+    and the header's max timestamp that of the records. The caller checks the attributes (PLAIN or TRANSACTIONAL),
+    producer id, epoch and sequence. If `data` ends at `end`, an IndexError is possible.
     """
     # what is not plain mostly shows in the header: only then the CRC reads all bytes, and last the records are walked
     size = end - start
-    if size <= HEADER_BYTES or size > most_bytes:
-        return None
-    header = _unpack_header(data, start)
-    base_offset, length, _, magic, crc, found, delta, base_ms, max_ms, _, _, _, count = header
-    if base_offset or magic != 2 or found != attributes or length != size - LOG_OVERHEAD_BYTES:
-        return None
+    base_offset, length, _, magic, crc, _, delta, base_ms, max_ms, _, _, _, count = header
+    most_bytes, earliest_ms, latest_ms = bounds
+    if size > most_bytes or base_offset or magic != 2 or length != size - LOG_OVERHEAD_BYTES:
+        return False
     if count != delta + 1 or count < 1 or not earliest_ms <= base_ms <= latest_ms:
-        return None
+        return False
     whole: bytes | memoryview = data if size < LEAST_VIEW_BYTES else memoryview(data)
     if crc != crc32c(whole[start + ATTRIBUTES_POSITION : end]):
-        return None
+        return False
     if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):
-        return header if max_ms == base_ms >= -1 else None
+        return max_ms == base_ms >= -1
+    if LEAST_ALIKE <= count <= MOST_ALIKE and not IS_COMPILED:
+        alike = all_alike(data, start + HEADER_BYTES, end, count)
+        if alike is not None:
+            return max_ms == base_ms + alike[0] and -1 <= max_ms <= latest_ms
     try:
-        walk = walk_records_in(data, start + HEADER_BYTES, end, count)
+        walk = walk_one_by_one(data, start + HEADER_BYTES, end, count)
     except InvalidRecordsError:
-        return None
+        return False
     if not walk.has_sequential_offsets or base_ms + walk.min_timestamp_delta < earliest_ms:
-        return None
-    latest_found_ms = base_ms + walk.max_timestamp_delta
-    return header if max_ms == latest_found_ms and -1 <= latest_found_ms <= latest_ms else None
+        return False
+    return max_ms == base_ms + walk.max_timestamp_delta and -1 <= max_ms <= latest_ms
 
 
 def _is_one_record(data: bytes, at: int, end: int) -> bool:

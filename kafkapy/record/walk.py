@@ -61,12 +61,19 @@ def walk_records_in(
     data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
 ) -> WalkedRecords:
     """As walk_records, for the payload data[start:end]; mostly it is not copied."""
-    if not _IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
+    if LEAST_ALIKE <= record_count <= MOST_ALIKE and not IS_COMPILED:
+        found = all_alike(data, start, end, record_count)
+        if found is not None:
+            return WalkedRecords(found[0], found[1], 0, found[2], True)
+    return walk_one_by_one(data, start, end, record_count, pause)
+
+
+def walk_one_by_one(
+    data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
+) -> WalkedRecords:
+    """As walk_records_in, without looking for records that are all alike."""
+    if not IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
         try:
-            if LEAST_ALIKE <= record_count <= MOST_ALIKE:
-                found = all_alike(data, start, end, record_count)
-                if found is not None:
-                    return WalkedRecords(found[0], found[1], 0, found[2], True)
             walk = _walk_fast(data, start, end, record_count, pause)
         except (IndexError, InvalidRecordsError):  # it may have misread an unusual encoding
             walk = None
@@ -80,7 +87,7 @@ def walk_records_in(
         return _walk_with_care(data[start:end], 0, end - start, record_count, pause)
 
 
-_IS_COMPILED: Final = not hasattr(read_varint, "__code__")
+IS_COMPILED: Final = not hasattr(read_varint, "__code__")
 _PAUSE_AFTER = 2048
 """Records between two pauses: half a millisecond, or several in _walk_with_care."""
 

@@ -185,6 +185,7 @@ class Partition(Generic[LogT]):
         has_led_since = was_leader and registration.leader_epoch <= self.leader_epoch + 1
         pending_isr = self.pending_isr if is_known else None
         self._become(Role.LEADER, registration)
+        assert self._local_id in self.replicas, f"{self.topic_partition} has no replica here to lead"
         self.pending_isr = pending_isr
         followers = self.followers if has_led_since else {}
         self.followers = {
@@ -203,6 +204,7 @@ class Partition(Generic[LogT]):
         """Follow the leader that the registration names, if any; return whether this is a new leader epoch."""
         if registration.partition_epoch < self.partition_epoch:
             return False
+        assert registration.leader != self._local_id, f"{self.topic_partition} would follow itself"
         is_new_epoch = registration.leader_epoch > self.leader_epoch
         self._become(Role.FOLLOWER, registration)
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
@@ -284,13 +286,6 @@ class Partition(Generic[LogT]):
     @property
     def is_under_min_isr(self) -> bool:
         return not self.is_alone and len(self.isr) < self.effective_min_isr
-
-    def commit_all(self) -> None:
-        """Advance the high watermark to the log end offset; for a replica that is alone."""
-        log = self.log
-        assert log is not None
-        assert self.is_alone, "other replicas may lack the end of the log"
-        log.update_high_watermark(log.log_end_offset)
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Advance the high watermark to what all in-sync replicas have; return whether it moved. Leader only."""

@@ -176,7 +176,7 @@ class ReplicaManager:
         if required_acks != ALL_ACKS:
             return is_done
         for append in appends:
-            if not append.is_final():
+            if append.required_offset >= 0 and not append.is_final():
                 is_done = False
         return is_done
 
@@ -238,7 +238,7 @@ class ReplicaManager:
             append.refuse(partition.check_leader() or KAFKA_STORAGE_ERROR, None)
             self.count_refusal(append)
             return True
-        if required_acks == ALL_ACKS and partition.is_under_min_isr:
+        if required_acks == ALL_ACKS and not partition.is_alone and partition.is_under_min_isr:
             append.log_start_offset = log.log_start_offset
             message = f"{len(partition.isr)} in-sync replicas of {partition.topic_partition} {partition.isr}"
             append.refuse(NOT_ENOUGH_REPLICAS, message)
@@ -280,7 +280,7 @@ class ReplicaManager:
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.notify_appended(partition)
-        if partition.is_alone and log.flush_required_to < end_offset:
+        if log.flush_required_to < end_offset and partition.is_alone:
             append.required_offset = -1  # it is final
         return True
 
@@ -372,7 +372,9 @@ class ReplicaManager:
     def notify_appended(self, partition: HostedPartition) -> None:
         """Advance the high watermark and complete waiting requests after an append."""
         if partition.is_alone:
-            partition.commit_all()
+            log = partition.log
+            assert log is not None, "what was appended has a log"
+            log.update_high_watermark(log.log_end_offset)
             if self._fetches.waiting_count or self._produces.waiting_count or self.deletions.waiting.waiting_count:
                 self.complete_waiting(partition)
             return

@@ -21,11 +21,13 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log. `is_dirty`: changed since the checkpoint file was written."""
 
-    __slots__ = ("_epochs", "_starts", "is_dirty")
+    __slots__ = ("_epochs", "_starts", "is_dirty", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.latest_epoch: int | None = None
+        """None if no epoch is known. Not a property: each append asks."""
         for entry in entries:
             self.assign(entry.leader_epoch, entry.start_offset)
         self.is_dirty = False
@@ -36,10 +38,6 @@ class LeaderEpochs:
     @property
     def entries(self) -> list[EpochEntry]:
         return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
-
-    @property
-    def latest_epoch(self) -> int | None:
-        return self._epochs[-1] if self._epochs else None
 
     @property
     def earliest(self) -> EpochEntry | None:
@@ -60,6 +58,7 @@ class LeaderEpochs:
             starts.pop()
         epochs.append(leader_epoch)
         starts.append(start_offset)
+        self.latest_epoch = leader_epoch
         self.is_dirty = True
         return True
 
@@ -96,6 +95,7 @@ class LeaderEpochs:
         while starts and starts[-1] >= end_offset:
             starts.pop()
             self._epochs.pop()
+        self.latest_epoch = self._epochs[-1] if self._epochs else None
         self.is_dirty = True
         return True
 
@@ -124,5 +124,6 @@ class LeaderEpochs:
 
     def clear(self) -> None:
         self._epochs.clear()
+        self.latest_epoch = None
         self._starts.clear()
         self.is_dirty = True

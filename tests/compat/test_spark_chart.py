@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -41,14 +42,16 @@ def test_chart_holds_the_candles_vwap_and_volume_of_the_busiest_symbol(spark, ba
     span = {"start": "2023-11-14T22:19:00", "most": 10}
     chart.run(ChartConfig(bars=bars, picture=file, **span))
     page = file.read_text()
-    assert 'src="http' not in page
-    (drawn,) = re.findall(r'Plotly\.newPlot\(\s*"[^"]+",\s*(\[.*?\]),\s*\{"template"', page, re.DOTALL)
-    candles, vwap, volume = json.loads(drawn)
-    assert candles["type"] == "candlestick"
+    assert 'src="' not in page
+    (drawn,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    data = json.loads(drawn)
+    assert data["step_seconds"] == 60
+    assert list(data["symbols"]) == ["BTCUSDT"]
+    candles = data["symbols"]["BTCUSDT"]
     assert candles["open"] == [float(100 + n) for n in range(20, 30)]
-    assert candles["x"][0] == "2023-11-14T22:34:00+00:00"
-    assert vwap["y"] == [100 + n + 0.25 for n in range(20, 30)]
-    assert volume["y"] == [float(n + 1) for n in range(20, 30)]
+    assert candles["time"][0] == datetime(2023, 11, 14, 22, 34, tzinfo=UTC).timestamp()
+    assert candles["vwap"] == [100 + n + 0.25 for n in range(20, 30)]
+    assert candles["volume"] == [float(n + 1) for n in range(20, 30)]
 
 
 def test_chart_as_png_shows_rising_and_falling_candles_and_the_vwap(spark, bars, tmp_path) -> None:

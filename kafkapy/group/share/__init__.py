@@ -10,5 +10,5 @@ removal.py          members leave, or their session expires
 decision.py         what a request leads to, with effects on the states of share partitions
 settings.py         the keys of the broker and of the group
 records.py history.py      the records; the rebalances that they tell of
-simple_assignor.py hash_order.py    who gets which partitions, as Apache Kafka's assignor `simple` decides
+simple_assignor.py  who gets which partitions, as Apache Kafka's assignor `simple` decides
 """

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors.spec import Assignment, GroupAssignment, MemberSpec
-from kafkapy.group.share.hash_order import (
+from kafkapy.group.hash_order import (
     capacity_for,
     capacity_of_copy,
     hash_of_int,

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment, MemberSpec
-from kafkapy.group.share.hash_order import capacity_of_copy, hash_of_text, hash_of_uuid, in_put_order
+from kafkapy.group.hash_order import capacity_of_copy, hash_of_text, hash_of_uuid, in_put_order
 from kafkapy.group.share.member import ShareMember
 from kafkapy.group.share.simple_assignor import ShareGroupSpec, assign_steps
 from kafkapy.group.share.state import ShareGroupLog

@@ -15,7 +15,7 @@ request fails (CVE-2018-17196).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services, walk
+from kafkapy.handlers.data.produced_batch import check_batch, has_transactional_batch
 from kafkapy.handlers.data_plane import Leaders, TopicAccess, completion
 from kafkapy.metadata.topic_names import MAX_TOPIC_NAME_LENGTH
 from kafkapy.protocol.error_code import ErrorCode
@@ -35,8 +36,7 @@ from kafkapy.protocol.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkapy.record.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, TRANSACTIONAL_FLAG
-from kafkapy.record.compression import ZSTD
+from kafkapy.record.batch import TRANSACTIONAL_FLAG
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.runtime.turns import Walk
@@ -46,17 +46,15 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy.metrics.traffic import BrokerTraffic
+    from kafkapy.replication.hosted_partitions import HostedPartition
 
 VALID_ACKS: Final = frozenset((-1, 0, 1))
-ZSTD_SINCE: Final = 7
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 10
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics, as in Apache Kafka."""
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-_BATCH_START: Final = Struct(">8xi4xb4xH")
-"""Fields of a batch header: length, magic, attributes."""
 _PRODUCER: Final = Struct(">43xqh")
 """Fields of a batch header: producer id, producer epoch."""
 
@@ -260,12 +258,37 @@ class _PlannedAppends:
         if self._is_any_superseded:
             self._drop_superseded()
 
-    def _plan_some(self, topic: TopicProduceData, partition_data: Iterable[PartitionProduceData]) -> None:
-        key = topic.topic_id if self._version >= TOPIC_IDS_SINCE else topic.name
-        of_topic = self._outcomes.setdefault(key, (topic, {}))[1]
+    def _plan_some(self, topic: TopicProduceData, partition_data: Sequence[PartitionProduceData]) -> None:
+        has_ids = self._version >= TOPIC_IDS_SINCE
+        of_topic = self._outcomes.setdefault(topic.topic_id if has_ids else topic.name, (topic, {}))[1]
+        if not partition_data:
+            return
+        name, refused = self._check_topic(topic)
+        partitions = self._services.replica_manager.partitions
+        find = partitions.finder_by_id(topic.topic_id) if has_ids else partitions.finder(name)
+        is_closed = is_internal(name) and self._context.client_id != ADMIN_CLIENT_ID
+        outcome: _Outcome
         for data in partition_data:
-            outcome, index = self._plan(topic, data), data.index
+            index = data.index
+            if refused:
+                outcome = _refusal(index, refused, None)
+            elif (partition := find(index)) is None:
+                outcome = _refusal(index, partitions.missing_code(name, index), None)
+            elif is_closed:
+                outcome = _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+            else:
+                outcome = self._plan(partition, data)
             of_topic[index] = outcome if index not in of_topic else self._replace(of_topic[index], outcome)
+
+    def _check_topic(self, topic: TopicProduceData) -> tuple[str, int]:
+        """Return the topic's name, and the error code of all its partitions, 0 if the client may write to it."""
+        name = topic.name
+        if self._version >= TOPIC_IDS_SINCE:
+            image = self._services.replica_manager.partitions.newest_image.topics.by_id.get(topic.topic_id)
+            if image is None:
+                return name, ErrorCode.UNKNOWN_TOPIC_ID
+            name = image.name
+        return name, 0 if self._access.allows(name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _replace(self, earlier: _Outcome, outcome: _Outcome) -> _Outcome:
         """Return the outcome of a partition that is named again: a refusal stays it, whatever is appended."""
@@ -278,30 +301,12 @@ class _PlannedAppends:
         self.appends = list(last.values())
         self.transactional = [append for append in self.transactional if last[append.partition] is append]
 
-    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> _Outcome:
-        index = data.index
-        partitions = self._services.replica_manager.partitions
-        if self._version >= TOPIC_IDS_SINCE:
-            partition = partitions.find_by_id(topic.topic_id, index)
-        else:
-            partition = partitions.find(topic.name, index)
-        name = topic.name if partition is None else partition.topic_partition.topic
-        if partition is None and self._version >= TOPIC_IDS_SINCE:
-            image = partitions.newest_image.topics.by_id.get(topic.topic_id)
-            if image is None:
-                return _refusal(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
-            name = image.name
-        if not self._access.allows(name):
-            return _refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-        if partition is None:
-            return _refusal(index, partitions.missing_code(name, index), None)
-        if is_internal(name) and self._context.client_id != ADMIN_CLIENT_ID:
-            return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+    def _plan(self, partition: "HostedPartition", data: PartitionProduceData) -> _Outcome:
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
         try:
             records, attributes = check_batch(data.records, self._version)
         except ApiError as error:
-            return _refusal(index, error.code, error.message)
+            return _refusal(data.index, error.code, error.message)
         append = PartitionAppend(partition, records)
         if attributes & TRANSACTIONAL_FLAG:
             self.transactional.append(append)
@@ -402,6 +407,15 @@ def response_of(append: PartitionAppend | PartitionProduceResponse) -> Partition
     if append.__class__ is PartitionProduceResponse:  # isinstance would be a call
         return append
     assert append.__class__ is PartitionAppend
+    if not append.error_code:
+        return PartitionProduceResponse(
+            append.partition.topic_partition.partition,
+            base_offset=append.base_offset,
+            log_append_time_ms=append.log_append_time_ms,
+            log_start_offset=append.log_start_offset,
+            record_errors=NO_RECORD_ERRORS,
+            current_leader=NO_CURRENT_LEADER,
+        )
     return PartitionProduceResponse(
         append.partition.topic_partition.partition,
         error_code=append.error_code,
@@ -416,19 +430,6 @@ def response_of(append: PartitionAppend | PartitionProduceResponse) -> Partition
 
 def _record_errors(record_errors: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
     return [BatchIndexAndErrorMessage(index, batch_index_error_message=message) for index, message in record_errors]
-
-
-def has_transactional_batch(request: ProduceRequest) -> bool:
-    """Return whether any partition's batch is transactional; `check_batch` refuses unreadable batches later."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            assert not isinstance(records, FileRegion), "a request never carries a region"
-            if records is not None and len(records) >= HEADER_BYTES:
-                _, magic, attributes = _BATCH_START.unpack_from(records)
-                if attributes & TRANSACTIONAL_FLAG and magic == 2:
-                    return True
-    return False
 
 
 def _may_use_transactional_id(services: Services, context: RequestContext, request: ProduceRequest) -> bool:
@@ -463,38 +464,3 @@ def _topic_names(services: Services, context: RequestContext, request: ProduceRe
             name = None if image is None else image.name
         if name is not None:
             yield from repeat(name, len(topic.partition_data))
-
-
-def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memoryview | bytes, int]:
-    """Return a partition's single batch (without an incomplete one after it) and its attributes.
-
-    Raises ApiError: INVALID_RECORD without a batch, with more than one, or with another magic than 2;
-    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for an impossible length or magic.
-    """
-    if records is None or len(records) < HEADER_BYTES:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has none")
-    length, magic, attributes = _BATCH_START.unpack_from(records)
-    if length < MIN_MESSAGE_BYTES:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch with length {length}")
-    if not 0 <= magic <= 2:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of magic {magic}")
-    if magic != 2:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"a record batch of magic {magic}, which must be 2")
-    if attributes & CODEC_MASK == ZSTD and version < ZSTD_SINCE:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce {version}, which came with {ZSTD_SINCE}"
-        )
-    size_bytes = length + LOG_OVERHEAD_BYTES
-    if size_bytes == len(records):
-        return records, attributes
-    if size_bytes > len(records):
-        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has part of one")
-    if _has_whole_batch(records[size_bytes:]):
-        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have exactly one record batch")
-    return records[:size_bytes], attributes
-
-
-def _has_whole_batch(rest: memoryview | bytes) -> bool:
-    if len(rest) < LOG_OVERHEAD_BYTES:
-        return False
-    return int.from_bytes(rest[8:12], "big", signed=True) <= len(rest) - LOG_OVERHEAD_BYTES

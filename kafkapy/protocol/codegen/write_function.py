@@ -75,7 +75,17 @@ class WriteFunction:
         elif field.struct is not None:
             self.struct(field, field.struct, value)
         else:
-            self.sized(spec.type, value, is_compact=field.is_compact, is_nullable=field.is_nullable)
+            self.sized_field(field, value)
+
+    def sized_field(self, field: FieldLayout, value: str) -> None:
+        spec, is_compact = field.spec, field.is_compact
+        if spec.type != "string" or not field.is_nullable or self.is_known_set(field):
+            self.sized(spec.type, value, is_compact=is_compact, is_nullable=field.is_nullable)
+            return
+        self.emit(f"if {value} is None:")  # as mostly: then no call
+        self.emit(f"    {self.out}.append(0)" if is_compact else f'    {self.out} += b"\\xff\\xff"')
+        self.emit("else:")
+        self.emit(f"    {self.body.use('write_compact_string' if is_compact else 'write_string')}({self.out}, {value})")
 
     def sized(self, kind: str, value: str, *, is_compact: bool, is_nullable: bool) -> None:
         helper = "write_" + ("compact_" if is_compact else "") + ("nullable_" if is_nullable else "") + HELPERS[kind]
@@ -112,13 +122,17 @@ class WriteFunction:
         self.indent = outer
 
     def elements(self, field: FieldLayout, value: str) -> None:
+        code = FIXED_CODES.get(field.spec.type)
+        is_ints = code is not None and code != "16s"
+        code = "B" if code == "?" else code
+        if is_ints and field.is_compact:
+            self.emit(f'{self.out} += {self.body.use("compact_ints")}({value}, "{code}")')
+            return
         if field.is_compact:
             self.emit(f"{self.body.use('write_uvarint')}({self.out}, len({value}) + 1)")
         else:
             self.emit(f"{self.out} += {self.body.format('pack', 'i')}(len({value}))")
-        code = FIXED_CODES.get(field.spec.type)
-        if code is not None and code != "16s":
-            code = "B" if code == "?" else code
+        if is_ints:
             self.emit(f'{self.body.use("write_ints")}({self.out}, {value}, "{code}")')
             return
         name = f"{field.spec.attribute}_item"

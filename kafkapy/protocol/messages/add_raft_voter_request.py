@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -154,7 +153,10 @@ def _read_add_raft_voter_request_v0(
 def _write_add_raft_voter_request_v0(out: Writer, item: AddRaftVoterRequest) -> None:
     if not item.ack_when_committed:
         raise unwritable("ack_when_committed")
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_iiu(item.timeout_ms, item.voter_id, item.voter_directory_id)
     write_uvarint(out, len(item.listeners) + 1)
     for listeners_item in item.listeners:
@@ -189,7 +191,10 @@ def _read_add_raft_voter_request_v1(
 
 
 def _write_add_raft_voter_request_v1(out: Writer, item: AddRaftVoterRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_iiu(item.timeout_ms, item.voter_id, item.voter_directory_id)
     write_uvarint(out, len(item.listeners) + 1)
     for listeners_item in item.listeners:

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -144,7 +142,10 @@ def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tu
 
 def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
     write_string(out, item.entity_type)
-    write_nullable_string(out, item.entity_name)
+    if item.entity_name is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.entity_name)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -243,7 +244,10 @@ def _read_entity_data_v1(data: Data, position: int, budget: ElementBudget) -> tu
 
 def _write_entity_data_v1(out: Writer, item: EntityData) -> None:
     write_compact_string(out, item.entity_type)
-    write_compact_nullable_string(out, item.entity_name)
+    if item.entity_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.entity_name)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -124,7 +122,10 @@ def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tu
 
 def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
     write_string(out, item.entity_type)
-    write_nullable_string(out, item.entity_name)
+    if item.entity_name is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.entity_name)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -148,7 +149,10 @@ def _read_entry_data_v0(data: Data, position: int, budget: ElementBudget) -> tup
 
 def _write_entry_data_v0(out: Writer, item: EntryData) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_i(len(item.entity))
     for entity_item in item.entity:
         _write_entity_data_v0(out, entity_item)
@@ -197,7 +201,10 @@ def _read_entity_data_v1(data: Data, position: int, budget: ElementBudget) -> tu
 
 def _write_entity_data_v1(out: Writer, item: EntityData) -> None:
     write_compact_string(out, item.entity_type)
-    write_compact_nullable_string(out, item.entity_name)
+    if item.entity_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.entity_name)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -227,7 +234,10 @@ def _read_entry_data_v1(data: Data, position: int, budget: ElementBudget) -> tup
 
 def _write_entry_data_v1(out: Writer, item: EntryData) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.entity) + 1)
     for entity_item in item.entity:
         _write_entity_data_v1(out, entity_item)

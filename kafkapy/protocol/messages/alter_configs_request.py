@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -125,7 +123,10 @@ def _read_alterable_config_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_alterable_config_v0(out: Writer, item: AlterableConfig) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -200,7 +201,10 @@ def _read_alterable_config_v2(data: Data, position: int, budget: ElementBudget) 
 
 def _write_alterable_config_v2(out: Writer, item: AlterableConfig) -> None:
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -113,7 +111,10 @@ def _read_alter_configs_resource_response_v0(
 
 def _write_alter_configs_resource_response_v0(out: Writer, item: AlterConfigsResourceResponse) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_string(out, item.resource_name)
     if item.unknown_tagged_fields:
@@ -169,7 +170,10 @@ def _read_alter_configs_resource_response_v2(
 
 def _write_alter_configs_resource_response_v2(out: Writer, item: AlterConfigsResourceResponse) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_compact_string(out, item.resource_name)
     if item.unknown_tagged_fields:

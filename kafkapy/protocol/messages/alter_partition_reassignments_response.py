@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -135,7 +134,10 @@ def _read_reassignable_partition_response_v0(
 
 def _write_reassignable_partition_response_v0(out: Writer, item: ReassignablePartitionResponse) -> None:
     out += _pack_ih(item.partition_index, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -204,7 +206,10 @@ def _read_alter_partition_reassignments_response_v0(
 
 def _write_alter_partition_reassignments_response_v0(out: Writer, item: AlterPartitionReassignmentsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.responses) + 1)
     for responses_item in item.responses:
         _write_reassignable_topic_response_v0(out, responses_item)
@@ -241,7 +246,10 @@ def _read_alter_partition_reassignments_response_v1(
 
 def _write_alter_partition_reassignments_response_v1(out: Writer, item: AlterPartitionReassignmentsResponse) -> None:
     out += _pack_iBh(item.throttle_time_ms, item.allow_replication_factor_change, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.responses) + 1)
     for responses_item in item.responses:
         _write_reassignable_topic_response_v0(out, responses_item)

@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -102,7 +101,10 @@ def _read_alter_user_scram_credentials_result_v0(
 def _write_alter_user_scram_credentials_result_v0(out: Writer, item: AlterUserScramCredentialsResult) -> None:
     write_compact_string(out, item.user)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -19,7 +19,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
 )
@@ -114,7 +113,10 @@ def _read_api_versions_request_v5(data: Data, position: int, budget: ElementBudg
 def _write_api_versions_request_v5(out: Writer, item: ApiVersionsRequest) -> None:
     write_compact_string(out, item.client_software_name)
     write_compact_string(out, item.client_software_version)
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.node_id)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

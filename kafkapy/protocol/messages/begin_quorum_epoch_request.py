@@ -26,9 +26,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -209,7 +207,10 @@ def _read_begin_quorum_epoch_request_v0(
 
 
 def _write_begin_quorum_epoch_request_v0(out: Writer, item: BeginQuorumEpochRequest) -> None:
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
         _write_topic_data_v0(out, topics_item)
@@ -325,7 +326,10 @@ def _read_begin_quorum_epoch_request_v1(
 
 
 def _write_begin_quorum_epoch_request_v1(out: Writer, item: BeginQuorumEpochRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.voter_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:

@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     uuid_list,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -240,7 +239,10 @@ def _write_broker_registration_request_v0(out: Writer, item: BrokerRegistrationR
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -293,7 +295,10 @@ def _write_broker_registration_request_v1(out: Writer, item: BrokerRegistrationR
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_B(item.is_migrating_zk_broker)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -351,7 +356,10 @@ def _write_broker_registration_request_v2(out: Writer, item: BrokerRegistrationR
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_B(item.is_migrating_zk_broker)
     write_uvarint(out, len(item.log_dirs) + 1)
     for log_dirs_item in item.log_dirs:
@@ -411,7 +419,10 @@ def _write_broker_registration_request_v3(out: Writer, item: BrokerRegistrationR
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_B(item.is_migrating_zk_broker)
     write_uvarint(out, len(item.log_dirs) + 1)
     for log_dirs_item in item.log_dirs:

@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -96,7 +95,10 @@ def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tu
 
 def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
     write_compact_string(out, item.entity_type)
-    write_compact_nullable_string(out, item.entity_name)
+    if item.entity_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.entity_name)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,7 +18,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
 )
@@ -78,7 +77,10 @@ def _write_config_record_v0(out: Writer, item: ConfigRecord) -> None:
     out += _pack_b(item.resource_type)
     write_compact_string(out, item.resource_name)
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

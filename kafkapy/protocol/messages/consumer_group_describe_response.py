@@ -18,14 +18,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -237,8 +236,7 @@ def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) 
 def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
     write_compact_string(out, item.topic_name)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -304,15 +302,24 @@ def _read_member_v0(data: Data, position: int, budget: ElementBudget) -> tuple[M
 
 def _write_member_v0(out: Writer, item: Member) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.member_epoch)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     write_uvarint(out, len(item.subscribed_topic_names) + 1)
     for subscribed_topic_names_item in item.subscribed_topic_names:
         write_compact_string(out, subscribed_topic_names_item)
-    write_compact_nullable_string(out, item.subscribed_topic_regex)
+    if item.subscribed_topic_regex is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.subscribed_topic_regex)
     _write_assignment_v0(out, item.assignment)
     _write_assignment_v0(out, item.target_assignment)
     if item.unknown_tagged_fields:
@@ -349,7 +356,10 @@ def _read_described_group_v0(data: Data, position: int, budget: ElementBudget) -
 
 def _write_described_group_v0(out: Writer, item: DescribedGroup) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.group_state)
     out += _pack_ii(item.group_epoch, item.assignment_epoch)
@@ -427,15 +437,24 @@ def _read_member_v1(data: Data, position: int, budget: ElementBudget) -> tuple[M
 
 def _write_member_v1(out: Writer, item: Member) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.member_epoch)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     write_uvarint(out, len(item.subscribed_topic_names) + 1)
     for subscribed_topic_names_item in item.subscribed_topic_names:
         write_compact_string(out, subscribed_topic_names_item)
-    write_compact_nullable_string(out, item.subscribed_topic_regex)
+    if item.subscribed_topic_regex is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.subscribed_topic_regex)
     _write_assignment_v0(out, item.assignment)
     _write_assignment_v0(out, item.target_assignment)
     out += _pack_b(item.member_type)
@@ -473,7 +492,10 @@ def _read_described_group_v1(data: Data, position: int, budget: ElementBudget) -
 
 def _write_described_group_v1(out: Writer, item: DescribedGroup) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.group_state)
     out += _pack_ii(item.group_epoch, item.assignment_epoch)

@@ -18,15 +18,14 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -135,8 +134,7 @@ def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -193,8 +191,14 @@ def _write_consumer_group_heartbeat_request_v0(out: Writer, item: ConsumerGroupH
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.rebalance_timeout_ms)
     if item.subscribed_topic_names is None:
         out.append(0)
@@ -202,7 +206,10 @@ def _write_consumer_group_heartbeat_request_v0(out: Writer, item: ConsumerGroupH
         write_uvarint(out, len(item.subscribed_topic_names) + 1)
         for subscribed_topic_names_item in item.subscribed_topic_names:
             write_compact_string(out, subscribed_topic_names_item)
-    write_compact_nullable_string(out, item.server_assignor)
+    if item.server_assignor is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.server_assignor)
     if item.topic_partitions is None:
         out.append(0)
     else:
@@ -263,8 +270,14 @@ def _write_consumer_group_heartbeat_request_v1(out: Writer, item: ConsumerGroupH
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.rebalance_timeout_ms)
     if item.subscribed_topic_names is None:
         out.append(0)
@@ -272,8 +285,14 @@ def _write_consumer_group_heartbeat_request_v1(out: Writer, item: ConsumerGroupH
         write_uvarint(out, len(item.subscribed_topic_names) + 1)
         for subscribed_topic_names_item in item.subscribed_topic_names:
             write_compact_string(out, subscribed_topic_names_item)
-    write_compact_nullable_string(out, item.subscribed_topic_regex)
-    write_compact_nullable_string(out, item.server_assignor)
+    if item.subscribed_topic_regex is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.subscribed_topic_regex)
+    if item.server_assignor is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.server_assignor)
     if item.topic_partitions is None:
         out.append(0)
     else:

@@ -18,12 +18,12 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
-    write_ints,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -138,8 +138,7 @@ def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -200,8 +199,14 @@ def _read_consumer_group_heartbeat_response_v0(
 
 def _write_consumer_group_heartbeat_response_v0(out: Writer, item: ConsumerGroupHeartbeatResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
-    write_compact_nullable_string(out, item.member_id)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_ii(item.member_epoch, item.heartbeat_interval_ms)
     if item.assignment is None:
         out.append(0xFF)

@@ -25,7 +25,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     write_compact_byte_string,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -261,16 +260,28 @@ def _write_tags_of_consumer_group_member_metadata_value_v0(out: Writer, item: Co
 
 
 def _write_consumer_group_member_metadata_value_v0(out: Writer, item: ConsumerGroupMemberMetadataValue) -> None:
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     write_uvarint(out, len(item.subscribed_topic_names) + 1)
     for subscribed_topic_names_item in item.subscribed_topic_names:
         write_compact_string(out, subscribed_topic_names_item)
-    write_compact_nullable_string(out, item.subscribed_topic_regex)
+    if item.subscribed_topic_regex is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.subscribed_topic_regex)
     out += _pack_i(item.rebalance_timeout_ms)
-    write_compact_nullable_string(out, item.server_assignor)
+    if item.server_assignor is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.server_assignor)
     if (
         item.unknown_tagged_fields
         or item.classic_member_metadata is None

@@ -25,7 +25,6 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_ints,
     write_nullable_byte_string,
-    write_nullable_string,
     write_string,
 )
 
@@ -281,7 +280,10 @@ def _write_consumer_protocol_subscription_v3(out: Writer, item: ConsumerProtocol
     for owned_partitions_item in item.owned_partitions:
         _write_topic_partition_v1(out, owned_partitions_item)
     out += _pack_i(item.generation_id)
-    write_nullable_string(out, item.rack_id)
+    if item.rack_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.rack_id)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 

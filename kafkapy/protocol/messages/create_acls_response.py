@@ -23,8 +23,8 @@ from kafkapy.protocol.primitives import (
     nullable_string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
-    write_nullable_string,
+    write_compact_string,
+    write_string,
     write_tag_section,
     write_uvarint,
 )
@@ -93,7 +93,10 @@ def _read_acl_creation_result_v1(data: Data, position: int, budget: ElementBudge
 
 def _write_acl_creation_result_v1(out: Writer, item: AclCreationResult) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -136,7 +139,10 @@ def _read_acl_creation_result_v2(data: Data, position: int, budget: ElementBudge
 
 def _write_acl_creation_result_v2(out: Writer, item: AclCreationResult) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_string,
     write_tag_section,
@@ -229,8 +228,14 @@ def _read_create_delegation_token_request_v3(
 
 
 def _write_create_delegation_token_request_v3(out: Writer, item: CreateDelegationTokenRequest) -> None:
-    write_compact_nullable_string(out, item.owner_principal_type)
-    write_compact_nullable_string(out, item.owner_principal_name)
+    if item.owner_principal_type is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.owner_principal_type)
+    if item.owner_principal_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.owner_principal_name)
     write_uvarint(out, len(item.renewers) + 1)
     for renewers_item in item.renewers:
         _write_creatable_renewers_v2(out, renewers_item)

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -109,7 +107,10 @@ def _read_create_partitions_topic_result_v0(
 def _write_create_partitions_topic_result_v0(out: Writer, item: CreatePartitionsTopicResult) -> None:
     write_string(out, item.name)
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -162,7 +163,10 @@ def _read_create_partitions_topic_result_v2(
 def _write_create_partitions_topic_result_v2(out: Writer, item: CreatePartitionsTopicResult) -> None:
     write_compact_string(out, item.name)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

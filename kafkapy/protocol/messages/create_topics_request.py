@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -26,10 +27,8 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -184,7 +183,10 @@ def _read_creatable_topic_config_v2(
 
 def _write_creatable_topic_config_v2(out: Writer, item: CreatableTopicConfig) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -273,8 +275,7 @@ def _read_creatable_replica_assignment_v5(
 
 def _write_creatable_replica_assignment_v5(out: Writer, item: CreatableReplicaAssignment) -> None:
     out += _pack_i(item.partition_index)
-    write_uvarint(out, len(item.broker_ids) + 1)
-    write_ints(out, item.broker_ids, "i")
+    out += compact_ints(item.broker_ids, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -299,7 +300,10 @@ def _read_creatable_topic_config_v5(
 
 def _write_creatable_topic_config_v5(out: Writer, item: CreatableTopicConfig) -> None:
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -27,9 +27,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -175,7 +173,10 @@ def _read_creatable_topic_result_v2(
 def _write_creatable_topic_result_v2(out: Writer, item: CreatableTopicResult) -> None:
     write_string(out, item.name)
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -225,7 +226,10 @@ def _read_creatable_topic_configs_v5(
 
 def _write_creatable_topic_configs_v5(out: Writer, item: CreatableTopicConfigs) -> None:
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     out += _pack_BbB(item.read_only, item.config_source, item.is_sensitive)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -294,7 +298,10 @@ def _write_tags_of_creatable_topic_result_v5(out: Writer, item: CreatableTopicRe
 def _write_creatable_topic_result_v5(out: Writer, item: CreatableTopicResult) -> None:
     write_compact_string(out, item.name)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_ih(item.num_partitions, item.replication_factor)
     if item.configs is None:
         out.append(0)
@@ -401,7 +408,10 @@ def _write_tags_of_creatable_topic_result_v7(out: Writer, item: CreatableTopicRe
 def _write_creatable_topic_result_v7(out: Writer, item: CreatableTopicResult) -> None:
     write_compact_string(out, item.name)
     out += _pack_uh(item.topic_id, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_ih(item.num_partitions, item.replication_factor)
     if item.configs is None:
         out.append(0)

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -174,7 +172,10 @@ def _read_delete_acls_matching_acl_v1(
 
 def _write_delete_acls_matching_acl_v1(out: Writer, item: DeleteAclsMatchingAcl) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_string(out, item.resource_name)
     out += _pack_b(item.pattern_type)
@@ -208,7 +209,10 @@ def _read_delete_acls_filter_result_v1(
 
 def _write_delete_acls_filter_result_v1(out: Writer, item: DeleteAclsFilterResult) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_i(len(item.matching_acls))
     for matching_acls_item in item.matching_acls:
         _write_delete_acls_matching_acl_v1(out, matching_acls_item)
@@ -265,7 +269,10 @@ def _read_delete_acls_matching_acl_v2(
 
 def _write_delete_acls_matching_acl_v2(out: Writer, item: DeleteAclsMatchingAcl) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_compact_string(out, item.resource_name)
     out += _pack_b(item.pattern_type)
@@ -305,7 +312,10 @@ def _read_delete_acls_filter_result_v2(
 
 def _write_delete_acls_filter_result_v2(out: Writer, item: DeleteAclsFilterResult) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.matching_acls) + 1)
     for matching_acls_item in item.matching_acls:
         _write_delete_acls_matching_acl_v2(out, matching_acls_item)

@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_string,
     write_tag_section,
@@ -216,7 +215,10 @@ def _read_deletable_group_result_v3(
 def _write_deletable_group_result_v3(out: Writer, item: DeletableGroupResult) -> None:
     write_compact_string(out, item.group_id)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -115,7 +114,10 @@ def _write_delete_share_group_offsets_response_topic_v0(
 ) -> None:
     write_compact_string(out, item.topic_name)
     out += _pack_uh(item.topic_id, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -149,7 +151,10 @@ def _read_delete_share_group_offsets_response_v0(
 
 def _write_delete_share_group_offsets_response_v0(out: Writer, item: DeleteShareGroupOffsetsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.responses) + 1)
     for responses_item in item.responses:
         _write_delete_share_group_offsets_response_topic_v0(out, responses_item)

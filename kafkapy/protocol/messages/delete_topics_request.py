@@ -25,7 +25,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_string,
     write_tag_section,
@@ -162,7 +161,10 @@ def _read_delete_topic_state_v6(data: Data, position: int, budget: ElementBudget
 
 
 def _write_delete_topic_state_v6(out: Writer, item: DeleteTopicState) -> None:
-    write_compact_nullable_string(out, item.name)
+    if item.name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.name)
     out += _pack_u(item.topic_id)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

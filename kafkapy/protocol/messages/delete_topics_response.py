@@ -26,7 +26,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_string,
     write_tag_section,
@@ -232,7 +231,10 @@ def _write_deletable_topic_result_v5(out: Writer, item: DeletableTopicResult) ->
         raise null_value("name")
     write_compact_string(out, item.name)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -291,9 +293,15 @@ def _read_deletable_topic_result_v6(
 
 
 def _write_deletable_topic_result_v6(out: Writer, item: DeletableTopicResult) -> None:
-    write_compact_nullable_string(out, item.name)
+    if item.name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.name)
     out += _pack_uh(item.topic_id, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -19,8 +19,8 @@ from kafkapy.protocol.primitives import (
     nullable_string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
-    write_nullable_string,
+    write_compact_string,
+    write_string,
     write_tag_section,
 )
 
@@ -102,10 +102,19 @@ def _read_describe_acls_request_v1(data: Data, position: int, budget: ElementBud
 
 def _write_describe_acls_request_v1(out: Writer, item: DescribeAclsRequest) -> None:
     out += _pack_b(item.resource_type_filter)
-    write_nullable_string(out, item.resource_name_filter)
+    if item.resource_name_filter is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.resource_name_filter)
     out += _pack_b(item.pattern_type_filter)
-    write_nullable_string(out, item.principal_filter)
-    write_nullable_string(out, item.host_filter)
+    if item.principal_filter is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.principal_filter)
+    if item.host_filter is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.host_filter)
     out += _pack_bb(item.operation, item.permission_type)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -130,10 +139,19 @@ def _read_describe_acls_request_v2(data: Data, position: int, budget: ElementBud
 
 def _write_describe_acls_request_v2(out: Writer, item: DescribeAclsRequest) -> None:
     out += _pack_b(item.resource_type_filter)
-    write_compact_nullable_string(out, item.resource_name_filter)
+    if item.resource_name_filter is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.resource_name_filter)
     out += _pack_b(item.pattern_type_filter)
-    write_compact_nullable_string(out, item.principal_filter)
-    write_compact_nullable_string(out, item.host_filter)
+    if item.principal_filter is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.principal_filter)
+    if item.host_filter is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.host_filter)
     out += _pack_bb(item.operation, item.permission_type)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -207,7 +205,10 @@ def _read_describe_acls_response_v1(
 
 def _write_describe_acls_response_v1(out: Writer, item: DescribeAclsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_i(len(item.resources))
     for resources_item in item.resources:
         _write_describe_acls_resource_v1(out, resources_item)
@@ -302,7 +303,10 @@ def _read_describe_acls_response_v2(
 
 def _write_describe_acls_response_v2(out: Writer, item: DescribeAclsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.resources) + 1)
     for resources_item in item.resources:
         _write_describe_acls_resource_v2(out, resources_item)

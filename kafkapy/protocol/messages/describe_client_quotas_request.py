@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -107,7 +105,10 @@ def _read_component_data_v0(data: Data, position: int, budget: ElementBudget) ->
 def _write_component_data_v0(out: Writer, item: ComponentData) -> None:
     write_string(out, item.entity_type)
     out += _pack_b(item.match_type)
-    write_nullable_string(out, item.match)
+    if item.match is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.match)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -158,7 +159,10 @@ def _read_component_data_v1(data: Data, position: int, budget: ElementBudget) ->
 def _write_component_data_v1(out: Writer, item: ComponentData) -> None:
     write_compact_string(out, item.entity_type)
     out += _pack_b(item.match_type)
-    write_compact_nullable_string(out, item.match)
+    if item.match is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.match)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

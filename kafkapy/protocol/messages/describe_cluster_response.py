@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -147,7 +146,10 @@ def _write_describe_cluster_broker_v0(out: Writer, item: DescribeClusterBroker) 
     out += _pack_i(item.broker_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -185,7 +187,10 @@ def _write_describe_cluster_response_v0(out: Writer, item: DescribeClusterRespon
     if item.endpoint_type != 1:
         raise unwritable("endpoint_type")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     write_uvarint(out, len(item.brokers) + 1)
@@ -228,7 +233,10 @@ def _read_describe_cluster_response_v1(
 
 def _write_describe_cluster_response_v1(out: Writer, item: DescribeClusterResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_b(item.endpoint_type)
     write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
@@ -266,7 +274,10 @@ def _write_describe_cluster_broker_v2(out: Writer, item: DescribeClusterBroker) 
     out += _pack_i(item.broker_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_B(item.is_fenced)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -304,7 +315,10 @@ def _read_describe_cluster_response_v2(
 
 def _write_describe_cluster_response_v2(out: Writer, item: DescribeClusterResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_b(item.endpoint_type)
     write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)

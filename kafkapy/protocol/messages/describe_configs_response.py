@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -193,7 +191,10 @@ def _read_describe_configs_synonym_v1(
 
 def _write_describe_configs_synonym_v1(out: Writer, item: DescribeConfigsSynonym) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     out += _pack_b(item.source)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -227,7 +228,10 @@ def _read_describe_configs_resource_result_v1(
 
 def _write_describe_configs_resource_result_v1(out: Writer, item: DescribeConfigsResourceResult) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     out += _pack_BbB(item.read_only, item.config_source, item.is_sensitive)
     out += _pack_i(len(item.synonyms))
     for synonyms_item in item.synonyms:
@@ -262,7 +266,10 @@ def _read_describe_configs_result_v1(
 
 def _write_describe_configs_result_v1(out: Writer, item: DescribeConfigsResult) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_string(out, item.resource_name)
     out += _pack_i(len(item.configs))
@@ -328,13 +335,19 @@ def _read_describe_configs_resource_result_v3(
 
 def _write_describe_configs_resource_result_v3(out: Writer, item: DescribeConfigsResourceResult) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     out += _pack_BbB(item.read_only, item.config_source, item.is_sensitive)
     out += _pack_i(len(item.synonyms))
     for synonyms_item in item.synonyms:
         _write_describe_configs_synonym_v1(out, synonyms_item)
     out += _pack_b(item.config_type)
-    write_nullable_string(out, item.documentation)
+    if item.documentation is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.documentation)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -365,7 +378,10 @@ def _read_describe_configs_result_v3(
 
 def _write_describe_configs_result_v3(out: Writer, item: DescribeConfigsResult) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_string(out, item.resource_name)
     out += _pack_i(len(item.configs))
@@ -420,7 +436,10 @@ def _read_describe_configs_synonym_v4(
 
 def _write_describe_configs_synonym_v4(out: Writer, item: DescribeConfigsSynonym) -> None:
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     out += _pack_b(item.source)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -457,13 +476,19 @@ def _read_describe_configs_resource_result_v4(
 
 def _write_describe_configs_resource_result_v4(out: Writer, item: DescribeConfigsResourceResult) -> None:
     write_compact_string(out, item.name)
-    write_compact_nullable_string(out, item.value)
+    if item.value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.value)
     out += _pack_BbB(item.read_only, item.config_source, item.is_sensitive)
     write_uvarint(out, len(item.synonyms) + 1)
     for synonyms_item in item.synonyms:
         _write_describe_configs_synonym_v4(out, synonyms_item)
     out += _pack_b(item.config_type)
-    write_compact_nullable_string(out, item.documentation)
+    if item.documentation is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.documentation)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -500,7 +525,10 @@ def _read_describe_configs_result_v4(
 
 def _write_describe_configs_result_v4(out: Writer, item: DescribeConfigsResult) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_b(item.resource_type)
     write_compact_string(out, item.resource_name)
     write_uvarint(out, len(item.configs) + 1)

@@ -29,9 +29,7 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -396,7 +394,10 @@ def _read_described_group_member_v4(
 
 def _write_described_group_member_v4(out: Writer, item: DescribedGroupMember) -> None:
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     write_string(out, item.client_id)
     write_string(out, item.client_host)
     write_byte_string(out, item.member_metadata)
@@ -499,7 +500,10 @@ def _read_described_group_member_v5(
 
 def _write_described_group_member_v5(out: Writer, item: DescribedGroupMember) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     write_compact_byte_string(out, item.member_metadata)
@@ -613,7 +617,10 @@ def _read_described_group_v6(data: Data, position: int, budget: ElementBudget) -
 
 def _write_described_group_v6(out: Writer, item: DescribedGroup) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.group_state)
     write_compact_string(out, item.protocol_type)

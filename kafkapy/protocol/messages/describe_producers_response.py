@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -200,7 +199,10 @@ def _read_partition_response_v0(data: Data, position: int, budget: ElementBudget
 
 def _write_partition_response_v0(out: Writer, item: PartitionResponse) -> None:
     out += _pack_ih(item.partition_index, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.active_producers) + 1)
     for active_producers_item in item.active_producers:
         _write_producer_state_v0(out, active_producers_item)

@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -565,7 +564,10 @@ def _read_partition_data_v2(data: Data, position: int, budget: ElementBudget) ->
 
 def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
     out += _pack_ih(item.partition_index, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_iiq(item.leader_id, item.leader_epoch, item.high_watermark)
     write_uvarint(out, len(item.current_voters) + 1)
     for current_voters_item in item.current_voters:
@@ -695,7 +697,10 @@ def _read_describe_quorum_response_v2(
 
 def _write_describe_quorum_response_v2(out: Writer, item: DescribeQuorumResponse) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_topic_data_v2(out, topics_item)

@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -179,7 +178,10 @@ def _write_describe_share_group_offsets_response_partition_v0(
     item: DescribeShareGroupOffsetsResponsePartition,
 ) -> None:
     out += _pack_iqih(item.partition_index, item.start_offset, item.leader_epoch, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -259,7 +261,10 @@ def _write_describe_share_group_offsets_response_group_v0(
     for topics_item in item.topics:
         _write_describe_share_group_offsets_response_topic_v0(out, topics_item)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -332,7 +337,10 @@ def _write_describe_share_group_offsets_response_partition_v1(
     item: DescribeShareGroupOffsetsResponsePartition,
 ) -> None:
     out += _pack_iqiqh(item.partition_index, item.start_offset, item.leader_epoch, item.lag, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -412,7 +420,10 @@ def _write_describe_share_group_offsets_response_group_v1(
     for topics_item in item.topics:
         _write_describe_share_group_offsets_response_topic_v1(out, topics_item)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -158,7 +157,10 @@ def _read_describe_user_scram_credentials_result_v0(
 def _write_describe_user_scram_credentials_result_v0(out: Writer, item: DescribeUserScramCredentialsResult) -> None:
     write_compact_string(out, item.user)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.credential_infos) + 1)
     for credential_infos_item in item.credential_infos:
         _write_credential_info_v0(out, credential_infos_item)
@@ -195,7 +197,10 @@ def _read_describe_user_scram_credentials_response_v0(
 
 def _write_describe_user_scram_credentials_response_v0(out: Writer, item: DescribeUserScramCredentialsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.results) + 1)
     for results_item in item.results:
         _write_describe_user_scram_credentials_result_v0(out, results_item)

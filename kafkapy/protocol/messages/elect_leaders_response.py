@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -124,7 +122,10 @@ def _read_partition_result_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_partition_result_v0(out: Writer, item: PartitionResult) -> None:
     out += _pack_ih(item.partition_id, item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -231,7 +232,10 @@ def _read_partition_result_v2(data: Data, position: int, budget: ElementBudget) 
 
 def _write_partition_result_v2(out: Writer, item: PartitionResult) -> None:
     out += _pack_ih(item.partition_id, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -27,10 +27,8 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -241,7 +239,10 @@ def _read_end_quorum_epoch_request_v0(
 
 
 def _write_end_quorum_epoch_request_v0(out: Writer, item: EndQuorumEpochRequest) -> None:
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
         _write_topic_data_v0(out, topics_item)
@@ -381,7 +382,10 @@ def _read_end_quorum_epoch_request_v1(
 
 
 def _write_end_quorum_epoch_request_v1(out: Writer, item: EndQuorumEpochRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_topic_data_v1(out, topics_item)

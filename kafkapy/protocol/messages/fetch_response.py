@@ -30,7 +30,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     write_compact_nullable_records,
-    write_compact_nullable_string,
     write_compact_string,
     write_nullable_records,
     write_string,
@@ -1036,7 +1035,10 @@ def _write_node_endpoint_v16(out: Writer, item: NodeEndpoint) -> None:
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -24,9 +24,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -175,7 +173,10 @@ def _write_find_coordinator_response_v1(out: Writer, item: FindCoordinatorRespon
     if item.coordinators != []:
         raise unwritable("coordinators")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     out += _pack_i(item.node_id)
     write_string(out, item.host)
     out += _pack_i(item.port)
@@ -208,7 +209,10 @@ def _write_find_coordinator_response_v3(out: Writer, item: FindCoordinatorRespon
     if item.coordinators != []:
         raise unwritable("coordinators")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
@@ -240,7 +244,10 @@ def _write_coordinator_v4(out: Writer, item: Coordinator) -> None:
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_ih(item.port, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

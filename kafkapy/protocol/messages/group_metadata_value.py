@@ -29,9 +29,7 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -205,8 +203,14 @@ def _read_group_metadata_value_v0(data: Data, position: int, budget: ElementBudg
 def _write_group_metadata_value_v0(out: Writer, item: GroupMetadataValue) -> None:
     write_string(out, item.protocol_type)
     out += _pack_i(item.generation)
-    write_nullable_string(out, item.protocol)
-    write_nullable_string(out, item.leader)
+    if item.protocol is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.protocol)
+    if item.leader is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.leader)
     out += _pack_i(len(item.members))
     for members_item in item.members:
         _write_member_metadata_v0(out, members_item)
@@ -274,8 +278,14 @@ def _read_group_metadata_value_v1(data: Data, position: int, budget: ElementBudg
 def _write_group_metadata_value_v1(out: Writer, item: GroupMetadataValue) -> None:
     write_string(out, item.protocol_type)
     out += _pack_i(item.generation)
-    write_nullable_string(out, item.protocol)
-    write_nullable_string(out, item.leader)
+    if item.protocol is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.protocol)
+    if item.leader is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.leader)
     out += _pack_i(len(item.members))
     for members_item in item.members:
         _write_member_metadata_v1(out, members_item)
@@ -309,8 +319,14 @@ def _read_group_metadata_value_v2(data: Data, position: int, budget: ElementBudg
 def _write_group_metadata_value_v2(out: Writer, item: GroupMetadataValue) -> None:
     write_string(out, item.protocol_type)
     out += _pack_i(item.generation)
-    write_nullable_string(out, item.protocol)
-    write_nullable_string(out, item.leader)
+    if item.protocol is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.protocol)
+    if item.leader is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.leader)
     out += _pack_q(item.current_state_timestamp)
     out += _pack_i(len(item.members))
     for members_item in item.members:
@@ -345,7 +361,10 @@ def _read_member_metadata_v3(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_metadata_v3(out: Writer, item: MemberMetadata) -> None:
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     write_string(out, item.client_id)
     write_string(out, item.client_host)
     out += _pack_ii(item.rebalance_timeout, item.session_timeout)
@@ -381,8 +400,14 @@ def _read_group_metadata_value_v3(data: Data, position: int, budget: ElementBudg
 def _write_group_metadata_value_v3(out: Writer, item: GroupMetadataValue) -> None:
     write_string(out, item.protocol_type)
     out += _pack_i(item.generation)
-    write_nullable_string(out, item.protocol)
-    write_nullable_string(out, item.leader)
+    if item.protocol is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.protocol)
+    if item.leader is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.leader)
     out += _pack_q(item.current_state_timestamp)
     out += _pack_i(len(item.members))
     for members_item in item.members:
@@ -411,7 +436,10 @@ def _read_member_metadata_v4(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_metadata_v4(out: Writer, item: MemberMetadata) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     out += _pack_ii(item.rebalance_timeout, item.session_timeout)
@@ -449,8 +477,14 @@ def _read_group_metadata_value_v4(data: Data, position: int, budget: ElementBudg
 def _write_group_metadata_value_v4(out: Writer, item: GroupMetadataValue) -> None:
     write_compact_string(out, item.protocol_type)
     out += _pack_i(item.generation)
-    write_compact_nullable_string(out, item.protocol)
-    write_compact_nullable_string(out, item.leader)
+    if item.protocol is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol)
+    if item.leader is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.leader)
     out += _pack_q(item.current_state_timestamp)
     write_uvarint(out, len(item.members) + 1)
     for members_item in item.members:

@@ -21,9 +21,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
 )
@@ -108,7 +106,10 @@ def _write_heartbeat_request_v3(out: Writer, item: HeartbeatRequest) -> None:
     write_string(out, item.group_id)
     out += _pack_i(item.generation_id)
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -132,7 +133,10 @@ def _write_heartbeat_request_v4(out: Writer, item: HeartbeatRequest) -> None:
     write_compact_string(out, item.group_id)
     out += _pack_i(item.generation_id)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

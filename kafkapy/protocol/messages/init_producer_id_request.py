@@ -19,8 +19,8 @@ from kafkapy.protocol.primitives import (
     nullable_string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
-    write_nullable_string,
+    write_compact_string,
+    write_string,
     write_tag_section,
 )
 
@@ -108,7 +108,10 @@ def _write_init_producer_id_request_v0(out: Writer, item: InitProducerIdRequest)
         raise unwritable("enable2_pc")
     if item.keep_prepared_txn:
         raise unwritable("keep_prepared_txn")
-    write_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.transactional_id)
     out += _pack_i(item.transaction_timeout_ms)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -142,7 +145,10 @@ def _write_init_producer_id_request_v2(out: Writer, item: InitProducerIdRequest)
         raise unwritable("enable2_pc")
     if item.keep_prepared_txn:
         raise unwritable("keep_prepared_txn")
-    write_compact_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id)
     out += _pack_i(item.transaction_timeout_ms)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -172,7 +178,10 @@ def _write_init_producer_id_request_v3(out: Writer, item: InitProducerIdRequest)
         raise unwritable("enable2_pc")
     if item.keep_prepared_txn:
         raise unwritable("keep_prepared_txn")
-    write_compact_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id)
     out += _pack_iqh(item.transaction_timeout_ms, item.producer_id, item.producer_epoch)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -203,7 +212,10 @@ def _read_init_producer_id_request_v6(
 
 
 def _write_init_producer_id_request_v6(out: Writer, item: InitProducerIdRequest) -> None:
-    write_compact_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id)
     out += _pack_iqhBB(
         item.transaction_timeout_ms,
         item.producer_id,

@@ -29,9 +29,7 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -252,7 +250,10 @@ def _write_join_group_request_v5(out: Writer, item: JoinGroupRequest) -> None:
     write_string(out, item.group_id)
     out += _pack_ii(item.session_timeout_ms, item.rebalance_timeout_ms)
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     write_string(out, item.protocol_type)
     out += _pack_i(len(item.protocols))
     for protocols_item in item.protocols:
@@ -315,7 +316,10 @@ def _write_join_group_request_v6(out: Writer, item: JoinGroupRequest) -> None:
     write_compact_string(out, item.group_id)
     out += _pack_ii(item.session_timeout_ms, item.rebalance_timeout_ms)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_compact_string(out, item.protocol_type)
     write_uvarint(out, len(item.protocols) + 1)
     for protocols_item in item.protocols:
@@ -355,12 +359,18 @@ def _write_join_group_request_v8(out: Writer, item: JoinGroupRequest) -> None:
     write_compact_string(out, item.group_id)
     out += _pack_ii(item.session_timeout_ms, item.rebalance_timeout_ms)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_compact_string(out, item.protocol_type)
     write_uvarint(out, len(item.protocols) + 1)
     for protocols_item in item.protocols:
         _write_join_group_request_protocol_v6(out, protocols_item)
-    write_compact_nullable_string(out, item.reason)
+    if item.reason is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.reason)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -30,9 +30,7 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -258,7 +256,10 @@ def _read_join_group_response_member_v5(
 
 def _write_join_group_response_member_v5(out: Writer, item: JoinGroupResponseMember) -> None:
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     write_byte_string(out, item.metadata)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -324,7 +325,10 @@ def _read_join_group_response_member_v6(
 
 def _write_join_group_response_member_v6(out: Writer, item: JoinGroupResponseMember) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_compact_byte_string(out, item.metadata)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -404,8 +408,14 @@ def _write_join_group_response_v7(out: Writer, item: JoinGroupResponse) -> None:
     if item.skip_assignment:
         raise unwritable("skip_assignment")
     out += _pack_ihi(item.throttle_time_ms, item.error_code, item.generation_id)
-    write_compact_nullable_string(out, item.protocol_type)
-    write_compact_nullable_string(out, item.protocol_name)
+    if item.protocol_type is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_type)
+    if item.protocol_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_name)
     write_compact_string(out, item.leader)
     write_compact_string(out, item.member_id)
     write_uvarint(out, len(item.members) + 1)
@@ -445,8 +455,14 @@ def _read_join_group_response_v9(data: Data, position: int, budget: ElementBudge
 
 def _write_join_group_response_v9(out: Writer, item: JoinGroupResponse) -> None:
     out += _pack_ihi(item.throttle_time_ms, item.error_code, item.generation_id)
-    write_compact_nullable_string(out, item.protocol_type)
-    write_compact_nullable_string(out, item.protocol_name)
+    if item.protocol_type is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_type)
+    if item.protocol_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_name)
     write_compact_string(out, item.leader)
     out += _pack_B(item.skip_assignment)
     write_compact_string(out, item.member_id)

@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -126,7 +124,10 @@ def _read_member_identity_v3(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_identity_v3(out: Writer, item: MemberIdentity) -> None:
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -175,7 +176,10 @@ def _read_member_identity_v4(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_identity_v4(out: Writer, item: MemberIdentity) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -230,8 +234,14 @@ def _read_member_identity_v5(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_identity_v5(out: Writer, item: MemberIdentity) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
-    write_compact_nullable_string(out, item.reason)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
+    if item.reason is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.reason)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

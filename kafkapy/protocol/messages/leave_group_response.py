@@ -25,9 +25,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -145,7 +143,10 @@ def _read_member_response_v3(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_response_v3(out: Writer, item: MemberResponse) -> None:
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     out += _pack_h(item.error_code)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -188,7 +189,10 @@ def _read_member_response_v4(data: Data, position: int, budget: ElementBudget) -
 
 def _write_member_response_v4(out: Writer, item: MemberResponse) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     out += _pack_h(item.error_code)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

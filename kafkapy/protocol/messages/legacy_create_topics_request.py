@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     string,
     unwritable,
     write_ints,
-    write_nullable_string,
     write_string,
 )
 
@@ -173,7 +172,10 @@ def _read_creatable_topic_config_v0(
 
 def _write_creatable_topic_config_v0(out: Writer, item: CreatableTopicConfig) -> None:
     write_string(out, item.name)
-    write_nullable_string(out, item.value)
+    if item.value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.value)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 

@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     nullable_string,
     string,
     unwritable,
-    write_nullable_string,
     write_string,
 )
 
@@ -145,7 +144,10 @@ def _read_creatable_topic_result_v1(
 def _write_creatable_topic_result_v1(out: Writer, item: CreatableTopicResult) -> None:
     write_string(out, item.name)
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 

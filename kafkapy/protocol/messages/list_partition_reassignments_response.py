@@ -17,14 +17,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -142,12 +141,9 @@ def _read_ongoing_partition_reassignment_v0(
 
 def _write_ongoing_partition_reassignment_v0(out: Writer, item: OngoingPartitionReassignment) -> None:
     out += _pack_i(item.partition_index)
-    write_uvarint(out, len(item.replicas) + 1)
-    write_ints(out, item.replicas, "i")
-    write_uvarint(out, len(item.adding_replicas) + 1)
-    write_ints(out, item.adding_replicas, "i")
-    write_uvarint(out, len(item.removing_replicas) + 1)
-    write_ints(out, item.removing_replicas, "i")
+    out += compact_ints(item.replicas, "i")
+    out += compact_ints(item.adding_replicas, "i")
+    out += compact_ints(item.removing_replicas, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -215,7 +211,10 @@ def _read_list_partition_reassignments_response_v0(
 
 def _write_list_partition_reassignments_response_v0(out: Writer, item: ListPartitionReassignmentsResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_ongoing_topic_reassignment_v0(out, topics_item)

@@ -26,7 +26,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_string,
     write_tag_section,
@@ -361,7 +360,10 @@ def _read_metadata_request_topic_v10(
 
 def _write_metadata_request_topic_v10(out: Writer, item: MetadataRequestTopic) -> None:
     out += _pack_u(item.topic_id)
-    write_compact_nullable_string(out, item.name)
+    if item.name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.name)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -19,6 +19,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -28,10 +29,8 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -369,7 +368,10 @@ def _write_metadata_response_broker_v1(out: Writer, item: MetadataResponseBroker
     out += _pack_i(item.node_id)
     write_string(out, item.host)
     out += _pack_i(item.port)
-    write_nullable_string(out, item.rack)
+    if item.rack is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.rack)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -486,7 +488,10 @@ def _write_metadata_response_v2(out: Writer, item: MetadataResponse) -> None:
     out += _pack_i(len(item.brokers))
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v1(out, brokers_item)
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
@@ -529,7 +534,10 @@ def _write_metadata_response_v3(out: Writer, item: MetadataResponse) -> None:
     out += _pack_i(len(item.brokers))
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v1(out, brokers_item)
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
@@ -648,7 +656,10 @@ def _write_metadata_response_v5(out: Writer, item: MetadataResponse) -> None:
     out += _pack_i(len(item.brokers))
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v1(out, brokers_item)
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
@@ -766,7 +777,10 @@ def _write_metadata_response_v7(out: Writer, item: MetadataResponse) -> None:
     out += _pack_i(len(item.brokers))
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v1(out, brokers_item)
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
@@ -846,7 +860,10 @@ def _write_metadata_response_v8(out: Writer, item: MetadataResponse) -> None:
     out += _pack_i(len(item.brokers))
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v1(out, brokers_item)
-    write_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
@@ -880,7 +897,10 @@ def _write_metadata_response_broker_v9(out: Writer, item: MetadataResponseBroker
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -918,12 +938,9 @@ def _read_metadata_response_partition_v9(
 
 def _write_metadata_response_partition_v9(out: Writer, item: MetadataResponsePartition) -> None:
     out += _pack_hiii(item.error_code, item.partition_index, item.leader_id, item.leader_epoch)
-    write_uvarint(out, len(item.replica_nodes) + 1)
-    write_ints(out, item.replica_nodes, "i")
-    write_uvarint(out, len(item.isr_nodes) + 1)
-    write_ints(out, item.isr_nodes, "i")
-    write_uvarint(out, len(item.offline_replicas) + 1)
-    write_ints(out, item.offline_replicas, "i")
+    out += compact_ints(item.replica_nodes, "i")
+    out += compact_ints(item.isr_nodes, "i")
+    out += compact_ints(item.offline_replicas, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -1005,7 +1022,10 @@ def _write_metadata_response_v9(out: Writer, item: MetadataResponse) -> None:
     write_uvarint(out, len(item.brokers) + 1)
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v9(out, brokers_item)
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -1091,7 +1111,10 @@ def _write_metadata_response_v10(out: Writer, item: MetadataResponse) -> None:
     write_uvarint(out, len(item.brokers) + 1)
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v9(out, brokers_item)
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -1139,7 +1162,10 @@ def _write_metadata_response_v11(out: Writer, item: MetadataResponse) -> None:
     write_uvarint(out, len(item.brokers) + 1)
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v9(out, brokers_item)
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -1177,7 +1203,10 @@ def _read_metadata_response_topic_v12(
 
 def _write_metadata_response_topic_v12(out: Writer, item: MetadataResponseTopic) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.name)
+    if item.name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.name)
     out += _pack_uB(item.topic_id, item.is_internal)
     write_uvarint(out, len(item.partitions) + 1)
     for partitions_item in item.partitions:
@@ -1225,7 +1254,10 @@ def _write_metadata_response_v12(out: Writer, item: MetadataResponse) -> None:
     write_uvarint(out, len(item.brokers) + 1)
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v9(out, brokers_item)
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -1271,7 +1303,10 @@ def _write_metadata_response_v13(out: Writer, item: MetadataResponse) -> None:
     write_uvarint(out, len(item.brokers) + 1)
     for brokers_item in item.brokers:
         _write_metadata_response_broker_v9(out, brokers_item)
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.controller_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:

@@ -26,9 +26,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -165,7 +163,10 @@ def _read_offset_commit_request_partition_v2(
 
 def _write_offset_commit_request_partition_v2(out: Writer, item: OffsetCommitRequestPartition) -> None:
     out += _pack_iq(item.partition_index, item.committed_offset)
-    write_nullable_string(out, item.committed_metadata)
+    if item.committed_metadata is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.committed_metadata)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -286,7 +287,10 @@ def _read_offset_commit_request_partition_v6(
 
 def _write_offset_commit_request_partition_v6(out: Writer, item: OffsetCommitRequestPartition) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_nullable_string(out, item.committed_metadata)
+    if item.committed_metadata is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.committed_metadata)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -385,7 +389,10 @@ def _write_offset_commit_request_v7(out: Writer, item: OffsetCommitRequest) -> N
     write_string(out, item.group_id)
     out += _pack_i(item.generation_id_or_member_epoch)
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     out += _pack_i(len(item.topics))
     for topics_item in item.topics:
         _write_offset_commit_request_topic_v6(out, topics_item)
@@ -412,7 +419,10 @@ def _read_offset_commit_request_partition_v8(
 
 def _write_offset_commit_request_partition_v8(out: Writer, item: OffsetCommitRequestPartition) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_compact_nullable_string(out, item.committed_metadata)
+    if item.committed_metadata is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.committed_metadata)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -482,7 +492,10 @@ def _write_offset_commit_request_v8(out: Writer, item: OffsetCommitRequest) -> N
     write_compact_string(out, item.group_id)
     out += _pack_i(item.generation_id_or_member_epoch)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_offset_commit_request_topic_v8(out, topics_item)
@@ -558,7 +571,10 @@ def _write_offset_commit_request_v10(out: Writer, item: OffsetCommitRequest) -> 
     write_compact_string(out, item.group_id)
     out += _pack_i(item.generation_id_or_member_epoch)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_offset_commit_request_topic_v10(out, topics_item)

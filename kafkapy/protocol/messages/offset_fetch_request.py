@@ -19,6 +19,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -27,7 +28,6 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_ints,
     write_string,
@@ -263,8 +263,7 @@ def _read_offset_fetch_request_topic_v6(
 
 def _write_offset_fetch_request_topic_v6(out: Writer, item: OffsetFetchRequestTopic) -> None:
     write_compact_string(out, item.name)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -376,8 +375,7 @@ def _read_offset_fetch_request_topics_v8(
 
 def _write_offset_fetch_request_topics_v8(out: Writer, item: OffsetFetchRequestTopics) -> None:
     write_compact_string(out, item.name)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -490,7 +488,10 @@ def _read_offset_fetch_request_group_v9(
 
 def _write_offset_fetch_request_group_v9(out: Writer, item: OffsetFetchRequestGroup) -> None:
     write_compact_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
     if item.topics is None:
         out.append(0)
@@ -561,8 +562,7 @@ def _read_offset_fetch_request_topics_v10(
 
 def _write_offset_fetch_request_topics_v10(out: Writer, item: OffsetFetchRequestTopics) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -598,7 +598,10 @@ def _read_offset_fetch_request_group_v10(
 
 def _write_offset_fetch_request_group_v10(out: Writer, item: OffsetFetchRequestGroup) -> None:
     write_compact_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
     if item.topics is None:
         out.append(0)

@@ -26,9 +26,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -233,7 +231,10 @@ def _read_offset_fetch_response_partition_v1(
 
 def _write_offset_fetch_response_partition_v1(out: Writer, item: OffsetFetchResponsePartition) -> None:
     out += _pack_iq(item.partition_index, item.committed_offset)
-    write_nullable_string(out, item.metadata)
+    if item.metadata is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.metadata)
     out += _pack_h(item.error_code)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -371,7 +372,10 @@ def _read_offset_fetch_response_partition_v5(
 
 def _write_offset_fetch_response_partition_v5(out: Writer, item: OffsetFetchResponsePartition) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_nullable_string(out, item.metadata)
+    if item.metadata is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.metadata)
     out += _pack_h(item.error_code)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -455,7 +459,10 @@ def _read_offset_fetch_response_partition_v6(
 
 def _write_offset_fetch_response_partition_v6(out: Writer, item: OffsetFetchResponsePartition) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_compact_nullable_string(out, item.metadata)
+    if item.metadata is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.metadata)
     out += _pack_h(item.error_code)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -549,7 +556,10 @@ def _read_offset_fetch_response_partitions_v8(
 
 def _write_offset_fetch_response_partitions_v8(out: Writer, item: OffsetFetchResponsePartitions) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_compact_nullable_string(out, item.metadata)
+    if item.metadata is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.metadata)
     out += _pack_h(item.error_code)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

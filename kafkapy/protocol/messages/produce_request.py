@@ -30,10 +30,8 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     write_compact_nullable_records,
-    write_compact_nullable_string,
     write_compact_string,
     write_nullable_records,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -189,7 +187,10 @@ def _read_produce_request_v3(data: Data, position: int, budget: ElementBudget) -
 
 
 def _write_produce_request_v3(out: Writer, item: ProduceRequest) -> None:
-    write_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.transactional_id)
     out += _pack_hi(item.acks, item.timeout_ms)
     out += _pack_i(len(item.topic_data))
     for topic_data_item in item.topic_data:
@@ -275,7 +276,10 @@ def _read_produce_request_v9(data: Data, position: int, budget: ElementBudget) -
 
 
 def _write_produce_request_v9(out: Writer, item: ProduceRequest) -> None:
-    write_compact_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id)
     out += _pack_hi(item.acks, item.timeout_ms)
     write_uvarint(out, len(item.topic_data) + 1)
     for topic_data_item in item.topic_data:
@@ -336,7 +340,10 @@ def _read_produce_request_v13(data: Data, position: int, budget: ElementBudget) 
 
 
 def _write_produce_request_v13(out: Writer, item: ProduceRequest) -> None:
-    write_compact_nullable_string(out, item.transactional_id)
+    if item.transactional_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.transactional_id)
     out += _pack_hi(item.acks, item.timeout_ms)
     write_uvarint(out, len(item.topic_data) + 1)
     for topic_data_item in item.topic_data:

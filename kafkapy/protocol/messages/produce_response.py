@@ -27,9 +27,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -407,7 +405,10 @@ def _read_batch_index_and_error_message_v8(
 
 def _write_batch_index_and_error_message_v8(out: Writer, item: BatchIndexAndErrorMessage) -> None:
     out += _pack_i(item.batch_index)
-    write_nullable_string(out, item.batch_index_error_message)
+    if item.batch_index_error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.batch_index_error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -452,7 +453,10 @@ def _write_partition_produce_response_v8(out: Writer, item: PartitionProduceResp
     out += _pack_i(len(item.record_errors))
     for record_errors_item in item.record_errors:
         _write_batch_index_and_error_message_v8(out, record_errors_item)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -535,7 +539,10 @@ def _read_batch_index_and_error_message_v9(
 
 def _write_batch_index_and_error_message_v9(out: Writer, item: BatchIndexAndErrorMessage) -> None:
     out += _pack_i(item.batch_index)
-    write_compact_nullable_string(out, item.batch_index_error_message)
+    if item.batch_index_error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.batch_index_error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -584,7 +591,10 @@ def _write_partition_produce_response_v9(out: Writer, item: PartitionProduceResp
     write_uvarint(out, len(item.record_errors) + 1)
     for record_errors_item in item.record_errors:
         _write_batch_index_and_error_message_v9(out, record_errors_item)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -744,7 +754,10 @@ def _write_partition_produce_response_v10(out: Writer, item: PartitionProduceRes
     write_uvarint(out, len(item.record_errors) + 1)
     for record_errors_item in item.record_errors:
         _write_batch_index_and_error_message_v9(out, record_errors_item)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if (
         item.unknown_tagged_fields
         or item.current_leader.leader_id != -1
@@ -811,7 +824,10 @@ def _write_node_endpoint_v10(out: Writer, item: NodeEndpoint) -> None:
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

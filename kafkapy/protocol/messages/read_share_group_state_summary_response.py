@@ -21,7 +21,7 @@ from kafkapy.protocol.primitives import (
     compact_nullable_string,
     new,
     tag_section,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -137,7 +137,10 @@ def _read_partition_result_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_partition_result_v0(out: Writer, item: PartitionResult) -> None:
     out += _pack_ih(item.partition, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_iiq(item.state_epoch, item.leader_epoch, item.start_offset)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -231,7 +234,10 @@ def _read_partition_result_v1(data: Data, position: int, budget: ElementBudget) 
 
 def _write_partition_result_v1(out: Writer, item: PartitionResult) -> None:
     out += _pack_ih(item.partition, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_iiqi(item.state_epoch, item.leader_epoch, item.start_offset, item.delivery_complete_count)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

@@ -25,7 +25,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     uuid_list,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -252,7 +251,10 @@ def _write_register_broker_record_v0(out: Writer, item: RegisterBrokerRecord) ->
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_broker_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_B(item.fenced)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -308,7 +310,10 @@ def _write_register_broker_record_v1(out: Writer, item: RegisterBrokerRecord) ->
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_broker_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_BB(item.fenced, item.in_controlled_shutdown)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -367,7 +372,10 @@ def _write_register_broker_record_v2(out: Writer, item: RegisterBrokerRecord) ->
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_broker_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_BB(item.fenced, item.in_controlled_shutdown)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -458,7 +466,10 @@ def _write_register_broker_record_v3(out: Writer, item: RegisterBrokerRecord) ->
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_broker_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_BB(item.fenced, item.in_controlled_shutdown)
     if item.unknown_tagged_fields or item.log_dirs != []:
         _write_tags_of_register_broker_record_v3(out, item)
@@ -565,7 +576,10 @@ def _write_register_broker_record_v4(out: Writer, item: RegisterBrokerRecord) ->
     write_uvarint(out, len(item.features) + 1)
     for features_item in item.features:
         _write_broker_feature_v0(out, features_item)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     out += _pack_BB(item.fenced, item.in_controlled_shutdown)
     if item.unknown_tagged_fields or item.log_dirs != [] or item.cordoned_log_dirs is not None:
         _write_tags_of_register_broker_record_v4(out, item)

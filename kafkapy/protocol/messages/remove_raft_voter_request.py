@@ -18,7 +18,7 @@ from kafkapy.protocol.primitives import (
     compact_nullable_string,
     new,
     tag_section,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
 )
 
@@ -71,7 +71,10 @@ def _read_remove_raft_voter_request_v0(
 
 
 def _write_remove_raft_voter_request_v0(out: Writer, item: RemoveRaftVoterRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_iu(item.voter_id, item.voter_directory_id)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

@@ -18,7 +18,7 @@ from kafkapy.protocol.primitives import (
     nullable_string,
     tag_section,
     unwritable,
-    write_nullable_string,
+    write_string,
     write_tag_section,
 )
 
@@ -69,7 +69,10 @@ def _read_request_header_v1(data: Data, position: int, budget: ElementBudget) ->
 
 def _write_request_header_v1(out: Writer, item: RequestHeader) -> None:
     out += _pack_hhi(item.request_api_key, item.request_api_version, item.correlation_id)
-    write_nullable_string(out, item.client_id)
+    if item.client_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.client_id)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -89,7 +92,10 @@ def _read_request_header_v2(data: Data, position: int, budget: ElementBudget) ->
 
 def _write_request_header_v2(out: Writer, item: RequestHeader) -> None:
     out += _pack_hhi(item.request_api_key, item.request_api_version, item.correlation_id)
-    write_nullable_string(out, item.client_id)
+    if item.client_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.client_id)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

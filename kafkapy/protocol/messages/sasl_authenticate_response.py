@@ -23,8 +23,8 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
-    write_nullable_string,
+    write_compact_string,
+    write_string,
     write_tag_section,
 )
 
@@ -88,7 +88,10 @@ def _read_sasl_authenticate_response_v0(
 
 def _write_sasl_authenticate_response_v0(out: Writer, item: SaslAuthenticateResponse) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     write_byte_string(out, item.auth_bytes)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
@@ -114,7 +117,10 @@ def _read_sasl_authenticate_response_v1(
 
 def _write_sasl_authenticate_response_v1(out: Writer, item: SaslAuthenticateResponse) -> None:
     out += _pack_h(item.error_code)
-    write_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.error_message)
     write_byte_string(out, item.auth_bytes)
     out += _pack_q(item.session_lifetime_ms)
     if item.unknown_tagged_fields:
@@ -141,7 +147,10 @@ def _read_sasl_authenticate_response_v2(
 
 def _write_sasl_authenticate_response_v2(out: Writer, item: SaslAuthenticateResponse) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_byte_string(out, item.auth_bytes)
     out += _pack_q(item.session_lifetime_ms)
     if item.unknown_tagged_fields:

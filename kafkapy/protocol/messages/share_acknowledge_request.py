@@ -18,13 +18,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
-    write_ints,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -155,8 +155,7 @@ def _read_acknowledgement_batch_v1(
 
 def _write_acknowledgement_batch_v1(out: Writer, item: AcknowledgementBatch) -> None:
     out += _pack_qq(item.first_offset, item.last_offset)
-    write_uvarint(out, len(item.acknowledge_types) + 1)
-    write_ints(out, item.acknowledge_types, "b")
+    out += compact_ints(item.acknowledge_types, "b")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -253,8 +252,14 @@ def _read_share_acknowledge_request_v1(
 def _write_share_acknowledge_request_v1(out: Writer, item: ShareAcknowledgeRequest) -> None:
     if item.is_renew_ack:
         raise unwritable("is_renew_ack")
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_i(item.share_session_epoch)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -290,8 +295,14 @@ def _read_share_acknowledge_request_v2(
 
 
 def _write_share_acknowledge_request_v2(out: Writer, item: ShareAcknowledgeRequest) -> None:
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iB(item.share_session_epoch, item.is_renew_ack)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:

@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -206,7 +205,10 @@ def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) ->
 
 def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
     out += _pack_ih(item.partition_index, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     _write_leader_id_and_epoch_v1(out, item.current_leader)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -267,7 +269,10 @@ def _write_node_endpoint_v1(out: Writer, item: NodeEndpoint) -> None:
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -310,7 +315,10 @@ def _read_share_acknowledge_response_v1(
 
 def _write_share_acknowledge_response_v1(out: Writer, item: ShareAcknowledgeResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.responses) + 1)
     for responses_item in item.responses:
         _write_share_acknowledge_topic_response_v1(out, responses_item)
@@ -358,7 +366,10 @@ def _read_share_acknowledge_response_v2(
 
 def _write_share_acknowledge_response_v2(out: Writer, item: ShareAcknowledgeResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_i(item.acquisition_lock_timeout_ms)
     write_uvarint(out, len(item.responses) + 1)
     for responses_item in item.responses:

@@ -18,13 +18,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
-    write_ints,
+    write_compact_string,
     write_tag_section,
     write_uvarint,
 )
@@ -214,8 +214,7 @@ def _read_acknowledgement_batch_v1(
 
 def _write_acknowledgement_batch_v1(out: Writer, item: AcknowledgementBatch) -> None:
     out += _pack_qq(item.first_offset, item.last_offset)
-    write_uvarint(out, len(item.acknowledge_types) + 1)
-    write_ints(out, item.acknowledge_types, "b")
+    out += compact_ints(item.acknowledge_types, "b")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -300,8 +299,7 @@ def _read_forgotten_topic_v1(data: Data, position: int, budget: ElementBudget) -
 
 def _write_forgotten_topic_v1(out: Writer, item: ForgottenTopic) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -349,8 +347,14 @@ def _read_share_fetch_request_v1(data: Data, position: int, budget: ElementBudge
 def _write_share_fetch_request_v1(out: Writer, item: ShareFetchRequest) -> None:
     if item.is_renew_ack:
         raise unwritable("is_renew_ack")
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iiiiii(
         item.share_session_epoch,
         item.max_wait_ms,
@@ -410,8 +414,14 @@ def _read_share_fetch_request_v2(data: Data, position: int, budget: ElementBudge
 
 
 def _write_share_fetch_request_v2(out: Writer, item: ShareFetchRequest) -> None:
-    write_compact_nullable_string(out, item.group_id)
-    write_compact_nullable_string(out, item.member_id)
+    if item.group_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_id)
+    if item.member_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.member_id)
     out += _pack_iiiiiibB(
         item.share_session_epoch,
         item.max_wait_ms,

@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_records,
     write_compact_string,
     write_tag_section,
@@ -287,9 +286,15 @@ def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) ->
 
 def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
     out += _pack_ih(item.partition_index, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_h(item.acknowledge_error_code)
-    write_compact_nullable_string(out, item.acknowledge_error_message)
+    if item.acknowledge_error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.acknowledge_error_message)
     _write_leader_id_and_epoch_v1(out, item.current_leader)
     write_compact_records(out, item.records)
     write_uvarint(out, len(item.acquired_records) + 1)
@@ -354,7 +359,10 @@ def _write_node_endpoint_v1(out: Writer, item: NodeEndpoint) -> None:
     out += _pack_i(item.node_id)
     write_compact_string(out, item.host)
     out += _pack_i(item.port)
-    write_compact_nullable_string(out, item.rack)
+    if item.rack is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -392,7 +400,10 @@ def _read_share_fetch_response_v1(data: Data, position: int, budget: ElementBudg
 
 def _write_share_fetch_response_v1(out: Writer, item: ShareFetchResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     out += _pack_i(item.acquisition_lock_timeout_ms)
     write_uvarint(out, len(item.responses) + 1)
     for responses_item in item.responses:

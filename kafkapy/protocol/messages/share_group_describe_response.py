@@ -18,14 +18,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -219,8 +218,7 @@ def _read_topic_partitions_v1(data: Data, position: int, budget: ElementBudget) 
 def _write_topic_partitions_v1(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
     write_compact_string(out, item.topic_name)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -282,7 +280,10 @@ def _read_member_v1(data: Data, position: int, budget: ElementBudget) -> tuple[M
 
 def _write_member_v1(out: Writer, item: Member) -> None:
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.member_epoch)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
@@ -324,7 +325,10 @@ def _read_described_group_v1(data: Data, position: int, budget: ElementBudget) -
 
 def _write_described_group_v1(out: Writer, item: DescribedGroup) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.group_state)
     out += _pack_ii(item.group_epoch, item.assignment_epoch)

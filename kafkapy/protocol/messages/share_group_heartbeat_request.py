@@ -19,7 +19,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -98,7 +97,10 @@ def _write_share_group_heartbeat_request_v1(out: Writer, item: ShareGroupHeartbe
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     if item.subscribed_topic_names is None:
         out.append(0)
     else:

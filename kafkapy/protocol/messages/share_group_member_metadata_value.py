@@ -19,7 +19,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -85,7 +84,10 @@ def _read_share_group_member_metadata_value_v0(
 
 
 def _write_share_group_member_metadata_value_v0(out: Writer, item: ShareGroupMemberMetadataValue) -> None:
-    write_compact_nullable_string(out, item.rack_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     write_uvarint(out, len(item.subscribed_topic_names) + 1)

@@ -17,15 +17,14 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -684,8 +683,7 @@ def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple
 
 def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
     write_compact_string(out, item.subtopology_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -797,8 +795,14 @@ def _read_member_v0(data: Data, position: int, budget: ElementBudget) -> tuple[M
 def _write_member_v0(out: Writer, item: Member) -> None:
     write_compact_string(out, item.member_id)
     out += _pack_i(item.member_epoch)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     out += _pack_i(item.topology_epoch)
@@ -864,7 +868,10 @@ def _write_described_group_v0(out: Writer, item: DescribedGroup) -> None:
     if item.topology_description_status != 0:
         raise unwritable("topology_description_status")
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.group_state)
     out += _pack_ii(item.group_epoch, item.assignment_epoch)
@@ -962,7 +969,10 @@ def _write_topology_description_node_v1(out: Writer, item: TopologyDescriptionNo
     write_uvarint(out, len(item.source_topics) + 1)
     for source_topics_item in item.source_topics:
         write_compact_string(out, source_topics_item)
-    write_compact_nullable_string(out, item.sink_topic)
+    if item.sink_topic is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.sink_topic)
     write_uvarint(out, len(item.stores) + 1)
     for stores_item in item.stores:
         write_compact_string(out, stores_item)
@@ -1113,7 +1123,10 @@ def _read_described_group_v1(data: Data, position: int, budget: ElementBudget) -
 
 def _write_described_group_v1(out: Writer, item: DescribedGroup) -> None:
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.group_state)
     out += _pack_ii(item.group_epoch, item.assignment_epoch)
@@ -1132,7 +1145,10 @@ def _write_described_group_v1(out: Writer, item: DescribedGroup) -> None:
         out.append(1)
         _write_topology_description_v1(out, item.topology_description)
     out += _pack_b(item.topology_description_status)
-    write_compact_nullable_string(out, item.assignor_name)
+    if item.assignor_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.assignor_name)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

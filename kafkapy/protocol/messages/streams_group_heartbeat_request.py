@@ -17,14 +17,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -395,12 +394,9 @@ def _read_copartition_group_v0(data: Data, position: int, budget: ElementBudget)
 
 
 def _write_copartition_group_v0(out: Writer, item: CopartitionGroup) -> None:
-    write_uvarint(out, len(item.source_topics) + 1)
-    write_ints(out, item.source_topics, "h")
-    write_uvarint(out, len(item.source_topic_regex) + 1)
-    write_ints(out, item.source_topic_regex, "h")
-    write_uvarint(out, len(item.repartition_source_topics) + 1)
-    write_ints(out, item.repartition_source_topics, "h")
+    out += compact_ints(item.source_topics, "h")
+    out += compact_ints(item.source_topic_regex, "h")
+    out += compact_ints(item.repartition_source_topics, "h")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -539,8 +535,7 @@ def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple
 
 def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
     write_compact_string(out, item.subtopology_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -690,8 +685,14 @@ def _write_streams_group_heartbeat_request_v0(out: Writer, item: StreamsGroupHea
     write_compact_string(out, item.group_id)
     write_compact_string(out, item.member_id)
     out += _pack_ii(item.member_epoch, item.endpoint_information_epoch)
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     out += _pack_i(item.rebalance_timeout_ms)
     if item.topology is None:
         out.append(0xFF)
@@ -716,7 +717,10 @@ def _write_streams_group_heartbeat_request_v0(out: Writer, item: StreamsGroupHea
         write_uvarint(out, len(item.warmup_tasks) + 1)
         for warmup_tasks_item in item.warmup_tasks:
             _write_task_ids_v0(out, warmup_tasks_item)
-    write_compact_nullable_string(out, item.process_id)
+    if item.process_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.process_id)
     if item.user_endpoint is None:
         out.append(0xFF)
     else:

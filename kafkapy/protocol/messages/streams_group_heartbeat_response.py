@@ -17,15 +17,14 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -264,8 +263,7 @@ def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple
 
 def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
     write_compact_string(out, item.subtopology_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -310,8 +308,7 @@ def _read_topic_partition_v0(data: Data, position: int, budget: ElementBudget) -
 
 def _write_topic_partition_v0(out: Writer, item: TopicPartition) -> None:
     write_compact_string(out, item.topic)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -448,7 +445,10 @@ def _write_streams_group_heartbeat_response_v0(out: Writer, item: StreamsGroupHe
     if item.topology_description_required:
         raise unwritable("topology_description_required")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.member_id)
     out += _pack_iiii(
         item.member_epoch,
@@ -577,7 +577,10 @@ def _write_streams_group_heartbeat_response_v1(out: Writer, item: StreamsGroupHe
     if item.acceptable_recovery_lag_legacy != 0:
         raise unwritable("acceptable_recovery_lag_legacy")
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_compact_string(out, item.member_id)
     out += _pack_iiiq(
         item.member_epoch,

@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -201,8 +200,14 @@ def _read_streams_group_member_metadata_value_v0(
 
 
 def _write_streams_group_member_metadata_value_v0(out: Writer, item: StreamsGroupMemberMetadataValue) -> None:
-    write_compact_nullable_string(out, item.instance_id)
-    write_compact_nullable_string(out, item.rack_id)
+    if item.instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.instance_id)
+    if item.rack_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.rack_id)
     write_compact_string(out, item.client_id)
     write_compact_string(out, item.client_host)
     out += _pack_ii(item.rebalance_timeout_ms, item.topology_epoch)

@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -199,7 +198,10 @@ def _write_topology_description_node_v0(out: Writer, item: TopologyDescriptionNo
     write_uvarint(out, len(item.source_topics) + 1)
     for source_topics_item in item.source_topics:
         write_compact_string(out, source_topics_item)
-    write_compact_nullable_string(out, item.sink_topic)
+    if item.sink_topic is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.sink_topic)
     write_uvarint(out, len(item.stores) + 1)
     for stores_item in item.stores:
         write_compact_string(out, stores_item)

@@ -29,9 +29,7 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -201,7 +199,10 @@ def _write_sync_group_request_v3(out: Writer, item: SyncGroupRequest) -> None:
     write_string(out, item.group_id)
     out += _pack_i(item.generation_id)
     write_string(out, item.member_id)
-    write_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.group_instance_id)
     out += _pack_i(len(item.assignments))
     for assignments_item in item.assignments:
         _write_sync_group_request_assignment_v0(out, assignments_item)
@@ -263,7 +264,10 @@ def _write_sync_group_request_v4(out: Writer, item: SyncGroupRequest) -> None:
     write_compact_string(out, item.group_id)
     out += _pack_i(item.generation_id)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_uvarint(out, len(item.assignments) + 1)
     for assignments_item in item.assignments:
         _write_sync_group_request_assignment_v4(out, assignments_item)
@@ -302,9 +306,18 @@ def _write_sync_group_request_v5(out: Writer, item: SyncGroupRequest) -> None:
     write_compact_string(out, item.group_id)
     out += _pack_i(item.generation_id)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
-    write_compact_nullable_string(out, item.protocol_type)
-    write_compact_nullable_string(out, item.protocol_name)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
+    if item.protocol_type is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_type)
+    if item.protocol_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_name)
     write_uvarint(out, len(item.assignments) + 1)
     for assignments_item in item.assignments:
         _write_sync_group_request_assignment_v4(out, assignments_item)

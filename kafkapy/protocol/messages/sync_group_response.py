@@ -22,7 +22,7 @@ from kafkapy.protocol.primitives import (
     unwritable,
     write_byte_string,
     write_compact_byte_string,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
 )
 
@@ -153,8 +153,14 @@ def _read_sync_group_response_v5(data: Data, position: int, budget: ElementBudge
 
 def _write_sync_group_response_v5(out: Writer, item: SyncGroupResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.protocol_type)
-    write_compact_nullable_string(out, item.protocol_name)
+    if item.protocol_type is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_type)
+    if item.protocol_name is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.protocol_name)
     write_compact_byte_string(out, item.assignment)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

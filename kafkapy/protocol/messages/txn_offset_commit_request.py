@@ -26,9 +26,7 @@ from kafkapy.protocol.primitives import (
     string,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
-    write_nullable_string,
     write_string,
     write_tag_section,
     write_uvarint,
@@ -173,7 +171,10 @@ def _read_txn_offset_commit_request_partition_v0(
 
 def _write_txn_offset_commit_request_partition_v0(out: Writer, item: TxnOffsetCommitRequestPartition) -> None:
     out += _pack_iq(item.partition_index, item.committed_offset)
-    write_nullable_string(out, item.committed_metadata)
+    if item.committed_metadata is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.committed_metadata)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -268,7 +269,10 @@ def _read_txn_offset_commit_request_partition_v2(
 
 def _write_txn_offset_commit_request_partition_v2(out: Writer, item: TxnOffsetCommitRequestPartition) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_nullable_string(out, item.committed_metadata)
+    if item.committed_metadata is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, item.committed_metadata)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")
 
@@ -367,7 +371,10 @@ def _read_txn_offset_commit_request_partition_v3(
 
 def _write_txn_offset_commit_request_partition_v3(out: Writer, item: TxnOffsetCommitRequestPartition) -> None:
     out += _pack_iqi(item.partition_index, item.committed_offset, item.committed_leader_epoch)
-    write_compact_nullable_string(out, item.committed_metadata)
+    if item.committed_metadata is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.committed_metadata)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -442,7 +449,10 @@ def _write_txn_offset_commit_request_v3(out: Writer, item: TxnOffsetCommitReques
     write_compact_string(out, item.group_id)
     out += _pack_qhi(item.producer_id, item.producer_epoch, item.generation_id_or_member_epoch)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_txn_offset_commit_request_topic_v3(out, topics_item)
@@ -519,7 +529,10 @@ def _write_txn_offset_commit_request_v6(out: Writer, item: TxnOffsetCommitReques
     write_compact_string(out, item.group_id)
     out += _pack_qhi(item.producer_id, item.producer_epoch, item.generation_id_or_member_epoch)
     write_compact_string(out, item.member_id)
-    write_compact_nullable_string(out, item.group_instance_id)
+    if item.group_instance_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.group_instance_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_txn_offset_commit_request_topic_v6(out, topics_item)

@@ -17,7 +17,7 @@ from kafkapy.protocol.primitives import (
     compact_nullable_string,
     new,
     tag_section,
-    write_compact_nullable_string,
+    write_compact_string,
     write_tag_section,
 )
 
@@ -73,7 +73,10 @@ def _read_unregister_broker_response_v0(
 
 def _write_unregister_broker_response_v0(out: Writer, item: UnregisterBrokerResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

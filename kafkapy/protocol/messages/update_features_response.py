@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -108,7 +107,10 @@ def _read_updatable_feature_result_v0(
 def _write_updatable_feature_result_v0(out: Writer, item: UpdatableFeatureResult) -> None:
     write_compact_string(out, item.feature)
     out += _pack_h(item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -142,7 +144,10 @@ def _read_update_features_response_v0(
 
 def _write_update_features_response_v0(out: Writer, item: UpdateFeaturesResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     write_uvarint(out, len(item.results) + 1)
     for results_item in item.results:
         _write_updatable_feature_result_v0(out, results_item)
@@ -172,7 +177,10 @@ def _read_update_features_response_v2(
 
 def _write_update_features_response_v2(out: Writer, item: UpdateFeaturesResponse) -> None:
     out += _pack_ih(item.throttle_time_ms, item.error_code)
-    write_compact_nullable_string(out, item.error_message)
+    if item.error_message is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.error_message)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
     compact_string,
     new,
     tag_section,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -188,7 +187,10 @@ def _read_update_raft_voter_request_v0(
 
 
 def _write_update_raft_voter_request_v0(out: Writer, item: UpdateRaftVoterRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_iiu(item.current_leader_epoch, item.voter_id, item.voter_directory_id)
     write_uvarint(out, len(item.listeners) + 1)
     for listeners_item in item.listeners:

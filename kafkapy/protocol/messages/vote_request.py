@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
     new,
     tag_section,
     unwritable,
-    write_compact_nullable_string,
     write_compact_string,
     write_tag_section,
     write_uvarint,
@@ -221,7 +220,10 @@ def _read_vote_request_v0(data: Data, position: int, budget: ElementBudget) -> t
 
 
 def _write_vote_request_v0(out: Writer, item: VoteRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
         _write_topic_data_v0(out, topics_item)
@@ -319,7 +321,10 @@ def _read_vote_request_v1(data: Data, position: int, budget: ElementBudget) -> t
 
 
 def _write_vote_request_v1(out: Writer, item: VoteRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.voter_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -417,7 +422,10 @@ def _read_vote_request_v2(data: Data, position: int, budget: ElementBudget) -> t
 
 
 def _write_vote_request_v2(out: Writer, item: VoteRequest) -> None:
-    write_compact_nullable_string(out, item.cluster_id)
+    if item.cluster_id is None:
+        out.append(0)
+    else:
+        write_compact_string(out, item.cluster_id)
     out += _pack_i(item.voter_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 ITEMS_PER_SLICE: Final = 50
 """Share partitions of a request that are decided before other tasks run: about a millisecond."""
+ITEMS_PER_WRITE: Final = 250
+"""Share partitions of a request whose records are written and replayed at once: some five milliseconds."""
 
 logger = logging.getLogger("kafkapy.share")
 
@@ -150,12 +152,18 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         decide: "Callable[[ShareStateShard, ItemT, int], ShareDecision]",
         result_type: "Callable[[Uuid, int, int, str], ResultT]",
     ) -> "list[ResultT]":
-        """Decide each item, write what was decided as one batch for each shard; return results once committed."""
+        """Decide each item, write what was decided as one batch for each shard; return results once committed.
+
+        Of a request that names very many, some are written before the next ones are decided.
+        """
         results: list[Any] = []
         waiting: dict[ShareHost, list[tuple[int, SharedWrite | None]]] = {}
         for index, item in enumerate(items):
             if index % ITEMS_PER_SLICE == ITEMS_PER_SLICE - 1:
                 await asyncio.sleep(0)
+            if index % ITEMS_PER_WRITE == ITEMS_PER_WRITE - 1:
+                for host in waiting:
+                    host.write_shared()
             try:
                 host, response, shared = self._decide(group_id, item, decide)
                 results.append(response)

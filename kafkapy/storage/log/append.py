@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
+from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.compression import MAX_APPENDED_BYTES
 from kafkapy.record.validate import (
     AppendOrigin,
@@ -95,33 +95,36 @@ class AppendedBatch(Protocol):
 
 
 class PlacedBatch:
-    """An AppendedBatch of which nothing else is needed: its writer has placed it itself."""
+    """An AppendedBatch of which nothing else is needed: its writer has placed it itself.
 
-    __slots__ = ("base_offset", "last_offset", "leader_epoch", "max_timestamp", "size_bytes")
+    producer, last_sequence: of a batch that is in sequence, added to the producer's entry after it is written.
+    """
+
+    __slots__ = ("base_offset", "last_offset", "last_sequence", "leader_epoch", "max_timestamp", "producer",
+                 "size_bytes")  # fmt: skip
 
     def __init__(
-        self, size_bytes: int, base_offset: int, last_offset: int, max_timestamp: int, leader_epoch: int
+        self,
+        size_bytes: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        leader_epoch: int,
+        producer: ProducerEntry | None = None,
+        last_sequence: int = NO_SEQUENCE,
     ) -> None:
         self.size_bytes = size_bytes
         self.base_offset = base_offset
         self.last_offset = last_offset
         self.max_timestamp = max_timestamp
         self.leader_epoch = leader_epoch
-
-
-class InSequenceBatch:
-    """A batch of a producer that is in sequence; added to the producer's entry after it is written."""
-
-    __slots__ = ("last_offset", "last_sequence", "offset_delta", "producer", "timestamp_ms")
-
-    def __init__(
-        self, producer: ProducerEntry, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
-    ) -> None:
         self.producer = producer
         self.last_sequence = last_sequence
-        self.last_offset = last_offset
-        self.offset_delta = offset_delta
-        self.timestamp_ms = timestamp_ms
+
+    def follow(self, producer: ProducerEntry, last_sequence: int) -> None:
+        """Make it the batch that follows the producer's last one."""
+        self.producer = producer
+        self.last_sequence = last_sequence
 
 
 class RulesByOrigin(dict[AppendOrigin, ValidationRules]):
@@ -227,6 +230,19 @@ def _producer_batch(data: Sequence[ReadableBuffer], index: int, span: BatchSpan)
         span.max_timestamp,
         span.is_transactional,
         marker,
+    )
+
+
+def follow(producer: ProducerEntry, span: BatchSpan) -> PlacedBatch:
+    """Return the batch of a span that is next in its producer's sequence."""
+    return PlacedBatch(
+        span.size_bytes,
+        span.base_offset,
+        span.last_offset,
+        span.max_timestamp,
+        span.leader_epoch,
+        producer,
+        span.last_sequence,
     )
 
 

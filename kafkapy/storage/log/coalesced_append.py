@@ -12,15 +12,15 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.record.append_rules import AppendOrigin
-from kafkapy.record.batch import LOG_OVERHEAD_BYTES
+from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, unpack_header
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.log.append import InSequenceBatch, PlacedBatch
+from kafkapy.storage.log.append import PlacedBatch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
 from kafkapy.storage.producers.state import PreparedAppend
-from kafkapy.types import INT32_MAX, INT64_MAX, LEAST_VIEW_BYTES
+from kafkapy.types import INT32_MAX, LEAST_VIEW_BYTES
 
 MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
@@ -37,15 +37,13 @@ class CoalescedAppend:
     __slots__ = (
         "_attributes",
         "_batches",
+        "_bounds",
         "_buffers",
-        "_earliest_ms",
         "_epoch",
         "_in_sequence",
         "_index_room",
-        "_latest_ms",
         "_log",
         "_max_timestamp",
-        "_most_bytes",
         "_now_ms",
         "_prepared",
         "_tail",
@@ -64,16 +62,18 @@ class CoalescedAppend:
         self._log = log
         self._epoch = leader_epoch
         self._now_ms = now_ms
-        self._earliest_ms = now_ms - rules.timestamp_before_max_ms
-        self._latest_ms = min(now_ms + rules.timestamp_after_max_ms, INT64_MAX)
-        self._most_bytes = rules.max_message_bytes
+        self._bounds = (
+            rules.max_message_bytes,
+            now_ms - rules.timestamp_before_max_ms,
+            now_ms + rules.timestamp_after_max_ms,
+        )
         self._index_room = log.segments.active.index_room
         self._tail = bytearray()
         """Takes small batches, and the first bytes of a large one, which is written from where it was received."""
         self._buffers: list[ReadableBuffer] = [self._tail]
         self.size_bytes = 0
         self._batches: list[PlacedBatch] = []
-        self._in_sequence: list[InSequenceBatch] = []
+        self._in_sequence: list[PlacedBatch] = []
         self._max_timestamp = -1
         self.base_offsets: list[int] = []
         self.end_offset = log.log_end_offset
@@ -92,27 +92,24 @@ class CoalescedAppend:
 
     def add(self, data: bytes, start: int, end: int) -> bool:
         """Add the batch data[start:end]; return False, with nothing changed, if it must be appended on its own."""
-        header = check_plain(
-            data,
-            start,
-            end,
-            attributes=self._attributes,
-            most_bytes=self._most_bytes,
-            earliest_ms=self._earliest_ms,
-            latest_ms=self._latest_ms,
-        )
-        if header is None or self._index_room <= 0:  # each batch may need an index entry
+        size = end - start
+        if size <= HEADER_BYTES or self._index_room <= 0:  # each batch may need an index entry
+            return False
+        header = unpack_header(data, start)
+        if header[5] != self._attributes or not check_plain(header, data, start, end, self._bounds):
             return False
         _, _, _, _, _, _, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
         base_offset = self.end_offset
         last_offset = base_offset + delta
+        placed = PlacedBatch(size, base_offset, last_offset, max_timestamp, self._epoch)
         if producer_id >= 0:
             producer = self._producer(producer_id, producer_epoch, base_sequence)
             last_sequence = base_sequence + delta
             if last_sequence > INT32_MAX:
                 return False
             if producer is not None:
-                self._in_sequence.append(InSequenceBatch(producer, last_sequence, last_offset, delta, max_timestamp))
+                placed.follow(producer, last_sequence)
+                self._in_sequence.append(placed)
             elif (
                 self._verify is None
                 or self._batches
@@ -132,7 +129,6 @@ class CoalescedAppend:
                 return False
         elif self._verify is not None:
             return False
-        size = end - start
         tail = self._tail
         if size < LEAST_VIEW_BYTES:
             position = len(tail)
@@ -144,7 +140,7 @@ class CoalescedAppend:
             self._buffers += (memoryview(data)[start + PLACE.size : end], self._tail)
         self.size_bytes += size
         self._index_room -= 1
-        self._batches.append(PlacedBatch(size, base_offset, last_offset, max_timestamp, self._epoch))
+        self._batches.append(placed)
         self.base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
@@ -177,7 +173,7 @@ class CoalescedAppend:
             return None
         for sequel in reversed(self._in_sequence):
             producer = sequel.producer
-            if producer.producer_id == producer_id:
+            if producer is not None and producer.producer_id == producer_id:
                 is_in_sequence = producer_epoch == producer.producer_epoch and base_sequence == sequel.last_sequence + 1
                 return producer if is_in_sequence else None
         return self._log.producer_state.producer_in_sequence(

@@ -23,18 +23,19 @@ from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
-from kafkapy.record.small_batch import takes_plain, takes_unchanged
+from kafkapy.record.small_batch import takes_unchanged
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, NeedsWorker
 from kafkapy.storage.log.append import (
     AppendedBatch,
     AppendResult,
-    InSequenceBatch,
+    PlacedBatch,
     RulesByOrigin,
     assign_leader_epochs,
     commit_producers,
     duplicate_result,
+    follow,
     prepare_producers,
     validate_on_worker,
 )
@@ -138,10 +139,10 @@ class Log:
         self._rules = RulesByOrigin(config, self.topic_partition)
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
         self.takes_own_batches = takes_unchanged(self.client_rules)
-        self.takes_plain_batches = takes_plain(self.client_rules)
+        self.takes_plain_batches = self.takes_own_batches and not self.client_rules.is_compacted
         self.flush_messages = config.flush_messages
         self.roll_ms = config.segment_ms
-        if config.is_compacted and config.max_compaction_lag_ms > 0:
+        if self.client_rules.is_compacted and config.max_compaction_lag_ms > 0:
             self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     @contextlib.contextmanager
@@ -177,9 +178,9 @@ class Log:
         that of the markers if the origin is COORDINATOR. A duplicate of one of the producer's last batches is not
         appended. Raises NeedsWorker if checking a CLIENT batch takes long: run its check, then call append_checked.
         """
-        self.log_dir.check_online()
+        if self.log_dir.offline_reason is not None:
+            self.log_dir.check_online()
         is_from_client = origin is AppendOrigin.CLIENT
-        # most batches of clients are plain: one of one record takes 8 us then, 13 the way of all others
         if is_from_client and verification is None and self.takes_plain_batches:
             plain = append_plain(self, records, leader_epoch, now_ms)
             if plain is not None:
@@ -253,10 +254,7 @@ class Log:
             prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
                 return duplicate_result(prepared.duplicate, self.log_start_offset, stats)
-        in_sequence: Sequence[InSequenceBatch] = ()
-        if producer is not None:
-            delta = last_offset - first_offset
-            in_sequence = (InSequenceBatch(producer, span.last_sequence, last_offset, delta, max_timestamp),)
+        in_sequence = () if producer is None else (follow(producer, span),)
         segment = self.segments.active
         if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, at_offset=first_offset)
@@ -272,7 +270,7 @@ class Log:
         size_bytes: int,
         batches: Sequence[AppendedBatch],
         now_ms: int,
-        in_sequence: Sequence[InSequenceBatch] = (),
+        in_sequence: Sequence[PlacedBatch] = (),
         prepared: PreparedAppend | None = None,
     ) -> None:
         """Write validated batches at the log end offset and update offsets, leader epochs and producers.
@@ -282,7 +280,8 @@ class Log:
         """
         last = batches[-1]
         end_offset = last.last_offset + 1
-        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset, f"{self}"
+        # the last stable offset lies between the first two by its definition
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, f"{self}"
         assert self.log_end_offset <= batches[0].base_offset < end_offset, f"{self}: {batches[0]} to {end_offset}"
         try:
             segment.append(data, size_bytes, batches)
@@ -294,7 +293,9 @@ class Log:
         if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never decrease along a log
             assign_leader_epochs(self.leader_epochs, batches)
         for each in in_sequence:
-            each.producer.add_batch(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp_ms)
+            assert each.producer is not None, f"{self}: {each} is of no producer"
+            delta = each.last_offset - each.base_offset
+            each.producer.add_batch(each.last_sequence, each.last_offset, delta, each.max_timestamp)
         if prepared is not None:
             commit_producers(self, prepared, segment)
         self.producer_state.record_end_offset(end_offset)

@@ -5,15 +5,14 @@ record/small_batch.py accepts, of no producer or of one that is in sequence. One
 (CPython 3.11, without the disk).
 """
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, unpack_header
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.log.append import AppendResult, InSequenceBatch, PlacedBatch
-from kafkapy.types import INT32_MAX, INT64_MAX
+from kafkapy.storage.log.append import AppendResult, PlacedBatch
+from kafkapy.types import INT32_MAX, LEAST_VIEW_BYTES
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 MAX_PLAIN_BYTES: Final = 128 * 1024
 """A larger batch may have more records than the event loop may walk (leader_batch.LIGHT_RECORDS)."""
 
-_unpack_producer: Final = Struct(">21xH20xqhi").unpack_from
-"""Fields of a batch header: attributes, producer id, producer epoch, base sequence."""
-_pack_place: Final = PLACE.pack_into
+_PLACE_BYTES: Final = PLACE.size
+_pack_place: Final = PLACE.pack
 
 
 def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms: int) -> AppendResult | None:
@@ -35,7 +33,9 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
     size = len(records)
     if not HEADER_BYTES < size <= MAX_PLAIN_BYTES or size > log.config.segment_bytes:
         return None
-    attributes, producer_id, producer_epoch, base_sequence = _unpack_producer(records)
+    data = bytes(records)
+    header = unpack_header(data)
+    _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
     if attributes != PLAIN and (attributes != TRANSACTIONAL or producer_id < 0):
         return None
     producer: ProducerEntry | None = None
@@ -43,40 +43,28 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
         producer = log.producer_state.producer_in_sequence(
             producer_id, producer_epoch, base_sequence, attributes != PLAIN
         )
-        if producer is None:
+        if producer is None or base_sequence + delta > INT32_MAX:
             return None
     rules = log.client_rules
+    bounds = rules.max_message_bytes, now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     try:
-        header = check_plain(
-            bytes(records),
-            0,
-            size,
-            attributes=attributes,
-            most_bytes=rules.max_message_bytes,
-            earliest_ms=now_ms - rules.timestamp_before_max_ms,
-            latest_ms=min(now_ms + rules.timestamp_after_max_ms, INT64_MAX),
-        )
+        if not check_plain(header, data, 0, size, bounds):
+            return None
     except IndexError:  # a record that does not end within the batch
         return None
-    if header is None:
-        return None
-    delta, max_timestamp = header[6], header[8]
-    base_offset = log.log_end_offset
-    last_offset = base_offset + delta
-    in_sequence: tuple[InSequenceBatch, ...] = ()
-    if producer is not None:
-        if base_sequence + delta > INT32_MAX:
-            return None
-        in_sequence = (InSequenceBatch(producer, base_sequence + delta, last_offset, delta, max_timestamp),)
     if log.log_dir.is_full:
         log.log_dir.check_room()
-    view = memoryview(records)
-    if view.readonly:
-        view = memoryview(bytearray(view))
-    _pack_place(view, 0, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
+    base_offset = log.log_end_offset
+    last_offset = base_offset + delta
     segment = log.segments.active
-    if log.must_roll(size, max_timestamp, last_offset, now_ms):
+    if not segment.has_room(size, max_timestamp, last_offset, log.config.segment_bytes, log.roll_ms) and log.must_roll(
+        size, max_timestamp, last_offset, now_ms
+    ):
         segment = log.roll(now_ms, at_offset=base_offset)
-    batch = PlacedBatch(size, base_offset, last_offset, max_timestamp, leader_epoch)
-    log.write_batches(segment, [view], size, (batch,), now_ms, in_sequence)
+    place = _pack_place(base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
+    buffers: list[ReadableBuffer] = (
+        [place + data[_PLACE_BYTES:]] if size < LEAST_VIEW_BYTES else [place, memoryview(data)[_PLACE_BYTES:]]
+    )
+    batch = PlacedBatch(size, base_offset, last_offset, max_timestamp, leader_epoch, producer, base_sequence + delta)
+    log.write_batches(segment, buffers, size, (batch,), now_ms, () if producer is None else (batch,))
     return AppendResult(base_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size)

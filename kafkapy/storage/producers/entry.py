@@ -110,18 +110,6 @@ class ProducerEntry:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
-    def is_followed_by(self, producer_epoch: int, base_sequence: int, is_transactional: bool) -> bool:
-        """Return whether a client's batch is simply next in sequence, as nearly all batches are.
-
-        True only if `ProducerState.prepare` would accept the batch; then `add_batch` is the only necessary update.
-        """
-        return (
-            producer_epoch == self.producer_epoch
-            and bool(self.batches)
-            and base_sequence == self.batches[-1].last_sequence + 1
-            and is_transactional == (self.transaction_first_offset != NO_TRANSACTION)
-        )
-
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
         """Add a batch of the current epoch that was written to the log."""
         batches = self.batches

@@ -142,11 +142,22 @@ class ProducerState:
     def producer_in_sequence(
         self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
     ) -> ProducerEntry | None:
-        """Return the producer if a client's batch is next in its sequence; None if `prepare` must check the batch."""
+        """Return the producer if a client's batch is simply next in its sequence, as nearly all are.
+
+        Then `prepare` would accept the batch, and the producer's `add_batch` is the only necessary update. None if
+        `prepare` must check it.
+        """
         entry = self.producers.get(producer_id)
-        if entry is None or producer_id in self._verifications:
+        if (
+            entry is None
+            or producer_epoch != entry.producer_epoch
+            or not entry.batches
+            or base_sequence != entry.batches[-1].last_sequence + 1
+            or is_transactional != (entry.transaction_first_offset != NO_TRANSACTION)
+            or producer_id in self._verifications
+        ):
             return None
-        return entry if entry.is_followed_by(producer_epoch, base_sequence, is_transactional) else None
+        return entry
 
     def prepare(
         self,

@@ -82,6 +82,6 @@ def test_quantiles_and_table_of_latencies() -> None:
 def test_the_histogram_makes_its_folder_and_a_page_that_cannot_be_written_is_a_line(tmp_path) -> None:
     page = tmp_path / "pages" / "latency.html"
     picture.draw_histogram({"c, real_time": [2.0, 3.0]}, "t", page)
-    assert "histnorm" in page.read_text()
+    assert '"series":{"c, real_time":[0.0,50.0,0.0,0.0,50.0,0.0]}' in page.read_text()
     with pytest.raises(JobError, match="cannot be written"):
         picture.draw_histogram({"c, real_time": [2.0]}, "t", page / "under a file.html")

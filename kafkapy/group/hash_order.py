@@ -1,4 +1,4 @@
-"""The order in which Java's hash maps iterate, on which Apache Kafka's assignment of share partitions depends.
+"""The order in which Java's hash maps iterate, on which Apache Kafka's share and streams groups depend.
 
 A HashMap puts a key into the bucket `hash & (capacity - 1)`, and iterates bucket by bucket. Within a bucket a key that
 was put comes last, one that computeIfAbsent added comes first. The capacity doubles when the map is filled by three
@@ -33,6 +33,20 @@ def in_computed_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capa
     ranks = dict.fromkeys(keys)
     while len(ranks) - 1 > capacity * 3 // 4:
         capacity *= 2
+    return _by_bucket(reversed(ranks), hash_of, capacity)
+
+
+def in_order_of_computing(calls: Iterable[KeyT], hash_of: Callable[[KeyT], int], key_count: int) -> list[KeyT]:
+    """Return the keys of these calls of computeIfAbsent() on a `new HashMap(key_count)`, keys that are there included.
+
+    Each call grows the map first if that is too full, even one of a key that is there.
+    """
+    capacity = power_of_two(key_count)
+    ranks: dict[KeyT, None] = {}
+    for key in calls:
+        if len(ranks) > capacity * 3 // 4:
+            capacity *= 2
+        ranks[key] = None
     return _by_bucket(reversed(ranks), hash_of, capacity)
 
 
@@ -87,3 +101,8 @@ def hash_of_text(text: str) -> int:
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = 31 * hashed + (high << 8 | low) & 0xFFFFFFFF
     return hashed
+
+
+def natural_order(text: str) -> bytes:
+    """Return a key that sorts as Java's String.compareTo, by UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")

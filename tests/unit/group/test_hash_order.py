@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.group.share.hash_order import (
+from kafkapy.group.hash_order import (
     capacity_for,
     capacity_of_copy,
     hash_of_int,

@@ -1,0 +1,257 @@
+"""Configures a topology against the cluster's topics: counts of partitions and tasks, internal topics that are missing.
+
+Repartition topics without a count get that of the subtopology that writes them, to a fixed point; those of a
+copartition group get the count of the group; changelogs get one partition per task. The results, texts included, are
+Apache Kafka's (InternalTopicManager; tests/golden/streams_topologies.txt.gz). Some depend on the order of Java's hash
+maps, hence hash_order.py.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NoReturn, TypeAlias, TypeVar
+
+from kafkapy.errors import ApiError, KafkapyError
+from kafkapy.group.hash_order import hash_of_text, in_put_order, natural_order
+from kafkapy.group.streams.configured_topology import (
+    ConfiguredInternalTopic,
+    ConfiguredSubtopology,
+    ConfiguredTopology,
+    StatusCode,
+    TopicConfigurationProblem,
+)
+from kafkapy.group.streams.topology import StreamsTopology
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.streams_group_topology_value import Subtopology, TopicInfo
+
+PartitionCountOf: TypeAlias = Callable[[str], int | None]
+"""A topic's number of partitions, None if there is no such topic."""
+
+ItemT = TypeVar("ItemT")
+
+MAX_TOPICS_IN_MESSAGE: Final = 3
+
+
+class _Misconfigured(KafkapyError):
+    def __init__(self, status: StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.problem = TopicConfigurationProblem(status, message)
+
+
+def configure_topology(
+    topology: StreamsTopology, partition_count_of: PartitionCountOf, metadata_hash: int = 0
+) -> ConfiguredTopology:
+    """Return the topology as configured for these topics, or with the problem that is in the way.
+
+    Raises STREAMS_INVALID_TOPOLOGY for a topology that no topics can satisfy, and UNKNOWN_SERVER_ERROR, as Kafka does,
+    for one that does not fit together: a copartition group that names no topic, a negative number of partitions.
+    """
+    groups = [group for each in topology.subtopologies.values() for group in _copartition_groups(each) if group]
+    try:
+        return _Configuration(topology, partition_count_of).configured(groups, metadata_hash)
+    except _Misconfigured as error:
+        return ConfiguredTopology(topology.topology_epoch, metadata_hash, None, {}, error.problem)
+
+
+class _Configuration:
+    """One run: the partition counts that were decided so far, by internal topic."""
+
+    def __init__(self, topology: StreamsTopology, partition_count_of: PartitionCountOf) -> None:
+        self._topology = topology
+        self._subtopologies = list(topology.subtopologies.values())
+        self._existing_count = partition_count_of
+        self._decided: dict[str, int] = {}
+
+    def configured(self, copartition_groups: Iterable[list[str]], metadata_hash: int) -> ConfiguredTopology:
+        self._check_source_topics()
+        self._decided.update(_repartition_counts(self._subtopologies, self._count))
+        self._enforce_copartitioning(copartition_groups)
+        self._decide_changelogs()
+        subtopologies = {
+            subtopology_id: self._configured_subtopology(self._topology.subtopologies[subtopology_id])
+            for subtopology_id in sorted(self._topology.subtopologies, key=natural_order)
+        }
+        missing = self._missing_internal_topics(subtopologies)
+        problem = None
+        if missing:
+            message = f"Internal topics are missing: {_summary(list(missing))}"
+            problem = TopicConfigurationProblem(StatusCode.MISSING_INTERNAL_TOPICS, message)
+        return ConfiguredTopology(self._topology.topology_epoch, metadata_hash, subtopologies, missing, problem)
+
+    def _count(self, topic: str) -> int | None:
+        """Return the partitions of a topic that exists, or whose count is decided."""
+        existing = self._existing_count(topic)
+        return self._decided.get(topic) if existing is None else existing
+
+    def _known_count(self, topic: str) -> int:
+        count = self._count(topic)
+        assert count is not None, f"{topic} was checked to exist, or its count to be decided"
+        return count
+
+    def _check_source_topics(self) -> None:
+        sources = {topic for each in self._subtopologies for topic in each.source_topics}
+        missing = sorted(topic for topic in sources if self._existing_count(topic) is None)
+        if missing:
+            raise _Misconfigured(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_summary(missing)} are missing.")
+
+    def _enforce_copartitioning(self, groups: Iterable[list[str]]) -> None:
+        repartition = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
+        fixed = {topic.name for topic in repartition if topic.partitions != 0}
+        flexible = {topic.name for topic in repartition if topic.partitions == 0}
+        for topics in groups:
+            counts = {topic: self._known_count(topic) for topic in topics if topic in fixed or topic in flexible}
+            others = {topic: self._known_count(topic) for topic in topics if topic not in counts}
+            if others:
+                count = _same_count(others, others)
+            elif fixed:
+                count = _same_count({topic: self._known_count(topic) for topic in fixed}, counts)
+            else:
+                count = max(counts.values(), default=0)
+            for topic in in_put_order(counts, hash_of_text):
+                if topic in fixed and counts[topic] != count:
+                    _misfit(
+                        f"Number of partitions [{counts[topic]}] of repartition topic [{topic}] doesn't match number "
+                        f"of partitions [{count}] of the source topic."
+                    )
+            self._decided.update(dict.fromkeys(counts, count))
+
+    def _decide_changelogs(self) -> None:
+        changelogs: dict[str, int] = {}
+        for subtopology in self._subtopologies:
+            counts = [self._known_count(topic) for topic in _inputs(subtopology)]
+            if not counts:
+                raise ApiError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"No source topics found for subtopology {subtopology.subtopology_id}",
+                )
+            changelogs.update((topic.name, max(counts)) for topic in subtopology.state_changelog_topics)
+        self._decided.update(changelogs)
+
+    def _configured_subtopology(self, subtopology: Subtopology) -> ConfiguredSubtopology:
+        number_of_tasks = max(self._known_count(topic) for topic in _inputs(subtopology))
+        if number_of_tasks <= 0:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ConfiguredSubtopology(
+            number_of_tasks,
+            frozenset(subtopology.source_topics),
+            self._internal_topics(subtopology.repartition_source_topics),
+            frozenset(subtopology.repartition_sink_topics),
+            self._internal_topics(subtopology.state_changelog_topics),
+        )
+
+    def _internal_topics(self, topics: list[TopicInfo]) -> dict[str, ConfiguredInternalTopic]:
+        by_name = {topic.name: self._internal_topic(topic) for topic in topics}
+        if len(by_name) < len(topics):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return {name: by_name[name] for name in in_put_order(by_name, hash_of_text)}
+
+    def _internal_topic(self, topic: TopicInfo) -> ConfiguredInternalTopic:
+        count = topic.partitions or self._decided[topic.name]
+        configs = {each.key: each.value for each in topic.topic_configs}
+        if count < 1 or len(configs) < len(topic.topic_configs):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        in_order = {key: configs[key] for key in in_put_order(configs, hash_of_text)}
+        return ConfiguredInternalTopic(topic.name, count, topic.replication_factor or None, in_order)
+
+    def _missing_internal_topics(
+        self, subtopologies: Mapping[str, ConfiguredSubtopology]
+    ) -> dict[str, ConfiguredInternalTopic]:
+        internal: dict[str, ConfiguredInternalTopic] = {}
+        for subtopology in subtopologies.values():
+            internal.update(subtopology.repartition_source_topics)
+            internal.update(subtopology.state_changelog_topics)
+        in_order = in_put_order(internal, hash_of_text)
+        for topic in self._topology.required_topics():
+            count = self._existing_count(topic)
+            expected = internal.pop(topic, None) if count is not None else None
+            if expected is not None and count != expected.number_of_partitions:
+                _misfit(
+                    f"Existing topic {topic} has different number of partitions: "
+                    f"expected {expected.number_of_partitions}, found {count}"
+                )
+        return {name: internal[name] for name in in_order if name in internal}
+
+
+def _copartition_groups(subtopology: Subtopology) -> list[list[str]]:
+    """Return the topics of each copartition group, in the order of a HashSet."""
+    try:
+        return [
+            in_put_order(
+                [_at(subtopology.source_topics, index) for index in group.source_topics]
+                + [_at(subtopology.repartition_source_topics, index).name for index in group.repartition_source_topics],
+                hash_of_text,
+            )
+            for group in subtopology.copartition_groups
+        ]
+    except IndexError:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _repartition_counts(subtopologies: list[Subtopology], count_of: PartitionCountOf) -> dict[str, int]:
+    """Return the count of each repartition topic: its own, or that of the subtopology that writes it."""
+    counts = {
+        topic.name: topic.partitions
+        for each in subtopologies
+        for topic in each.repartition_source_topics
+        if topic.partitions != 0
+    }
+    while _spread_counts(subtopologies, count_of, counts):
+        pass
+    if any(topic.name not in counts for each in subtopologies for topic in each.repartition_source_topics):
+        raise ApiError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
+            "never used as a sink topic.",
+        )
+    return counts
+
+
+def _spread_counts(subtopologies: list[Subtopology], count_of: PartitionCountOf, counts: dict[str, int]) -> bool:
+    """Add the counts that are known from what is decided already; return whether another pass is needed."""
+    is_needed = has_progress = False
+    for subtopology in subtopologies:
+        for sink in subtopology.repartition_sink_topics:
+            if sink in counts:
+                continue
+            inputs = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
+            inputs += [count_of(topic) for topic in subtopology.source_topics]
+            known = [count for count in inputs if count is not None]
+            if known:
+                counts[sink] = max(known)
+                has_progress = True
+            else:
+                is_needed = True
+    if is_needed and not has_progress:
+        raise ApiError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+            "that cannot be resolved.",
+        )
+    return is_needed
+
+
+def _at(items: Sequence[ItemT], index: int) -> ItemT:
+    """Return an item by an index of a request, which may be negative: as wrong as one beyond the end."""
+    if index < 0:
+        raise IndexError(index)
+    return items[index]
+
+
+def _same_count(counts: Mapping[str, int], named: Mapping[str, int]) -> int:
+    """Return the count that all have; `named` are those to name if they differ."""
+    if len(set(counts.values())) > 1:
+        in_order = ", ".join(f"{topic}={named[topic]}" for topic in sorted(named))
+        _misfit(f"Following topics do not have the same number of partitions: [{{{in_order}}}]")
+    return next(iter(counts.values()))
+
+
+def _misfit(message: str) -> NoReturn:
+    raise _Misconfigured(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, message)
+
+
+def _inputs(subtopology: Subtopology) -> list[str]:
+    return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
+
+
+def _summary(topics: list[str]) -> str:
+    more = len(topics) - MAX_TOPICS_IN_MESSAGE
+    shown = ", ".join(topics[:MAX_TOPICS_IN_MESSAGE])
+    return f"{shown} and {more} additional topics" if more > 0 else shown

@@ -1,0 +1,136 @@
+"""The topology of a streams group: its subtopologies, as a member sent them and the log keeps them.
+
+A request's topology is checked by check_topic_names() before the ACLs of its topics are, then by the other two checks,
+in Apache Kafka's order: check_source_topic_regexes() first of all, check_changelog_topics() of those that join.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ApiError
+from kafkapy.group.hash_order import hash_of_text, in_put_order
+from kafkapy.metadata.topic_names import INTERNAL_TOPICS, invalid_topic_name_reason
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.streams_group_topology_value import (
+    CopartitionGroup,
+    StreamsGroupTopologyValue,
+    Subtopology,
+    TopicConfig,
+    TopicInfo,
+)
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages import streams_group_heartbeat_request as heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTopology:
+    """`subtopologies`: by id, in the order of Java's hash maps, on which partition counts and texts depend."""
+
+    topology_epoch: int
+    subtopologies: Mapping[str, Subtopology]
+
+    @classmethod
+    def of(cls, record: StreamsGroupTopologyValue) -> "StreamsTopology":
+        """Return the topology of a record. Its subtopologies are not copied: nobody changes them."""
+        by_id = {each.subtopology_id: each for each in record.subtopologies}
+        return cls(record.epoch, {each: by_id[each] for each in in_put_order(by_id, hash_of_text)})
+
+    def required_topics(self) -> list[str]:
+        """Return the sources, repartition sources and changelogs, in the order of a HashSet."""
+        names: dict[str, None] = {}
+        for each in self.subtopologies.values():
+            names.update(dict.fromkeys(each.source_topics))
+            names.update(dict.fromkeys(topic.name for topic in each.repartition_source_topics))
+            names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
+        return in_put_order(names, hash_of_text)
+
+    def subtopology_ids_by_source(self) -> dict[str, str]:
+        """Return the subtopology of each topic that is read, repartition topics included."""
+        return {
+            name: subtopology_id
+            for subtopology_id, each in self.subtopologies.items()
+            for name in (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+        }
+
+
+def stored_topology(topology: "heartbeat.Topology") -> StreamsGroupTopologyValue:
+    """Return the record that keeps a request's topology. Raises UNKNOWN_SERVER_ERROR, as Kafka, for equal ids."""
+    if len({each.subtopology_id for each in topology.subtopologies}) < len(topology.subtopologies):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return StreamsGroupTopologyValue(
+        epoch=topology.epoch, subtopologies=[_subtopology(each) for each in topology.subtopologies]
+    )
+
+
+def _subtopology(subtopology: "heartbeat.Subtopology") -> Subtopology:
+    return Subtopology(
+        subtopology.subtopology_id,
+        source_topics=subtopology.source_topics,
+        source_topic_regex=subtopology.source_topic_regex,
+        state_changelog_topics=[_topic_info(each) for each in subtopology.state_changelog_topics],
+        repartition_sink_topics=subtopology.repartition_sink_topics,
+        repartition_source_topics=[_topic_info(each) for each in subtopology.repartition_source_topics],
+        copartition_groups=[
+            CopartitionGroup(
+                each.source_topics,
+                source_topic_regex=each.source_topic_regex,
+                repartition_source_topics=each.repartition_source_topics,
+            )
+            for each in subtopology.copartition_groups
+        ],
+    )
+
+
+def _topic_info(topic: "heartbeat.TopicInfo") -> TopicInfo:
+    return TopicInfo(
+        topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        topic_configs=[TopicConfig(each.key, value=each.value) for each in topic.topic_configs],
+    )
+
+
+def topics_of_request(topology: "heartbeat.Topology") -> list[str]:
+    """Return all topics that a request's topology names, each once: the member must be allowed to DESCRIBE them."""
+    names: dict[str, None] = {}
+    for each in topology.subtopologies:
+        names.update(dict.fromkeys(each.source_topics))
+        names.update(dict.fromkeys(each.repartition_sink_topics))
+        names.update(dict.fromkeys(topic.name for topic in each.repartition_source_topics))
+        names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
+    return list(names)
+
+
+def check_topic_names(names: Iterable[str]) -> None:
+    """Raise STREAMS_INVALID_TOPOLOGY if some of topics_of_request() are internal topics, or no names of topics."""
+    names = list(names)
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        topics = ",".join(prohibited)
+        raise _invalid(f"Use of Kafka internal topics {topics} in a Kafka Streams topology is prohibited.")
+    invalid = [name for name in names if invalid_topic_name_reason(name) is not None]
+    if invalid:
+        raise _invalid(f"Topic names {','.join(invalid)} are not valid topic names.")
+
+
+def check_source_topic_regexes(topology: "heartbeat.Topology") -> None:
+    """Raise INVALID_REQUEST if source topics are given by regular expression. Checked before all else of a request."""
+    if any(each.source_topic_regex for each in topology.subtopologies):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
+
+
+def check_changelog_topics(topology: "heartbeat.Topology") -> None:
+    """Raise STREAMS_INVALID_TOPOLOGY if a changelog has a number of partitions: it gets one per task."""
+    for subtopology in topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions:
+                raise _invalid(
+                    f"Changelog topic {topic.name} must have an undefined partition count, "
+                    f"but it is set to {topic.partitions}."
+                )
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
