@@ -158,6 +158,10 @@ class ReplicaManager:
         for purgatory in (self._fetches, self._produces, self.deletions.waiting):
             purgatory.expire_all()
 
+    def postpone_fetches(self, by_ms: int) -> None:
+        """Let waiting fetches time out so much later."""
+        self._fetches.postpone(by_ms)
+
     # -- appending ------------------------------------------------------------------------------------------------
 
     def append_records(
