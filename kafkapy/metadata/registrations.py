@@ -60,6 +60,7 @@ class PartitionRegistration(NamedTuple):
     def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":
         replicas = tuple(record.replicas)
         isr = tuple(record.isr)
+        assert record.leader < 0 or record.leader in replicas, f"leader {record.leader} is none of {replicas}"
         return cls(
             replicas=replicas,
             directories=_directories(record.directories, len(replicas)),
@@ -103,6 +104,7 @@ class PartitionRegistration(NamedTuple):
 
     def to_record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
         """Return the record that creates the partition in this state, without directories if none are assigned."""
+        assert self.leader < 0 or self.leader in self.replicas, f"leader {self.leader} is none of {self.replicas}"
         has_directories = self.directories.count(DIRECTORY_MIGRATING) < len(self.directories)
         return PartitionRecord(
             partition_id=partition_id,

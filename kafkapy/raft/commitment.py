@@ -29,6 +29,7 @@ class Commitment:
         """
         if not role.progress.maybe_advance_high_watermark():
             return
+        assert role.progress.high_watermark <= self._replica.log.end_offset, "a leader commits what it has"
         self._replica.learn_high_watermark(role.progress.high_watermark)
         if role.pending_voter_change is not None:
             self._complete_voter_change(role)

@@ -91,6 +91,7 @@ class QuorumProgress:
 
     def record_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
         """Record a valid Fetch; return whether a majority of voters has fetched since this last returned True."""
+        assert fetch_offset <= leader_end_offset, f"{key} has more than its leader: the fetch is not valid"
         self.replica(key).on_fetch(fetch_offset, leader_end_offset, now_ms)
         return self.record_contact(key)
 

@@ -7,6 +7,7 @@
 A request is recorded when it has been answered: a Fetch that waits for records is not there yet.
 """
 
+import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -87,7 +88,8 @@ class Requests:
         """Record nothing more, and forget what there is."""
         if self.is_on:
             self._ring = None
-            self._install()
+            with contextlib.suppress(RuntimeError):  # a broker that does not run records nothing
+                self._install()
 
     def clear(self) -> None:
         """Forget the requests so far."""

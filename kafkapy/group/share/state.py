@@ -115,6 +115,7 @@ def count_names(counts: dict[str, int], member: ShareMember, change: int) -> Non
     """Add a member's topic names to the counts, or take them away; a name that nobody subscribes to is dropped."""
     for name in member.subscribed_topic_names:
         count = counts.get(name, 0) + change
+        assert count >= 0, f"nobody is counted who subscribes to {name}"
         if count > 0:
             counts[name] = count
         else:

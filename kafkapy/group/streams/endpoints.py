@@ -14,7 +14,7 @@ def endpoint_partitions(
     """Return the source partitions of the tasks of each member that has an endpoint.
 
     Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR as long as source topics are missing. Here the endpoints have
-    no partitions then, so that the member is told what is missing.
+    no partitions then, because the member would not be told what is missing.
     """
     return [
         _of_member(member, member.user_endpoint, topology.subtopologies or {}, image)

@@ -17,6 +17,7 @@ from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.sessions import Sessions
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
 from kafkapy.group.streams.checks import known_member
 from kafkapy.group.streams.configured_topology import ConfiguredTopology
 from kafkapy.group.streams.member import StreamsMember
@@ -24,6 +25,7 @@ from kafkapy.group.streams.records import group_tombstones
 from kafkapy.group.streams.settings import StreamsSettings, streams_settings
 from kafkapy.group.streams.state import GroupState, StreamsGroupLog
 from kafkapy.group.streams.task_offsets import NO_OFFSETS, MemberTaskOffsets
+from kafkapy.group.streams.tasks import TasksTuple
 from kafkapy.group.streams.timers import StreamsTimers
 from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
@@ -62,6 +64,11 @@ class StreamsGroup:
         self.shutdown_member_id: str | None = None
         """The member that has asked for the shutdown of the application; all members are told until they are gone."""
         self.task_offsets: dict[str, MemberTaskOffsets] = {}
+        self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
+        """What members were to have at the target epoch given, if tasks are warmed up: for the time being its targets.
+
+        As in Apache Kafka, one that leaves and comes back before the next target gets its tasks again.
+        """
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._own_settings: tuple[GroupCoordinatorConfig, ConfigsImage, StreamsSettings] | None = None
@@ -118,6 +125,13 @@ class StreamsGroup:
 
     def offsets_of(self, member_id: str) -> MemberTaskOffsets:
         return self.task_offsets.get(member_id, NO_OFFSETS)
+
+    def relabel_refined(self, old_member_id: str, member_id: str) -> None:
+        """Hand the tasks of a static member to the member id with which it comes back."""
+        epoch, targets = self.refined_targets
+        if old_member_id in targets:
+            relabelled = {member_id if each == old_member_id else each: tasks for each, tasks in targets.items()}
+            self.refined_targets = epoch, relabelled
 
     def request_shutdown(self, member_id: str) -> None:
         """Have all members told to shut down, in the name of the first that asked for it."""

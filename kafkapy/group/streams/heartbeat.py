@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision, RequestContext
+from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
@@ -110,7 +111,7 @@ class Heartbeat:
         update = self._bump_group_epoch(update, updated, metadata_hash, configured)
         if group.is_empty and self._settings.initial_rebalance_delay_ms > 0:
             group.timers.start_initial_delay(context.now_ms + self._settings.initial_rebalance_delay_ms)
-        target_epoch, target = self._target(updated, configured, is_refined=update is _Update.REFINED)
+        target_epoch, target = self._target(updated, configured, update)
         after = self._reconciled(updated, target_epoch, target)
         group.sessions.touch(after.member_id, context.now_ms + self._settings.session_timeout_ms)
         if request.shutdown_application:
@@ -141,6 +142,7 @@ class Heartbeat:
         check_instance_is_free(existing, member_id)
         if existing.member_id != member_id:
             self._replaced = existing
+            self._group.relabel_refined(existing.member_id, member_id)
         return self._replacing(existing, member_id)
 
     def _replacing(self, existing: StreamsMember, member_id: str) -> StreamsMember:
@@ -264,28 +266,45 @@ class Heartbeat:
         return update
 
     def _target(
-        self, updated: StreamsMember, configured: ConfiguredTopology, *, is_refined: bool
+        self, updated: StreamsMember, configured: ConfiguredTopology, update: _Update
     ) -> tuple[int, TasksTuple]:
         """Return the target epoch and the member's target, recomputed if the group epoch is ahead of it."""
+        group, log = self._group, self._log
+        was_stable = update is not _Update.RECOMPUTE and log.state is GroupState.STABLE
+        target_epoch, targets = self._targets(updated, configured, is_refined=update is _Update.REFINED)
+        refined_epoch, refined = group.refined_targets
+        if was_stable:
+            targets = log.targets
+        elif refined_epoch == target_epoch:
+            return target_epoch, refined.get(updated.member_id, EMPTY_TASKS)
+        elif targets is None:
+            targets = updated_view(log, updated)[1]
+        if self._settings.num_warmup_replicas > 0 and refined_epoch != target_epoch:
+            group.refined_targets = target_epoch, dict(targets)
+        return target_epoch, targets.get(updated.member_id, EMPTY_TASKS)
+
+    def _targets(
+        self, updated: StreamsMember, configured: ConfiguredTopology, *, is_refined: bool
+    ) -> tuple[int, Targets | None]:
+        """Return the target epoch and all targets, None for those of the log."""
         log, context = self._log, self._context
         if self._group.timers.is_delayed:
             self._tell(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY)
-            return log.assignment_epoch, EMPTY_TASKS
-        members, targets = updated_view(log, updated)
+            return log.assignment_epoch, {}
         if log.assignment_epoch >= self._group_epoch:
-            return log.assignment_epoch, _of(targets, updated)
+            return log.assignment_epoch, None
         if is_refined and log.assignment_epoch >= log.group_epoch:
             self._write_target_epoch(log.assignment_timestamp_ms)
-            return self._group_epoch, _of(targets, updated)
+            return self._group_epoch, None
         if not may_assign(log.assignment_timestamp_ms, context.wall_ms, self._settings.assignment_interval_ms):
             self._tell(StatusCode.ASSIGNMENT_DELAYED, ASSIGNMENT_INTERVAL)
-            return log.assignment_epoch, _of(targets, updated)
-        after = new_target(
-            members, configured, self._group.task_offsets, self._settings.assignment_configs, self._assignor
-        )
-        self._records += changed_targets(self._group.group_id, targets, after)
+            return log.assignment_epoch, None
+        members, before = updated_view(log, updated)
+        configs = self._settings.assignment_configs
+        after = new_target(members, configured, self._group.task_offsets, configs, self._assignor)
+        self._records += changed_targets(self._group.group_id, before, after)
         self._write_target_epoch(context.wall_ms)
-        return self._group_epoch, after[updated.member_id]
+        return self._group_epoch, after
 
     def _write_target_epoch(self, timestamp_ms: int) -> None:
         self._records.append(target_epoch_record(self._group.group_id, self._group_epoch, timestamp_ms))
@@ -312,7 +331,7 @@ class Heartbeat:
             status=self._statuses,
         )
         has_changed = after.assigned != before.assigned
-        if self._is_joining or has_changed:
+        if self._is_joining or has_changed or self._reports_others(after.assigned):
             response.active_tasks = _task_ids({each: epochs.keys() for each, epochs in after.assigned.active.items()})
             response.standby_tasks = _task_ids(after.assigned.standby)
             response.warmup_tasks = _task_ids(after.assigned.warmup)
@@ -327,6 +346,16 @@ class Heartbeat:
             )
         self._tell_missing_tags(after)
         return response
+
+    def _reports_others(self, assigned: AssignedTasks) -> bool:
+        """Whether the member reports other tasks than it has: it may not know them.
+
+        Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports
+        other tasks, as a stock client does after a failed request, because with a lost answer it would never run what
+        it was assigned, or be fenced because it revokes nothing.
+        """
+        owned = _owned(self._request)
+        return owned is not None and not owned.is_exactly(assigned)
 
     def _tell_endpoints(
         self,
@@ -398,10 +427,6 @@ def decide_delayed_target(group: StreamsGroup, context: RequestContext, assignor
     return GroupDecision(records=records)
 
 
-def _of(targets: Targets, member: StreamsMember) -> TasksTuple:
-    return targets.get(member.member_id, EMPTY_TASKS)
-
-
 def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:
     return (
         target.standby == assigned.standby
@@ -421,4 +446,4 @@ def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:
 
 
 def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(partitions)) for each, partitions in tasks.items()]
+    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]

@@ -39,6 +39,14 @@ class Owned:
     def is_empty(self) -> bool:
         return not any(self._kinds)
 
+    def is_exactly(self, tasks: AssignedTasks) -> bool:
+        others = (tasks.active, tasks.standby, tasks.warmup)
+        return all(
+            {each: set(partitions) for each, partitions in mine.items() if partitions}
+            == {each: set(partitions) for each, partitions in other.items()}
+            for mine, other in zip(self._kinds, others, strict=True)
+        )
+
     def has_any_of(self, tasks: AssignedTasks) -> bool:
         others: tuple[Mapping[str, Iterable[int]], ...] = (tasks.active, tasks.standby, tasks.warmup)
         return any(

@@ -24,6 +24,7 @@ class StreamsSettings:
     initial_rebalance_delay_ms: int
     task_offset_interval_ms: int
     acceptable_recovery_lag: int
+    num_warmup_replicas: int
     max_size: int
     assignment_configs: Mapping[str, str]
     assignor_name: str
@@ -39,6 +40,7 @@ def streams_settings(settings: GroupSettings, group_id: str) -> StreamsSettings:
         int(own.get("streams.initial.rebalance.delay.ms", config.group_streams_initial_rebalance_delay_ms)),
         _task_offset_interval_ms(config, own),
         int(own.get("streams.acceptable.recovery.lag", config.group_streams_acceptable_recovery_lag)),
+        _num_warmup_replicas(config, own),
         config.group_streams_max_size,
         _assignment_configs(config, own),
         _assignor_name(config, own),
@@ -50,6 +52,13 @@ def _task_offset_interval_ms(config: GroupCoordinatorConfig, own: Mapping[str, s
     if value is None:
         return config.group_streams_task_offset_interval_ms
     return max(int(value), config.group_streams_min_task_offset_interval_ms)
+
+
+def _num_warmup_replicas(config: GroupCoordinatorConfig, own: Mapping[str, str]) -> int:
+    value = own.get("streams.num.warmup.replicas")
+    if value is None:
+        return config.group_streams_num_warmup_replicas
+    return min(int(value), config.group_streams_max_warmup_replicas)
 
 
 def _assignment_configs(config: GroupCoordinatorConfig, own: Mapping[str, str]) -> dict[str, str]:

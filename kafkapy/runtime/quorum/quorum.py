@@ -420,11 +420,9 @@ class Quorum:
         turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
-            while (  # as long as the log has what the core has
-                self._fatal is None
-                and not self._effects.waiting
-                and self._delivery.notify_next(self._log, self._core.high_watermark)
-            ):
+            while self._fatal is None and not self._effects.waiting:  # the log has what the core has
+                if not self._delivery.notify_next(self._log, self._core.high_watermark):
+                    break
                 if turn.is_over():
                     self._next_turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._notify_on)
                     break

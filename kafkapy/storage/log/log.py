@@ -139,11 +139,10 @@ class Log:
         self._rules = RulesByOrigin(config, self.topic_partition)
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
         self.takes_own_batches = takes_unchanged(self.client_rules)
-        is_compacted = self.client_rules.is_compacted
-        self.takes_plain_batches = self.takes_own_batches and not is_compacted
+        self.takes_plain_batches = self.takes_own_batches and not self.client_rules.is_compacted
         self.flush_messages = config.flush_messages
         self.roll_ms = config.segment_ms
-        if is_compacted and config.max_compaction_lag_ms > 0:
+        if self.client_rules.is_compacted and config.max_compaction_lag_ms > 0:
             self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     @contextlib.contextmanager

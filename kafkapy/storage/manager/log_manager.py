@@ -232,10 +232,8 @@ class LogManager:
             try:
                 name = str(topic_partition)
                 return self.open_log(directory, name, topic_partition, config, now_ms, topic_id=topic_id)
-            except StorageError as error:
-                failure = error
-            except ApiError as error:
-                if error.code != KAFKA_STORAGE_ERROR:
+            except (StorageError, ApiError) as error:
+                if isinstance(error, ApiError) and error.code != KAFKA_STORAGE_ERROR:
                     raise
                 failure = error
         raise failure or _offline(topic_partition)  # no directory is online
