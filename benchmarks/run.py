@@ -48,6 +48,7 @@ from benchmarks import (
     security,
     sockets,
     spark,
+    streams,
     transactions,
 )
 from benchmarks.chart import html, svg
@@ -75,6 +76,7 @@ MODULES = (
     transactions,
     groups,
     queues,
+    streams,
     spark,
     compaction,
     moves,
