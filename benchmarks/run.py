@@ -48,6 +48,7 @@ from benchmarks import (
     security,
     sockets,
     spark,
+    spark_sinks,
     streams,
     transactions,
 )
@@ -78,6 +79,7 @@ MODULES = (
     queues,
     streams,
     spark,
+    spark_sinks,
     compaction,
     moves,
     metrics,
