@@ -37,7 +37,7 @@ spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
 run: setup       ## a broker on 127.0.0.1:9092, data in ./data
 	$(BIN)/kafkapy start --data-dir data
 
-demo:            ## broker + market trades + Spark: checked bars, drawn to demo.html; TRADES=file for your own, BAR=1s, 1m or 1h
+demo:            ## broker + market + Spark: a page that moves, checked bars, demo.html; TRADES=file for your own, BAR=1s, 1m or 1h
 	@test -e $(VENV)/.ready || echo "make demo fetches, once: Python packages into $(VENV) (1.5 GB there), Spark's Kafka connector into .tools (Maven, 10 MB). That takes some minutes, the demo itself one or two"
 	@$(MAKE) --no-print-directory setup spark-jars
 	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES)) $(if $(BAR),--bar $(BAR))
@@ -199,10 +199,13 @@ docs: setup      ## a site of all documents, with a reference made from the code
 golden: setup tools   ## record again what Apache Kafka 4.4.0 answers: tests/golden, as CONTRIBUTING.md tells
 	$(BIN)/python -m tools.record_appends
 	$(BIN)/python -m tools.record_assignments
+	$(BIN)/python -m tools.record_streams_assignments
+	$(BIN)/python -m tools.record_streams_topologies
 	$(BIN)/python -m tools.record_migrations
 	$(BIN)/python -m tools.record_authorizations
 	$(BIN)/python -m tools.record_quotas
 	$(BIN)/python -m tools.record_share_groups
+	$(BIN)/python -m tools.record_streams_groups
 	$(BIN)/python -m tools.record_share_partitions
 	$(BIN)/python -m tools.record_dead_letters
 	$(BIN)/python -m tools.record_authorization_table

@@ -48,6 +48,7 @@ from benchmarks import (
     security,
     sockets,
     spark,
+    spark_sinks,
     transactions,
 )
 from benchmarks.chart import html, svg
@@ -76,6 +77,7 @@ MODULES = (
     groups,
     queues,
     spark,
+    spark_sinks,
     compaction,
     moves,
     metrics,

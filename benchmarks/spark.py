@@ -1,5 +1,7 @@
 """Spark's jobs on market trades: a batch read, the stream to Parquet, live bars; and how they grow with partitions.
 
+Latency, tables and topics as sinks: spark_sinks.py.
+
 One Spark session serves both brokers, warm before it counts. Trades are the generator's JSON, about 130 bytes each, in
 zstd batches of 1,000 that are sent again and again: what is read is what a busy market gives.
 """
@@ -29,7 +31,7 @@ _filled: dict[tuple[str, str], int] = {}
 
 
 @cache
-def _session() -> Any:
+def spark_session() -> Any:
     from spark_jobs.config import SparkConfig
     from spark_jobs.session import start_session
 
@@ -79,13 +81,13 @@ def _read(server: Server, topic: str, records: int) -> Figures:
     from spark_jobs.source import read_topics_once
 
     with Cost(server) as cost:
-        rows = read_topics_once(_session(), JobConfig(bootstrap_servers=server.bootstrap), [topic])
+        rows = read_topics_once(spark_session(), JobConfig(bootstrap_servers=server.bootstrap), [topic])
         (row,) = rows.selectExpr("count(*) AS records", "sum(length(value)) AS size").collect()
     assert row.records == records, f"Spark read {row.records} records of {records}"
-    return _figures(cost, records)
+    return spark_figures(cost, records)
 
 
-def _figures(cost: Cost, records: int) -> Figures:
+def spark_figures(cost: Cost, records: int) -> Figures:
     return {
         "records_per_s": records / cost.seconds,
         "broker_cpu_s_per_million": cost.cpu_s / records * 1e6,
@@ -108,17 +110,17 @@ def stream_to_parquet(server: Server, topic: str, scale: float) -> Figures:
             output=f"{directory}/archive",
         )
         with Cost(server) as cost:
-            query = archive_writer(_session(), config).start()
+            query = archive_writer(spark_session(), config).start()
             query.awaitTermination()
         read = sum(progress["numInputRows"] for progress in query.recentProgress)
     assert read == records, f"the stream read {read} records of {records}"
-    return _figures(cost, records)
+    return spark_figures(cost, records)
 
 
 def partition_growth(server: Server, topic: str, scale: float) -> Figures:
-    """Batch reads of the same number of trades from 1, 4 and 16 partitions."""
+    """Batch reads of the same number of trades from 1, 16 and 100 partitions."""
     figures = {}
-    for partitions in (1, 4, 16):
+    for partitions in (1, 16, 100):
         name = f"{topic}-{partitions}"
         records = fill(server, name, int(TRADES / 5 * scale), partitions)
         found = _read(server, name, records)
@@ -182,7 +184,7 @@ def _start_live(config: Any) -> Any:
     from spark_jobs.sink import TopicSink
     from spark_jobs.source import read_topics
 
-    spark, metrics = _session(), QueryMetrics(config, "live")
+    spark, metrics = spark_session(), QueryMetrics(config, "live")
     output = live.Output(config, metrics, TopicSink(config))
     writer = stream_writer(bar_stream(read_topics(spark, config), config), config, "live").outputMode("update")
     return writer.foreachBatch(lambda bars, number: live.write(spark, output, bars, number)).start()

@@ -1,7 +1,7 @@
 """Market data on Spark: jobs over the standard Kafka source and sink, for kafkapy or any Kafka.
 
     feed ----> topic trades ----> silver ----> topic silver_trades ----> gold, live ----> topics of bars, Parquet
-               topic depth -----> book
+               topic depth -----> book ------> topic book_seconds, with silver_trades ---> fills
                trades, depth ---> quotes ---> topic ticks
                all topics ------> bronze (archive) ----> audit, backfill, replay
 

@@ -24,10 +24,13 @@ JOBS = {
     "quotes": "trades and order-book updates to a topic of ticks, in milliseconds (real-time mode of Spark 4.2)",
     "live": "the same bars, written again whenever they change",
     "book": "rebuild order books from snapshots and deltas, find their gaps",
+    "fills": "join trades with order books by the watermark: effective spread and slippage of each",
     "audit": "prove that bronze's archive holds the topics, each offset once",
+    "audit_book": "prove that book's state store holds each symbol's book, by its topic",
     "audit_bars": "prove that topic, tables and Parquet hold each of gold's bars once, to the last digit",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "latency": "measure from producer to consumer through quotes, as a table and a histogram",
+    "page": "serve a page that moves: candles as they form, order books, latency, rows and lag",
     "chart": "draw candles with VWAP and volume",
 }
 """Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""

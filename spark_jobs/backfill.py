@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from spark_jobs import gold, silver
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
-from spark_jobs.book import ORDER, BookConfig, book_rows, state_in_rocksdb
+from spark_jobs.book import ORDER, BookConfig, rows_of, state_in_rocksdb
 from spark_jobs.book import write as write_book
 from spark_jobs.checkpoints import Directory, batch
 from spark_jobs.config import AVAILABLE_NOW, StreamConfig, Trigger
@@ -124,6 +124,7 @@ def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
     with spark_session(config, "backfill") as spark, state_in_rocksdb(spark):
         prepare(spark, config, reset_output=reset_output)
         _create(spark, config, [config.book_topic], COMPACTED)
+        _create(spark, config, [config.seconds_topic], {})
         past = Past.of(spark, config)
         topics = dict.fromkeys(config.output_topics(), ORDER)
         with topic_sink(config, "backfill-book", topics, reset_output=reset_output) as sink:
@@ -132,7 +133,7 @@ def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
                 past.batch(batch_id)
                 write_book(rows, batch_id, config, sink)
 
-            run_batches(book_rows(past.stream()), config, QueryMetrics(config, "backfill"), write)
+            run_batches(rows_of(past.stream(), config), config, QueryMetrics(config, "backfill"), write)
 
 
 def _create(spark: SparkSession, config: Any, topics: list[str | None], settings: dict[str, str]) -> None:

@@ -61,11 +61,16 @@ class BatchOffsets:
 
 
 def parse_offsets(text: str) -> BatchOffsets:
-    """Parse a file of the checkpoint's offsets/: "v1", the batch's metadata, and a line per source."""
+    """Parse a file of the checkpoint's offsets/: "v1", the batch's metadata, and a line per source.
+
+    Sources of one query read topics of their own.
+    """
     version, metadata, *sources = text.splitlines()
     if version != "v1" or not sources:
         raise ValueError(version)
-    ends = json.loads(sources[0]) if sources[0] != "-" else {}
+    ends: dict[str, dict[str, int]] = {}
+    for source in sources:
+        ends |= json.loads(source) if source != "-" else {}
     return BatchOffsets(ends, int(json.loads(metadata)["batchWatermarkMs"]))
 
 
@@ -105,10 +110,12 @@ def batch(spark: SparkSession, checkpoint: str, batch_id: int) -> Batch:
 
 
 def _initial_offsets(checkpoint: "Directory") -> dict[str, dict[str, int]]:
-    """Read where the query began: a zero byte, "v1" and JSON."""
-    text = checkpoint.text("sources/0/0") or ""
-    found = json.loads(text[text.index("{") :])
-    return {topic: dict(partitions) for topic, partitions in found.items()}
+    """Read where the query began: of each source a zero byte, "v1" and JSON."""
+    found: dict[str, dict[str, int]] = {}
+    for source in checkpoint.batches("sources"):
+        text = checkpoint.text(f"sources/{source}/0") or ""
+        found |= json.loads(text[text.index("{") :])
+    return found
 
 
 class Directory:

@@ -6,7 +6,7 @@ model lives in the job's module and derives from one of these:
     JobConfig      what a client of Kafka needs (feed)
     SparkConfig    and what a Spark session needs (batch jobs: audit, replay, chart)
     StreamConfig   and what a streaming query needs (bronze, quotes)
-    TopicConfig    and how its batches go to topics (live, book)
+    TopicConfig    and how its batches go to topics (live, book, fills)
     TableConfig    and how they go to tables (silver, gold)
 """
 
@@ -130,6 +130,10 @@ class StreamConfig(SparkConfig):
         if bool(self.topics) == bool(self.topic_pattern):
             raise ValueError("exactly one of topics and topic_pattern is needed")
         return self
+
+    def input_topics(self) -> list[str]:
+        """Return the topics that are read, where they are named."""
+        return self.topics
 
     def outputs(self) -> list[str]:
         """Return the directories that belong to the checkpoint."""

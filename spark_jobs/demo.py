@@ -1,4 +1,7 @@
-"""`make demo`: a broker, a feed of trades, silver and gold on Spark, the bars as a table and a page (demo.html).
+"""`make demo`: a broker, a market and Spark's jobs on a page that moves; then checked bars, a table and demo.html.
+
+While the market is fed, a recording in LIVE_S seconds, silver, live and quotes run as streams, and the page
+(http://127.0.0.1:8090) shows candles as they form, order books, latency, rows and lag. Then gold makes the bars.
 
 Every bar that gold wrote is compared with a plain computation over the same trades, digit by digit. Gold writes a bar
 once it is complete; the last ones, which trades could still change, are shown as open, from the plain computation.
@@ -9,31 +12,44 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from spark_jobs import feed, gold, oracle, picture, silver
+from spark_jobs import demo_live, feed, gold, oracle, picture, silver
 from spark_jobs.config import SparkConfig, duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.events import Trade
 from spark_jobs.generator import Market
 from spark_jobs.oracle import Bar
+from spark_jobs.page import Page, PageConfig
+from spark_jobs.page import serving as page_served
 from spark_jobs.schemas import WIDTHS_MS
 from spark_jobs.session import spark_session
+from spark_jobs.topics import create_topics
 
-MARKET = Market(events=20_000)
+MARKET = Market(events=20_000, depth_per_trade=0.5)
+LIVE_S = 30
+FIRST_EVENTS = 300
+PORT = 8090
+PARTITIONS = 2
 SHOWN_BARS = 12
 FEWEST_BARS = 12
 """A width is wide enough when the recording is so many bars long; nobody learns from a chart of three."""
 WATERMARK_MS = duration_ms("10 seconds")
 """Gold's: a bar is complete when trades are so far beyond its end."""
 PICTURE = Path("demo.html")
+TOPICS = ("trades", "depth", "silver_trades")
+LAST_LOOK_S = 1.5
+"""So long a page that is open may still ask how it ended."""
+NEXT = """next: open demo.html; spark_jobs/README.md walks through all jobs; `.venv/bin/kafkapy start` with
+`.venv/bin/kafkapy console` is a broker with pages about its topics; docs/howto/fifteen_minutes.md is Kafka, watched"""
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A JVM that lives for seconds only."""
 
@@ -41,36 +57,79 @@ QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Us
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--trades", type=Path, help="a file in Binance's aggTrades or trades columns: csv, gz, zip")
+    parser.add_argument("--seconds", type=int, default=LIVE_S, help="how long the page moves (default %(default)s)")
+    parser.add_argument("--port", type=int, default=PORT, help="of the page; 0: a free one (default %(default)s)")
     parser.add_argument("--bar", choices=["1s", "1m", "1h"], help="bars to show; else by the length of the recording")
     arguments = parser.parse_args()
     try:
-        run(arguments.trades, arguments.bar)
+        run(Wanted(arguments.trades, arguments.bar, max(1, arguments.seconds), arguments.port))
     except (JobError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def run(trades_file: Path | None, width: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line says."""
+
+    trades_file: Path | None
+    width: str | None
+    seconds: int
+    port: int
+
+
+def run(wanted: Wanted) -> None:
     """Run the demo and print what it does. Raises JobError, OSError."""
     with tempfile.TemporaryDirectory(prefix="kafkapy-demo-") as directory, running_broker(Path(directory)) as bootstrap:
-        source: dict[str, Any] = {"source": "csv", "file": trades_file} if trades_file else {"market": MARKET}
-        config = feed.FeedConfig(bootstrap_servers=bootstrap, quiet=True, **source)
-        with step("feed: {} events on topic trades") as done:
-            done(feed.run(config))
+        config = feed_config(wanted, bootstrap)
         trades = trades_of(config)
-        width = width or fitting_width(trades)
+        width = wanted.width or fitting_width(trades)
         complete, still_open = expected_bars(trades)
-        found = bars_of_topic(bootstrap, Path(directory))
-    check(found, complete)
+        ports = {job: demo_live.free_port() for job in demo_live.JOBS}
+        with serving_page(wanted, bootstrap, width, ports) as page:
+            paced = config.model_copy(update={"speed": pace(trades, wanted.seconds)})
+            found = bars_of_market(paced, page, ports, Path(directory))
+            check(found, complete)
+            what_was_checked = (
+                f"Each of the {len(found):,} bars of 1 s, 1 min and 1 h that Spark made of {len(trades):,} trades "
+                "equals a plain computation over the same trades, to the last digit."
+            )
+            page.finish(f"Ended. {what_was_checked} They are in {PICTURE}.")
+            time.sleep(LAST_LOOK_S)
     shown = [bar for bar in found if bar.width == width]
     show(shown, [bar for bar in still_open if bar.width == width], width)
-    what_was_checked = (
-        f"Each of the {len(found):,} bars of 1 s, 1 min and 1 h that Spark made of {len(trades):,} trades equals a "
-        "plain computation over the same trades, to the last digit."
-    )
     print(what_was_checked)
     draw(shown, width, what_was_checked)
+    print(NEXT)
+
+
+def feed_config(wanted: Wanted, bootstrap: str) -> feed.FeedConfig:
+    source: dict[str, Any] = {"market": MARKET}
+    if wanted.trades_file:
+        source = {"source": "csv", "file": wanted.trades_file}
+    return feed.FeedConfig(bootstrap_servers=bootstrap, quiet=True, sent_at=True, partitions=PARTITIONS, **source)
+
+
+def pace(trades: Sequence[Trade], seconds: int) -> float:
+    """Return the speed at which a recording lasts so many seconds."""
+    times_ms = [trade.time_ms for trade in trades]
+    return max(1.0, (max(times_ms) - min(times_ms)) / 1000 / seconds)
+
+
+@contextmanager
+def serving_page(wanted: Wanted, bootstrap: str, width: str, ports: dict[str, int]) -> Iterator[Page]:
+    """Serve the page, on a free port where its own is taken."""
+    given: dict[str, Any] = {"metrics": [f"http://127.0.0.1:{port}/metrics" for port in ports.values()], "width": width}
+    config = PageConfig(bootstrap_servers=bootstrap, port=wanted.port, **given)
+    with ExitStack() as stack:
+        try:
+            page = stack.enter_context(page_served(config))
+        except JobError as taken:
+            print(f"{taken}: on another one", flush=True)
+            page = stack.enter_context(page_served(config.model_copy(update={"port": 0})))
+        print(f"{page.url} shows the market as it moves, until this ends: open it now", flush=True)
+        yield page
 
 
 def trades_of(config: feed.FeedConfig) -> list[Trade]:
@@ -117,19 +176,51 @@ def running_broker(directory: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def bars_of_topic(bootstrap: str, directory: Path) -> list[Bar]:
-    """Run silver and gold over what is on the topic, once; return the bars that gold wrote."""
-    session: dict[str, Any] = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2}
-    with spark_session(SparkConfig(**session, spark=QUICK_START), "demo") as spark:
+def bars_of_market(config: feed.FeedConfig, page: Page, ports: dict[str, int], folder: Path) -> list[Bar]:
+    """Feed the market while the jobs stream; then return the bars that gold makes of all of it."""
+    session: dict[str, Any] = {"bootstrap_servers": config.bootstrap_servers, "shuffle_partitions": 2}
+    create_topics({"bootstrap.servers": config.bootstrap_servers}, list(TOPICS), PARTITIONS, config=config.topic_config)
+    with ExitStack() as stack:
+        with step("Spark's session"):
+            settings = SparkConfig(**session, spark=QUICK_START, master=demo_live.MASTER)
+            spark = stack.enter_context(spark_session(settings, "demo"))
+        with step("silver, live and quotes stream"):
+            streams = stack.enter_context(ExitStack())
+            jobs = streams.enter_context(demo_live.streaming(spark, session, folder, ports))
+        kept = config.model_copy(update={"state": folder / "feed.state"})
+        with step("the first {} events are through: Spark has compiled its queries") as done:
+            first = feed.run(kept.model_copy(update={"speed": 0.0, "limit": FIRST_EVENTS}))
+            demo_live.wait_until_moving(page, jobs)
+            done(first)
+        with step("feed: {} trades and order-book updates, {}") as done:
+            sent = first + feed.run(kept)
+            demo_live.wait_until_read(page, jobs)
+            done(f"{sent:,}", latency_text(page))
+        with step("the streams stop"):
+            streams.close()
         once = {**session, "trigger": "available_now"}
         with step("silver: trades checked, typed and seen once"):
-            silver.run(silver.SilverConfig(**once, topics=["trades"], checkpoint=f"{directory}/silver"))
+            silver.run(demo_live.silver_config(once, folder))
         with step("gold: {} bars of 1 s, 1 min and 1 h") as done:
-            output = f"{directory}/bars"
-            checkpoint = f"{directory}/gold"
-            gold.run(gold.GoldConfig(**once, topics=["silver_trades"], checkpoint=checkpoint, output=output))
-            rows = spark.read.parquet(output).collect() if any(Path(output).rglob("*.parquet")) else []
-            done(len(rows))
+            found = bars_of_gold(spark, once, folder)
+            done(f"{len(found):,}")
+    return found
+
+
+def latency_text(page: Page) -> str:
+    _, changes = page.changes(0)
+    p50, p99 = changes["latency"]["p50"], changes["latency"]["p99"]
+    if p50 is None:
+        return "no tick in the last 10 s"
+    return f"from producer to page p50 {p50:.0f} ms, p99 {p99:.0f} ms in the last 10 s"
+
+
+def bars_of_gold(spark: SparkSession, once: dict[str, Any], folder: Path) -> list[Bar]:
+    """Run gold over what silver wrote, once; return its bars."""
+    output = folder / "bars"
+    given = {**once, "topics": ["silver_trades"], "checkpoint": f"{folder}/gold", "output": str(output)}
+    gold.run(gold.GoldConfig(**given))
+    rows = spark.read.parquet(str(output)).collect() if any(output.rglob("*.parquet")) else []
     found = [Bar(**{name: row[name] for name in Bar.__annotations__}) for row in rows]
     return sorted(found, key=lambda bar: (bar.width, bar.start_ms, bar.symbol))
 

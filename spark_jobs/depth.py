@@ -61,7 +61,7 @@ class Delta:
         fields |= {"U": self.first_update_id, "u": self.last_update_id}
         if self.previous_update_id is not None:
             fields["pu"] = self.previous_update_id
-        fields |= {"b": _texts(self.bids), "a": _texts(self.asks)}
+        fields |= {"b": texts(self.bids), "a": texts(self.asks)}
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -79,7 +79,7 @@ class Snapshot:
         fields: dict[str, object] = {"lastUpdateId": self.last_update_id}
         if self.time_ms is not None:
             fields["E"] = self.time_ms
-        fields |= {"bids": _texts(self.bids), "asks": _texts(self.asks)}
+        fields |= {"bids": texts(self.bids), "asks": texts(self.asks)}
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -165,5 +165,5 @@ def decimal_of(number: int) -> Decimal:
     return Decimal(number).scaleb(-PLACES)
 
 
-def _texts(levels: list[Level]) -> list[list[str]]:
+def texts(levels: list[Level]) -> list[list[str]]:
     return [[f"{decimal_of(price):f}", f"{decimal_of(quantity):f}"] for price, quantity in levels]

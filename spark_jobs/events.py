@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from spark_jobs.schemas import DEPTH, TRADE
 
+SENT_NS = "sent_ns"
+"""The header that says when a record was given to its producer, by this machine's clock."""
 Level = tuple[str, str]
 """(price, quantity), the digits as they came."""
 

@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 
 from spark_jobs.config import JobConfig
 from spark_jobs.errors import JobError
-from spark_jobs.events import Event
+from spark_jobs.events import SENT_NS, Event
 from spark_jobs.generator import Market, generate
 from spark_jobs.metrics import FeedMetrics, served
 from spark_jobs.recordings import read_csv, read_dump
@@ -56,6 +56,10 @@ class FeedConfig(JobConfig):
     )
     state: Path | None = Field(default=None, description="file that says how far the feed came; none: start anew")
     quiet: bool = Field(default=False, description="no progress lines")
+    sent_at: bool = Field(
+        default=False,
+        description="add a header sent_ns, when the record was given to the producer, for page",
+    )
 
     @model_validator(mode="after")
     def _has_file(self) -> Self:
@@ -235,6 +239,8 @@ class Feed:
             ("schema", SCHEMA_HEADERS[event.kind]),
             ("feed", f"{self.id}:{number}"),
         ]
+        if self.config.sent_at:
+            headers.append((SENT_NS, b"%d" % time.time_ns()))
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:

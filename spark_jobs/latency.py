@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import picture
 from spark_jobs.config import Duration, SparkConfig
 from spark_jobs.connector import require_spark
-from spark_jobs.events import Event
+from spark_jobs.events import SENT_NS, Event
 from spark_jobs.generator import Market, generate
 from spark_jobs.quotes import REAL_TIME_SINCE, QuotesConfig, with_slots, writer
 from spark_jobs.session import spark_session, stop_amid_batch
@@ -35,7 +35,6 @@ from spark_jobs.topics import create_topics
 
 log = logging.getLogger("spark_jobs")
 Mode = Literal["real_time", "micro_batches"]
-SENT_NS = "sent_ns"
 MARKET = Market(events=5_000, depth_per_trade=0.25, late=0, duplicates=0, malformed=0)
 """Sent again and again: quotes keeps no state, so that it does not mind."""
 

@@ -42,6 +42,8 @@ class Status(StrEnum):
     GAP = "gap"
     CROSSED = "crossed"
     MALFORMED = "malformed"
+    SECOND = "second"
+    """Of no message: the book as a second began (timed_book.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def refuse_other_topics(config: StreamConfig, checkpoint: Directory) -> None:
     """Raise JobError where the checkpoint is of topics that the job shall no longer read: Spark would first plan a
     batch without them, write it down, and then fail for what it has lost, now and ever after.
     """
-    gone = sorted(last_topics(checkpoint) - set(config.topics))
+    gone = sorted(last_topics(checkpoint) - set(config.input_topics()))
     if gone and config.topics and config.fail_on_data_loss:
         raise JobError(
             f"the checkpoint {config.checkpoint} is of {', '.join(gone)}, which topics does not name: correct topics "

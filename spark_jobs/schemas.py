@@ -8,7 +8,7 @@ Decimals: price and quantity are DECIMAL(18,8); their product is DECIMAL(37,16),
 DECIMAL(38,16): all exact. Quotients are rounded half up to 8 places.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PRICE = "DECIMAL(18,8)"
 VOLUME = "DECIMAL(28,8)"
@@ -194,6 +194,47 @@ TICK = Schema(
     ),
 )
 
-SCHEMAS = (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK, TICK)
+BOOK_SECOND = Schema(
+    "book_second",
+    1,
+    "A symbol's order book as a second began, where there was one; keyed by symbol",
+    (
+        Column("symbol", "STRING", "the market"),
+        Column("time_ms", "LONG", "the second's start, ms since 1970 UTC"),
+        Column("update_id", "LONG", "last update id that the book holds"),
+        *(replace(column, is_optional=False) for column in BOOK.columns[-10:]),
+        Column("bids", LEVELS, "[price, quantity] of the best ten, the best first"),
+        Column("asks", LEVELS, "[price, quantity] of the best ten, the best first"),
+    ),
+)
+
+FILL = Schema(
+    "fill",
+    1,
+    "A trade beside the order book as its second began, and what it cost; keyed by symbol|trade_id",
+    (
+        *(column for column in TRADE.columns if column.name != "is_buyer_maker"),
+        Column("side", "STRING", "buy or sell: who was the aggressor"),
+        Column(
+            "bid", PRICE, "best bid as the second began; this and what follows is null without a book", is_optional=True
+        ),
+        Column("ask", PRICE, "best ask as the second began", is_optional=True),
+        Column("spread", PRICE, "ask - bid", is_optional=True),
+        Column(
+            "effective_spread",
+            "DECIMAL(20,8)",
+            "twice the way from mid to price, in the aggressor's direction, exact; negative: better than mid",
+            is_optional=True,
+        ),
+        Column(
+            "slippage",
+            "DECIMAL(19,8)",
+            "price - ask of a buy, bid - price of a sell: what the trade paid beyond the best quote, exact",
+            is_optional=True,
+        ),
+    ),
+)
+
+SCHEMAS = (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK, TICK, BOOK_SECOND, FILL)
 
 WIDTHS_MS = {"1s": 1_000, "1m": 60_000, "1h": 3_600_000}

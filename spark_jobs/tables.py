@@ -148,6 +148,9 @@ class IcebergTable:
             self._at_step("iceberg_written", batch.number)
         self._at_step("iceberg_committed", batch.number)
 
+    def count_rows(self) -> int:
+        return self._catalog.load_table(self.name).scan().count()
+
     def maintain(self, small_files: int, keep: timedelta) -> None:
         with _errors(f"Iceberg table {self.name}"), suppress(CommitFailedException, NoSuchTableError):
             table = self._catalog.load_table(self.name)

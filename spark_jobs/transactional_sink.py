@@ -20,7 +20,7 @@ and of the groups that hold the notes below: NAME for the driver, NAME-0, NAME-1
     task p   batch b  T1  init_transactions of NAME-p, which aborts an open transaction and fences who holds it
                       T2  read the claim of NAME; where it is not this run's, end as fenced
                       T3  read the note of NAME-p; where it says b, skip: these rows are committed
-                      T4  begin; produce the rows; add the note {query, batch b} to the transaction; commit
+                      T4  begin; add the note {query, batch b} to the transaction; produce the rows; commit
     driver                return to Spark, which writes its commit log, once each task has skipped or committed
 
 A note and a claim are the metadata of a committed offset. All are read with isolation.level=read_committed, for which
@@ -60,8 +60,14 @@ The crash of anything, at any place, is one of these cases: what is open is abor
 transaction.timeout.ms), what is committed is skipped. tests/compat/test_spark_exactly_once.py stops the sink at each
 step, kills the driver, an executor and the broker there, and counts.
 
-Safety is proved, progress is not: with a broker killed between claims, librdkafka 2.16 once stayed within
-send_offsets_to_transaction far beyond its time-out. The job then stands still until it is started again.
+Progress
+--------
+send_offsets_to_transaction of librdkafka 2.10 to 2.16 may never return, whatever its time-out (its issue 5456): it
+waits for the connection of the group's coordinator, also where that broker has left the metadata (issue 5511). So
+producers do not go back to bootstrap.servers when no broker answers (metadata.recovery.strategy=none): that made each
+restart of a single broker such a case. And a note that is not taken within STUCK_S is given up with its producer; the
+next attempt begins at T1 (or D0), which aborts what was open. The note goes before the rows: none of them is taken from
+Spark by then. A driver that begins again so ends as fenced where another has claimed meanwhile.
 
 What it costs: a transaction for each sink partition of a batch that has rows, and one for the batch. A sink partition
 must be sent within transaction.timeout.ms (60 s), else the broker aborts it: raise that in `client`, or `partitions`.
@@ -71,15 +77,17 @@ on the transactional ids and Read on the groups with the prefix NAME.
 
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition, libversion
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -87,13 +95,24 @@ from pyspark.sql import functions as F
 OUTCOME = "sink_partition INT, status STRING, records LONG, message STRING"
 COMMITTED, SKIPPED, EMPTY, FENCED = "committed", "skipped", "empty", "fenced"
 ABORT_S = 5.0
+STUCK_S = 20.0
+"""The answer to a note takes milliseconds; after so long librdkafka waits for a coordinator that is gone."""
+STUCK_ATTEMPTS = 3
 QUERY_ID = "sql.streaming.queryId"
 FENCINGS = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+PASSING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+"""Why a note cannot be read while a broker starts or its groups move."""
+NO_NEW_BOOTSTRAP = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020A0000 else {}
+T = TypeVar("T")
 Step = Callable[[str, int], None]
 
 
 class SinkError(Exception):
     """What ends the query: one line that says what to do."""
+
+
+class Stuck(KafkaException):
+    """A call that does not return; its transaction cannot commit any more."""
 
 
 def no_step(_name: str, _sink_partition: int) -> None:
@@ -169,7 +188,7 @@ class Transactions:
         self._consumer = new_consumer(sink, transactional_id)
         own = {"transactional.id": transactional_id, "log_level": "2"}
         defaults = {"compression.type": "zstd", "partitioner": "murmur2_random", "linger.ms": "5"}
-        self._producer = Producer({**defaults, **sink.client, **own})
+        self._producer = Producer({**defaults, **NO_NEW_BOOTSTRAP, **sink.client, **own})
         try:
             self._until_done(self._producer.init_transactions)
         except BaseException:
@@ -181,17 +200,22 @@ class Transactions:
         return read_note(self._consumer, self._place, self._sink.timeout_s)
 
     def commit(self, note: Note, records: Iterable[Mapping[str, Any]] = ()) -> int:
-        """Commit records and the note in one transaction; return how many records. Raises KafkaException."""
+        """Commit the note and records in one transaction; return how many records. Raises KafkaException.
+
+        Raises Stuck before the first record is taken; then another object of the same id must begin again.
+        """
         producer = self._producer
         place = TopicPartition(self._sink.topic, 0, note.batch, note.to_json())
         producer.begin_transaction()
         try:
+            group = self._consumer.consumer_group_metadata()
+            self._until_done(lambda timeout_s: send_offsets(producer, place, group, timeout_s))
+            self._at_step("noted", note)
             count = self._produce(records)
             self._at_step("produced", note)
-            group = self._consumer.consumer_group_metadata()
-            self._until_done(lambda timeout_s: producer.send_offsets_to_transaction([place], group, timeout_s))
-            self._at_step("noted", note)
             self._until_done(producer.commit_transaction)
+        except Stuck:
+            raise  # the producer takes no other call
         except BaseException:
             with suppress(KafkaException):  # fenced, or out of reach: then the next holder of the id aborts it
                 producer.abort_transaction(ABORT_S)
@@ -242,10 +266,43 @@ def new_consumer(sink: TransactionalSink, group: str) -> Consumer:
 
 
 def read_note(consumer: Consumer, place: TopicPartition, timeout_s: float) -> Note | None:
-    (found,) = consumer.committed([place], timeout=timeout_s)
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return Note.of(found.metadata)
+    end_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            (found,) = consumer.committed([place], timeout=max(1.0, end_s - time.monotonic()))
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return Note.of(found.metadata)
+        except KafkaException as error:
+            if error.args[0].code() not in PASSING or time.monotonic() > end_s:
+                raise
+        time.sleep(0.2)
+
+
+def send_offsets(producer: Producer, place: TopicPartition, group: object, timeout_s: float) -> None:
+    """Add a committed offset to the producer's transaction. Raises Stuck where librdkafka does not return in time."""
+    ended: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            producer.send_offsets_to_transaction([place], group, timeout_s)
+            ended.set_result(None)
+        except KafkaException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        ended.result(STUCK_S)
+    except TimeoutError:
+        raise Stuck(KafkaError(KafkaError._TIMED_OUT, f"no answer to a note within {STUCK_S:.0f} s")) from None
+
+
+def unless_stuck(attempt: Callable[[], T]) -> T:
+    """Return what an attempt returns; begin again, STUCK_ATTEMPTS times in all, where one is stuck."""
+    for _ in range(STUCK_ATTEMPTS - 1):
+        with suppress(Stuck):
+            return attempt()
+    return attempt()
 
 
 # -- on the driver --------------------------------------------------------------------------------------------------
@@ -275,8 +332,7 @@ class TransactionalWriter:
         query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if not query:
             raise SinkError("a transactional sink writes batches of a streaming query: call it in foreachBatch")
-        with self._failures():
-            claim = self._claim(str(query), batch_id)
+        claim = self.claim(str(query), batch_id)
         self.sink.at_step("claimed", batch_id)
         self.last = self._deliver(rows, claim)
         self.sink.at_step("delivered", batch_id)
@@ -284,15 +340,27 @@ class TransactionalWriter:
     def close(self) -> None:
         self._transactions.close()
 
-    def _claim(self, query: str, batch_id: int) -> Note:
+    def claim(self, query: str, batch_id: int) -> Note:
         """Commit that this run writes the batch now, cut as an attempt before has cut it."""
-        before, now_ms = self._transactions.note(), int(time.time() * 1000)
-        if self._takes_over and before is not None and before.query != query:
-            before = None
-        claim = replace(next_claim(self.sink, before, query, batch_id, now_ms), run=self.run)
-        self._transactions.commit(claim)
+        with self._failures():
+            found, now_ms = self._transactions.note(), int(time.time() * 1000)
+            is_passed_over = self._takes_over and found is not None and found.query != query
+            before = None if is_passed_over else found
+            claim = replace(next_claim(self.sink, before, query, batch_id, now_ms), run=self.run)
+            unless_stuck(lambda: self._commit(claim, found))
         self._takes_over = False
         return claim
+
+    def _commit(self, claim: Note, before: Note | None) -> None:
+        """Commit a claim on top of `before`; where that is stuck, hold the name anew for another attempt."""
+        try:
+            self._transactions.commit(claim)
+        except Stuck:
+            self._transactions.close()
+            self._transactions = Transactions(self.sink, self.sink.transactional_id())
+            if self._transactions.note() != before:
+                raise SinkError(fenced(self.sink.name)) from None
+            raise
 
     def _deliver(self, rows: DataFrame, claim: Note) -> Outcome:
         sink = self.sink
@@ -388,22 +456,28 @@ def deliver(sink: TransactionalSink, claim: Note, batches: Iterator[pa.RecordBat
     first = next(records, None)
     if first is None:
         return _outcome(sink_partition, EMPTY)
-    transactional_id = sink.transactional_id(sink_partition)
     sink.at_step("task_started", claim.batch)
     try:
-        with closing(Transactions(sink, transactional_id)) as transactions:
-            sink.at_step("initialized", claim.batch)
-            if read_claim(sink) != claim:
-                return _outcome(sink_partition, FENCED, message=fenced(sink.name))
-            noted = transactions.note()
-            if noted is not None and (noted.query, noted.batch) == (claim.query, claim.batch):
-                return _outcome(sink_partition, SKIPPED, 1 + sum(1 for _ in records))
-            count = transactions.commit(Note(claim.query, claim.batch, claim.partitions), chain([first], records))
-            return _outcome(sink_partition, COMMITTED, count)
+        return unless_stuck(lambda: deliver_once(sink, claim, sink_partition, chain([first], records)))
     except KafkaException as error:
         if error.args[0].code() in FENCINGS and read_claim(sink) != claim:
             return _outcome(sink_partition, FENCED, message=fenced(sink.name))
         raise  # the task is tried again, and finds out what became of its transaction
+
+
+def deliver_once(
+    sink: TransactionalSink, claim: Note, sink_partition: int, records: Iterator[Mapping[str, Any]]
+) -> pa.RecordBatch:
+    """T1 to T4 of the proof. Raises Stuck before a record is taken."""
+    with closing(Transactions(sink, sink.transactional_id(sink_partition))) as transactions:
+        sink.at_step("initialized", claim.batch)
+        if read_claim(sink) != claim:
+            return _outcome(sink_partition, FENCED, message=fenced(sink.name))
+        noted = transactions.note()
+        if noted is not None and (noted.query, noted.batch) == (claim.query, claim.batch):
+            return _outcome(sink_partition, SKIPPED, sum(1 for _ in records))
+        count = transactions.commit(Note(claim.query, claim.batch, claim.partitions), records)
+        return _outcome(sink_partition, COMMITTED, count)
 
 
 def own_records(batches: Iterator[pa.RecordBatch], sink_partition: int) -> Iterator[dict[str, Any]]:

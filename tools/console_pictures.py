@@ -229,6 +229,12 @@ def take(
     context.close()
 
 
+def take_all(address: str, running: Any, folder: Path) -> None:
+    """Write the pictures that the documents show."""
+    take(address, running, folder, list(PICTURES.items()), 1280, "light", opens=True)
+    take(address, running, folder, [("phone", PICTURES["messages"])], 390, "dark", opens=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.console_pictures", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
@@ -240,8 +246,7 @@ def main() -> int:
         browser() as running,
     ):
         time.sleep(40)  # a chart of one point says nothing
-        take(address, running, folder, list(PICTURES.items()), 1280, "light", opens=True)
-        take(address, running, folder, [("phone", PICTURES["messages"])], 390, "dark", opens=True)
+        take_all(address, running, folder)
     print(folder)
     return 0
 

@@ -43,6 +43,10 @@ JMX_EXPORTER_VERSION = "1.0.1"
 JMX_EXPORTER_LIBS = TOOLS / "jmx-exporter"
 """Prometheus' JMX exporter, the agent by which Apache Kafka's metrics are scraped."""
 
+ICEBERG_VERSION = "1.10.1"
+ICEBERG_REST_LIBS = TOOLS / f"iceberg-rest-{ICEBERG_VERSION}"
+"""Apache Iceberg's own REST catalogue, as its tests run it."""
+
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 
 
@@ -98,6 +102,16 @@ def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:
         print(f"fetching Prometheus' JMX exporter {JMX_EXPORTER_VERSION} from Maven Central", flush=True)
         agent = ("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_EXPORTER_VERSION)
         maven_copy([agent], target, transitive=False)
+
+
+def fetch_iceberg_rest(target: Path = ICEBERG_REST_LIBS) -> None:
+    if not target.exists():
+        print(f"fetching Apache Iceberg's REST catalogue {ICEBERG_VERSION} from Maven Central", flush=True)
+        core = ("org.apache.iceberg", "iceberg-core", ICEBERG_VERSION)
+        jetty = [("org.eclipse.jetty", each, "11.0.25") for each in ("jetty-server", "jetty-servlet")]
+        hadoop = [("org.apache.hadoop", f"hadoop-client-{each}", "3.4.1") for each in ("api", "runtime")]
+        others = [("org.xerial", "sqlite-jdbc", "3.46.0.0"), ("org.slf4j", "slf4j-simple", "2.0.17")]
+        maven_copy([core, (*core, "tests"), *jetty, *hadoop, *others], target)
 
 
 def fetch_logging_libs() -> Path:
@@ -184,6 +198,7 @@ def main() -> int:
         fetch_neighbours()
         fetch_old_clients()
         fetch_jmx_exporter()
+        fetch_iceberg_rest()
         fetch_kcat()
         fetch_chromium()
         fetch_shells()

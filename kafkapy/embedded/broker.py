@@ -15,25 +15,23 @@ program does.
 
 If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
 method, and the end of the `with` block, raises RuntimeError.
-
-`broker.faults` has requests fail, wait or lose their answer, by name; the `with` block ends with FaultNeverHit if a
-fault has hit nothing.
 """
 
 import asyncio
 import atexit
 import contextlib
-import errno
 import logging
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkapy.config.embedded import EMBEDDED_NODE_ID
 from kafkapy.config.load import warnings_of_keys
-from kafkapy.embedded.failures import check_not_failed, stop, stop_when_failed
+from kafkapy.embedded.failures import check_not_failed, naming_port, stop, stop_when_failed
+from kafkapy.embedded.interception import Interception
 from kafkapy.embedded.loop_thread import LoopThread
 from kafkapy.embedded.options import (
     BROKER_OPTIONS,
@@ -60,6 +58,10 @@ if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.network import ClientNetwork, ClientProxy
+    from kafkapy.embedded.observed.groups import Groups
+    from kafkapy.embedded.observed.observation import Observation
+    from kafkapy.embedded.observed.requests import Requests
+    from kafkapy.embedded.observed.topics import Topics
     from kafkapy.embedded.options import BrokerOptions
     from kafkapy.embedded.snapshots import Snapshot
     from kafkapy.embedded.virtual_time import BrokerClock, VirtualLoop, WorkCount
@@ -115,6 +117,7 @@ class Broker:
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
+        self._interception = Interception()
         self._faults: ActingFaults | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
@@ -128,40 +131,60 @@ class Broker:
 
     @property
     def faults(self) -> "ActingFaults":
-        """Faults by name, as in `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)`."""
+        """Faults by name: `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`; each has to hit."""
         if self._faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
-            from kafkapy.embedded.faults.installing import OneBroker, topics_of
+            from kafkapy.embedded.faults.worlds import OneBroker, topics_of
 
-            world = OneBroker(lambda: [self._running], self._disk_state, self._restart_after)
-            self._faults = ActingFaults(self._install_faults, lambda: topics_of(world.servers), world)
+            world = OneBroker(lambda: [self._running], self._disk_state, self.kill, self.restart)
+            self._faults = ActingFaults(self._intercept, lambda: topics_of(world.servers), world)
+            self._interception.faults = self._faults
         return self._faults
 
-    def _restart_after(self, act: Callable[[], R]) -> R:
-        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
-        self.kill()
-        try:
-            return act()
-        finally:
-            self.restart()
+    @property
+    def topics(self) -> "Topics":
+        """The topics and their records: `broker.topics["orders"].wait_for(3)`."""
+        return self._observation.topics
 
-    def _install_faults(self) -> None:
-        """Let requests meet the faults from now on; after a restart, too."""
-        from kafkapy.embedded.faults.installing import install
+    @property
+    def groups(self) -> "Groups":
+        """The groups, their members and lag: `broker.groups["service"].lag`."""
+        return self._observation.groups
 
-        server, faults = self._running, self._faults
-        assert faults is not None
+    @property
+    def requests(self) -> "Requests":
+        """The last requests of clients, once `requests.on()` has turned that on."""
+        return self._observation.requests
+
+    @cached_property
+    def _observation(self) -> "Observation":
+        from kafkapy.embedded.observed.observation import of_servers
+
+        found = of_servers(
+            lambda: [self._running], self._intercept, lambda: self.schema_registry_url if self._registry else None
+        )
+        self._interception.requests = found.requests
+        return found
+
+    def _intercept(self) -> None:
+        """Let requests meet the faults, and be recorded, from now on; after a restart, too."""
+        server = self._running
         if self._thread is None:
-            install(server, faults)
+            self._interception.install(server)
         else:
-            self._thread.run_soon(lambda: install(server, faults))
+            self._thread.run_soon(lambda: self._interception.install(server))
 
     @property
     def clock(self) -> "BrokerClock":
         """The broker's time; with clock="virtual", `advance("7d")` moves it on."""
         from kafkapy.embedded.virtual_time import BrokerClock
 
-        return BrokerClock(self._virtual, self._count_unfinished)
+        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
+
+    def _postpone_fetches(self, by_ms: int) -> None:
+        services = self._running.services
+        if services is not None:
+            services.replica_manager.postpone_fetches(by_ms)
 
     def _count_unfinished(self) -> int:
         node = self._running.node
@@ -290,7 +313,7 @@ class Broker:
             if self._has_network_faults:
                 from kafkapy.embedded.network import ClientProxy
 
-                with _naming_port(self._given_port):
+                with naming_port(self._given_port):
                     self._proxy = ClientProxy(EMBEDDED_NODE_ID, self._given_port)
                 self._port = self._proxy.broker_port
             server = await self._start_server()
@@ -331,14 +354,12 @@ class Broker:
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
         server = BrokerServer(config, disk=disk, clock=clock, random=random, new_helper=new_helper)
-        with _naming_port(self._port):
+        with naming_port(self._port):
             await server.start()
         self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
         self._watch = asyncio.get_running_loop().create_task(stop_when_failed(server))
-        if self._faults is not None and self._faults.is_used:
-            from kafkapy.embedded.faults.installing import install
-
-            install(server, self._faults)
+        if self._interception.is_used:
+            self._interception.install(server)
         return server
 
     async def _stop_server(self) -> BrokerServer | None:
@@ -468,18 +489,6 @@ class Broker:
         """Wait for the workers of a broker that is never stopped: they would write to a directory that is removed."""
         if self._server is not None:
             self._server.node.io_pool.close()
-
-
-@contextlib.contextmanager
-def _naming_port(port: int) -> Iterator[None]:
-    """Name the argument in the error of a port that is in use."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE or not port:
-            raise
-        message = f"port={port} is in use: another one, or 0 for a free one, is needed"
-        raise OSError(errno.EADDRINUSE, message) from error
 
 
 class NewKafkaBroker(Protocol):

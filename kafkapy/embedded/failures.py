@@ -1,8 +1,10 @@
-"""What becomes of an embedded broker that cannot go on."""
+"""What becomes of an embedded broker that cannot start, or cannot go on."""
 
 import asyncio
 import contextlib
+import errno
 import logging
+from collections.abc import Iterator
 
 from kafkapy.server.broker import BrokerServer
 
@@ -32,3 +34,15 @@ def check_not_failed(server: BrokerServer) -> None:
     if server.failed is not None and server.failed.done():
         error = server.failed.result()
         raise RuntimeError(f"this broker could not go on: {error}") from error
+
+
+@contextlib.contextmanager
+def naming_port(port: int) -> Iterator[None]:
+    """Name the argument in the error of a port that is in use."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not port:
+            raise
+        message = f"port={port} is in use: another one, or 0 for a free one, is needed"
+        raise OSError(errno.EADDRINUSE, message) from error

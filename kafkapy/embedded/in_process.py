@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from kafkapy.config.load import load
+from kafkapy.embedded.interception import Interception
 from kafkapy.embedded.links import LinkedConnector, Links
 from kafkapy.embedded.loop_thread import LoopThread
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
@@ -18,6 +19,7 @@ from kafkapy.server.run import NodeServer, new_node
 
 if TYPE_CHECKING:
     from kafkapy.embedded.faults.actions import ActingFaults
+    from kafkapy.embedded.observed.observation import Observation
     from kafkapy.server.broker import BrokerServer
 
 REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, or leave in_process out"
@@ -32,7 +34,9 @@ class InProcessCluster:
         self._links = Links(self._node_at)
         self._servers: dict[int, NodeServer] = {}
         self._thread = LoopThread()
+        self._interception = Interception()
         self._faults: ActingFaults | None = None
+        self._observation: Observation | None = None
         for node in cluster.plan.nodes:
             self._add_ports(node)
 
@@ -138,9 +142,10 @@ class InProcessCluster:
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
         if self._faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
-            from kafkapy.embedded.faults.installing import topics_of
+            from kafkapy.embedded.faults.worlds import topics_of
 
-            self._faults = ActingFaults(self._install_faults, lambda: topics_of(self.servers), self)
+            self._faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), self)
+            self._interception.faults = self._faults
         return self._faults
 
     def servers(self) -> "list[BrokerServer]":
@@ -155,19 +160,25 @@ class InProcessCluster:
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         """Implements faults.actions.World: the replicas in another order, then an election of the preferred leader."""
-        from kafkapy.embedded.faults.installing import move_leader
+        from kafkapy.embedded.faults.worlds import move_leader
 
         return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
 
-    def _install_faults(self) -> None:
+    def observation(self, registry: Callable[[], str | None]) -> "Observation":
+        """Return what is looked at of all brokers. `registry`: returns the URL of the schema registry, if any."""
+        if self._observation is None:
+            from kafkapy.embedded.observed.observation import of_servers
+
+            self._observation = of_servers(self.servers, self._intercept, registry)
+            self._interception.requests = self._observation.requests
+        return self._observation
+
+    def _intercept(self) -> None:
         for server in self.servers():
-            self._thread.run_soon(partial(self._install_into, server))
+            self._thread.run_soon(partial(self._intercept_at, server))
 
-    def _install_into(self, server: "BrokerServer") -> None:
-        from kafkapy.embedded.faults.installing import install
-
-        assert self._faults is not None
-        install(server, self._faults, [node.node_id for node in self.plan.nodes])
+    def _intercept_at(self, server: "BrokerServer") -> None:
+        self._interception.install(server, [node.node_id for node in self.plan.nodes])
 
     def kill(self, node_id: int) -> NoReturn:
         raise ClusterError(REFUSED.format("killed"))
@@ -190,7 +201,7 @@ class InProcessCluster:
         server = new_node(config, new_connector=lambda loop: LinkedConnector(loop, self._links, node.node_id))
         await server.start()
         self._servers[node.node_id] = server
-        if self._faults is not None and self._faults.is_used and node.is_broker:
-            self._install_into(cast("BrokerServer", server))
+        if self._interception.is_used and node.is_broker:
+            self._intercept_at(cast("BrokerServer", server))
         for each in self._servers.values():
             each.node.share_open_files(len(self._servers))

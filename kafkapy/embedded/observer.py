@@ -32,6 +32,10 @@ class ClusterObserver:
         """Return what asks a broker that answers. Raises ClusterError."""
         return queries.asking(self._running()[0].query_address)
 
+    def addresses(self) -> dict[int, queries.Address]:
+        """Return where the nodes reach the brokers that answer. Raises ClusterError if there is none."""
+        return {broker.node_id: broker.query_address for broker in self._running()}
+
     def partitions(self) -> queries.TopicPartitions:
         """Return the partitions of all topics, from one broker."""
         return self._until(lambda: next(self._views(), None), NO_ANSWER)

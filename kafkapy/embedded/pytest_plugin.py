@@ -15,6 +15,8 @@
 `@pytest.mark.kafka_faults("fail", "Produce", "NOT_LEADER_OR_FOLLOWER", times=2)` sets a fault of the test's broker. A
 test fails if a fault was set and hit nothing; a failing test shows what was hit; faults end with their test.
 
+`kafka_broker.requests.on()` records requests; a failing test shows the last ones, and each test sees its own alone.
+
 `fill_kafka_broker` returns a function that fills a broker: a conftest.py overrides it. It is called once a session.
 
 `kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.broker import Broker, NewKafkaBroker
     from kafkapy.embedded.cluster import Cluster
     from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.observed.requests import Requests
     from kafkapy.embedded.options import BrokerOptions
     from kafkapy.embedded.snapshots import Snapshot
 
@@ -56,7 +59,9 @@ MARKED: Final = (
 )
 """The fixtures that a marker is about: the first one that a test has."""
 FAULTS: Final = "kafkapy.embedded.faults.rules"
-"""The module that knows all faults; it is not imported unless there are some."""
+REQUESTS: Final = "kafkapy.embedded.observed.requests"
+"""The modules that know all faults, and all that record requests; they are not imported unless there are some."""
+SHOWN_REQUESTS: Final = 30
 MAX_NAME: Final = 200
 """The maximum length of the test's name within a topic's name, of which Kafka allows 249 characters."""
 
@@ -97,21 +102,27 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, pytest.TestReport, pytest.TestReport]":
-    """Show in the report of a failing test which faults there were, and what they hit."""
+    """Show in the report of a failing test which faults there were, what they hit, and the requests if recorded."""
     report = yield
     if report.failed:
-        text = "\n".join(filter(None, (faults.report() for faults in _all_faults())))
-        if text:
-            report.sections.append(("Kafka faults", text))
+        shown = {
+            "Kafka faults": [faults.report() for faults in _all_faults()],
+            "Kafka requests": [requests.report(SHOWN_REQUESTS) for requests in _all_requests()],
+        }
+        for title, texts in shown.items():
+            if text := "\n".join(filter(None, texts)):
+                report.sections.append((title, text))
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """End the faults of a test with it; before the end of its fixtures, as the test itself has said what is wrong."""
+    """End the faults of a test with it, and forget its requests: before its fixtures end, as it has said all by now."""
     for faults in _all_faults():
         faults.clear()
         faults.log.clear()
+    for requests in _all_requests():
+        requests.clear()
     return (yield)
 
 
@@ -127,6 +138,11 @@ def _marked(item: pytest.Item) -> "Broker | Cluster":
 
 def _all_faults() -> "list[Faults]":
     module = sys.modules.get(FAULTS)
+    return [] if module is None else list(module.LIVE)
+
+
+def _all_requests() -> "list[Requests]":
+    module = sys.modules.get(REQUESTS)
     return [] if module is None else list(module.LIVE)
 
 

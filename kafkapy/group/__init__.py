@@ -10,7 +10,7 @@ group.py       the interface of a group to its shard
 classic/       JoinGroup and SyncGroup: members agree in generations
 consumer/      KIP-848: the coordinator assigns, and reconciles each member by its heartbeats
 share/         KIP-932: members share partitions
-streams/       KIP-1071: what Apache Kafka has written of streams groups is kept
+streams/       KIP-1071: streams groups, whose tasks the coordinator assigns
 migration/     a group of one type becomes one of the other
 assignors/     who gets which partition (KIP-848)
 offsets.py metadata_hash.py sessions.py    committed offsets; what groups know of their topics; who is silent

@@ -36,6 +36,20 @@ def in_computed_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capa
     return _by_bucket(reversed(ranks), hash_of, capacity)
 
 
+def in_order_of_computing(calls: Iterable[KeyT], hash_of: Callable[[KeyT], int], key_count: int) -> list[KeyT]:
+    """Return the keys of these calls of computeIfAbsent() on a `new HashMap(key_count)`, keys that are there included.
+
+    Each call grows the map first if that is too full, even one of a key that is there.
+    """
+    capacity = power_of_two(key_count)
+    ranks: dict[KeyT, None] = {}
+    for key in calls:
+        if len(ranks) > capacity * 3 // 4:
+            capacity *= 2
+        ranks[key] = None
+    return _by_bucket(reversed(ranks), hash_of, capacity)
+
+
 def _by_bucket(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int) -> list[KeyT]:
     """Return the keys bucket by bucket, those of a bucket in the order given."""
     mask = capacity - 1

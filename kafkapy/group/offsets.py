@@ -119,6 +119,7 @@ class OffsetStore:
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
         _pop(self._committed, group_id, topic, partition)
         for producer_id in self._forget_open(group_id, topic, partition):
+            assert producer_id in self._pending, f"producer {producer_id} has no pending offset of {topic}-{partition}"
             _pop(self._pending[producer_id], group_id, topic, partition)
 
     def _forget_open(self, group_id: str, topic: str, partition: int) -> set[int]:

@@ -73,6 +73,3 @@ class GroupSettings:
 
     def consumer_assignment_interval_ms(self, group_id: str) -> int:
         return group_value(self._config(), self._group_configs(group_id), "consumer.assignment.interval.ms")
-
-    def streams_session_timeout_ms(self, group_id: str) -> int:
-        return group_value(self._config(), self._group_configs(group_id), "streams.session.timeout.ms")

@@ -65,6 +65,7 @@ class GroupShard:
         self.settings = settings
         self.metadata = metadata
         self.wall_ms = wall_ms
+        self._now_ms = now_ms
         self.groups: dict[str, Any] = {}
         """By group id, of any type (see group.Group)."""
         self.offsets = OffsetRequests(self.groups, settings, metadata=metadata, wall_ms=wall_ms)
@@ -104,7 +105,11 @@ class GroupShard:
         if self._streams is None:
             from kafkapy.group.streams_requests import StreamsGroups
 
-            self._streams = StreamsGroups(self.groups, self.settings)
+            self._streams = StreamsGroups(
+                self.groups, self.settings, self.consumer.hashes, metadata=self.metadata, wall_ms=self.wall_ms
+            )
+            if self._is_loaded:
+                self._streams.on_loaded(self._now_ms())
         return self._streams
 
     # -- all kinds of groups --------------------------------------------------------------------------------------
@@ -210,6 +215,8 @@ class GroupShard:
         self.consumer.on_loaded()
         if self._share is not None:
             self._share.on_loaded()
+        if self._streams is not None:
+            self._streams.on_loaded(now_ms)
         for group_id in self.groups:
             self.add_deadline(group_id)
 

@@ -5,6 +5,8 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 
+NO_ASSIGNMENT_EPOCH: Final = -1
+"""The assignment epoch of a share or streams group that is being deleted."""
 NEVER_ASSIGNED_AT_MS: Final = 0
 """The assignment timestamp of a group that was converted or is empty: the target may be recomputed at once."""
 

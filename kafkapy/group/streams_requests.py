@@ -1,27 +1,116 @@
-"""Dispatch of a shard's records to its streams groups. Imported with the first of them; no request is served."""
+"""Dispatch of a shard's requests and records to its streams groups. Imported with the first of them.
 
+Error messages are Kafka's, word for word: clients show them to users, who search for them.
+"""
+
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
-from kafkapy.group.decision import GroupDecision
+from kafkapy.errors import ApiError
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.decision import Client, GroupDecision, RequestContext
+from kafkapy.group.metadata_hash import MetadataHashes
+from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.streams.assignors import ASSIGNORS
+from kafkapy.group.streams.checks import check_heartbeat
+from kafkapy.group.streams.describe import described_group
 from kafkapy.group.streams.group import StreamsGroup
+from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, decide_leave
+from kafkapy.group.streams.history import EXPIRED, streams_history
+from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_EPOCHS
+from kafkapy.group.streams.removal import removal_records
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup
+from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from kafkapy.protocol.primitives import Message
+
+NOBODY = Client("", "")
 
 
 class StreamsGroups:
     """The streams groups among a shard's groups."""
 
-    def __init__(self, groups: dict[str, Any], settings: GroupSettings) -> None:
-        """`groups` is the shard's own map of groups of any type, by id."""
+    def __init__(
+        self,
+        groups: dict[str, Any],
+        settings: GroupSettings,
+        hashes: MetadataHashes,
+        *,
+        metadata: Callable[[], MetadataImage],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """`groups` is the shard's own map of groups of any type, by id; `hashes` are shared with its other groups."""
         self._groups = groups
         self._settings = settings
+        self._hashes = hashes
+        self._metadata = metadata
+        self._wall_ms = wall_ms
+        self._history = streams_history(wall_ms)
+        self._initial_delays: dict[str, int | None] = {}
+        """Of groups that are made, by id, until their first record is replayed."""
+
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, version: int, client: Client, now_ms: int
+    ) -> GroupDecision:
+        """Decide StreamsGroupHeartbeat; the response is a HeartbeatResult. Raises ApiError (KIP-1071's codes)."""
+        check_heartbeat(request)
+        self._history.begin_decision()
+        group_id = request.group_id
+        if request.member_epoch in LEAVE_EPOCHS:
+            return decide_leave(self._existing(group_id), request)
+        found = self._groups.get(group_id)
+        replaced: list[CoordinatorRecord] = []
+        is_new = request.member_epoch == JOIN_EPOCH and (
+            found is None or (isinstance(found, ClassicGroup) and found.is_empty)
+        )
+        if is_new:
+            replaced = [] if found is None else list(found.tombstone_records())
+            group = self.make(group_id)  # replaying the first record puts one into the map
+        else:
+            group = self._existing(group_id, "Streams group")
+        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
+        assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
+        heartbeat = Heartbeat(group, request, context, assignor, version=version, is_known=found is not None)
+        decision = heartbeat.decide(replaced)
+        if is_new:
+            self._initial_delays[group_id] = group.timers.initial_delay_until_ms
+        return decision
+
+    def describe(self, group_id: str, *, start: int = 0, count: int | None = None) -> DescribedGroup:
+        """Return the group as StreamsGroupDescribe shows it, with GROUP_ID_NOT_FOUND if it is not a streams group.
+
+        start, count: which of its members are described, all if `count` is None.
+        """
+        try:
+            group = self._existing(group_id)
+        except ApiError as error:
+            return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
+        members = islice(group.log.members.values(), start, None if count is None else start + count)
+        return described_group(group, members, group.own_settings(self._metadata().configs).assignor_name)
+
+    # -- time and replay ------------------------------------------------------------------------------------------
 
     def on_time(self, group: StreamsGroup, now_ms: int) -> GroupDecision:
-        """Decide the removal of the members whose session has expired."""
-        timeout_ms = self._settings.streams_session_timeout_ms(group.group_id)
+        """Decide the first assignment after its delay, or the removal of members that missed a deadline."""
+        self._history.begin_decision(EXPIRED)
+        image = self._metadata()
+        settings = group.own_settings(image.configs)
+        if group.timers.ends_initial_delay(now_ms):
+            context = RequestContext(NOBODY, now_ms, self._wall_ms(), image)
+            return decide_delayed_target(group, context, ASSIGNORS[settings.assignor_name])
         return GroupDecision(
-            records=group.removal_records(group.sessions.late_members(group.members, now_ms, timeout_ms))
+            records=removal_records(group.log, group.timers.late_members(now_ms, settings.session_timeout_ms))
         )
+
+    def on_loaded(self, now_ms: int) -> None:
+        """Start after the log was replayed and before the first request."""
+        groups = [group for group in self._groups.values() if isinstance(group, StreamsGroup)]
+        self._history.load(groups)
+        for group in groups:
+            group.timers.on_loaded(now_ms)
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply a StreamsGroup* record. The first one creates the group, the group's tombstone removes it."""
@@ -30,7 +119,21 @@ class StreamsGroups:
         if not isinstance(group, StreamsGroup):
             if value is None:
                 return
-            group = self._groups[group_id] = StreamsGroup(group_id)
+            group = self._groups[group_id] = self.make(group_id, self._initial_delays.pop(group_id, None))
+        self._history.before_replay(group, key, value)
         group.replay(key, value)
-        if group.is_deleted:
+        self._history.after_replay(group, key, value)
+        if group.log.is_deleted:
             del self._groups[group_id]
+
+    def make(self, group_id: str, initial_delay_until_ms: int | None = None) -> StreamsGroup:
+        return StreamsGroup(group_id, self._settings, self._hashes, initial_delay_until_ms)
+
+    def _existing(self, group_id: str, noun: str = "Group") -> StreamsGroup:
+        """Return the group. `noun` begins the message for one that is missing: Kafka has two."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
+        if not isinstance(group, StreamsGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+        return group

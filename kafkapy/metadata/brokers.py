@@ -170,6 +170,7 @@ class BrokerControl:
             record.fenced = existing.fenced
             record.in_controlled_shutdown = existing.in_controlled_shutdown
             record.broker_epoch = existing.epoch
+        assert existing is None or record.broker_epoch >= existing.epoch, f"{existing} would come back after this one"
         return record
 
     def is_new_incarnation(self, request: BrokerRegistrationRequest) -> bool:
@@ -220,9 +221,6 @@ class BrokerControl:
         """Raise ApiError UNSUPPORTED_VERSION unless the broker supports every finalized level; unnamed features mean 0.
 
         INVALID_REGISTRATION without metadata.version. The request's own features are checked before that.
-
-        Deviation: Apache Kafka checks every finalized feature. Here streams.version is not, because kafkapy's brokers
-        do not serve it yet, but must run on a directory in which Apache Kafka has finalized it.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
@@ -371,12 +369,14 @@ class BrokerControl:
         self._registration_offsets[record.broker_id] = offset
         if previous is None or previous.incarnation_id != record.incarnation_id:
             self._sessions[record.broker_id] = Session(contact_ms=None)
+        assert record.broker_id in self._sessions, f"broker {record.broker_id} is registered without a session"
 
     def replay_unregistration(self, record: "UnregisterBrokerRecord") -> None:
         self._at_epoch(record.broker_id, record.broker_epoch)
         del self.brokers[record.broker_id]
-        self._registration_offsets.pop(record.broker_id, None)
-        self._sessions.pop(record.broker_id, None)
+        assert record.broker_id in self._sessions, f"broker {record.broker_id} was registered without a session"
+        del self._registration_offsets[record.broker_id]
+        del self._sessions[record.broker_id]
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         self.brokers[record.broker_id] = self._at_epoch(record.broker_id, record.broker_epoch).merge(record)
@@ -432,9 +432,7 @@ def _next_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable
 def _check_level(name: str, level: int, supported: tuple[int, int]) -> None:
     """Raise ApiError UNSUPPORTED_VERSION if a broker does not support a finalized level; see _check_features."""
     low, high = supported
-    served = WORKING_FEATURES.get(name)
-    is_served = name not in KNOWN_FEATURES or (served is not None and level <= served.max_version)
-    if is_served and not low <= level <= high:
+    if not low <= level <= high:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Unable to register because the broker does not support finalized version {level} of {name}. "

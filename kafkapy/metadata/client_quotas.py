@@ -242,6 +242,7 @@ def _check_value(keys: Mapping[str, _Bound | None], operation: OpData) -> None:
 def _record(entity: QuotaEntity, key: str, value: float | None) -> "ClientQuotaRecord":
     from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
 
+    assert value is None or value > 0.0, f"{key} of {value} would let nothing pass"
     parts = [EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity]
     return ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None)
 

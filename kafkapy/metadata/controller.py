@@ -297,6 +297,7 @@ class Controller:
         """Apply `record` at `offset` to the tables. Raises AssertionError if it is inconsistent with them."""
         replay = _REPLAY.get(type(record).__name__)
         assert replay is not None, f"{type(record).__name__} is no metadata record"
+        assert offset >= self.next_offset, f"the record at {offset} is replayed after that at {self.next_offset - 1}"
         replay(self, record, offset)
         self.next_offset = offset + 1
 

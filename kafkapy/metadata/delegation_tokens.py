@@ -101,6 +101,10 @@ class DelegationTokenControl:
             expiration_timestamp=min(max_timestamp, _sum(now_ms, rules.expiry_time_ms)),
             token_id=base64.urlsafe_b64encode(self._random.uuid()).decode().rstrip("="),
         )
+        assert record.token_id not in self._by_id, "a new token would take another one's place"
+        assert now_ms <= record.expiration_timestamp <= max_timestamp, (
+            "a token would expire before, or outlive, its life"
+        )
         created = CreatedToken(record, token_hmac(rules.secret, record.token_id))
         return Decision(created, [record], is_atomic=True)
 
@@ -146,6 +150,7 @@ class DelegationTokenControl:
         token_id = self._ids.get(bytes(token))
         if token_id is None:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        assert token_id in self._by_id, "each token that is known by its HMAC is known by its id"
         return self._by_id[token_id]
 
     # -- replay ---------------------------------------------------------------------------------------------------

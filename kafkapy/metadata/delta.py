@@ -1,11 +1,12 @@
 """The changes that metadata records make to an image: replay the records, then `apply` to get the next image.
 
-Parts that no record touched are shared with the previous image. `topics_changed` and `configs_changed` give listeners
+Parts that no record touched are shared with the previous image. `topics_changed` and `config_changes` give listeners
 what changed; without changes they are None and empty.
 A record that is inconsistent with the image means a broken log: replay raises AssertionError.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkapy.machine import end_of
@@ -72,7 +73,7 @@ class MetadataDelta:
         self.broker_changes: dict[int, BrokerRegistration | None] = {}
         self.controller_changes: dict[int, ControllerRegistration | None] = {}
         self.config_changes: dict[ConfigResource, dict[str, str]] = {}
-        """All new configs of each changed resource (not only the changed keys)."""
+        """All new configs of each changed resource, not only the changed keys; empty if none are left."""
         self.quota_changes: dict[QuotaEntity, dict[str, float]] = {}
         self.acl_changes: dict[Uuid, AccessControlEntryRecord | None] = {}
         self.scram_changes: dict[tuple[int, str], UserScramCredentialRecord | None] = {}
@@ -83,11 +84,6 @@ class MetadataDelta:
     def topics_changed(self) -> TopicsDelta | None:
         """The created, changed and deleted topics, None if there are none."""
         return self.topics if self.topics.changed or self.topics.deleted else None
-
-    @property
-    def configs_changed(self) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """Each changed resource with all of its new configs (empty if none are left)."""
-        return self.config_changes
 
     def replay(self, record: Any) -> None:
         """Apply one metadata record to the delta. Raises AssertionError if it is inconsistent with the image."""
@@ -103,6 +99,8 @@ class MetadataDelta:
         """Like `apply`, in steps."""
         image = self.image
         topics = yield from self.topics.apply()
+        if self._has_only_topics:  # as most deltas
+            return replace(image, provenance=provenance, topics=topics)
         return MetadataImage(
             provenance=provenance,
             features=self._apply_features(),
@@ -117,6 +115,13 @@ class MetadataDelta:
             scram=_merged(image.scram, self.scram_changes),
             delegation_tokens=_merged(image.delegation_tokens, self.token_changes),
         )
+
+    @property
+    def _has_only_topics(self) -> bool:
+        brokers, controllers, configs = self.broker_changes, self.controller_changes, self.config_changes
+        users = self.quota_changes or self.acl_changes or self.scram_changes or self.token_changes
+        is_changed = self.feature_changes or brokers or controllers or configs or users
+        return not is_changed and self.next_producer_id is None
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         """Return a broker's registration after the records replayed so far."""
@@ -162,6 +167,7 @@ class MetadataDelta:
         self.broker_changes[record.broker_id] = BrokerRegistration.from_record(record)
 
     def _replay_unregister_broker(self, record: "UnregisterBrokerRecord") -> None:
+        self._broker_at_epoch(record.broker_id, record.broker_epoch)
         self.broker_changes[record.broker_id] = None
 
     def _replay_fence_broker(self, record: "FenceBrokerRecord") -> None:
@@ -184,6 +190,10 @@ class MetadataDelta:
         self.controller_changes[record.controller_id] = ControllerRegistration.from_record(record)
 
     def _replay_unregister_controller(self, record: "UnregisterControllerRecord") -> None:
+        known = (
+            self.controller_changes.get(record.controller_id) or record.controller_id in self.image.cluster.controllers
+        )
+        assert known, f"controller {record.controller_id} is not registered"
         self.controller_changes[record.controller_id] = None
 
     def _replay_topic(self, record: TopicRecord) -> None:
@@ -241,7 +251,11 @@ class MetadataDelta:
         self.scram_changes[record.mechanism, record.name] = record
 
     def _replay_remove_scram(self, record: "RemoveUserScramCredentialRecord") -> None:
-        self.scram_changes[record.mechanism, record.name] = None
+        key = (record.mechanism, record.name)
+        assert self.scram_changes.get(key) or key in self.image.scram, (
+            "a SCRAM credential is removed that does not exist"
+        )
+        self.scram_changes[key] = None
 
     def _replay_token(self, record: "DelegationTokenRecord") -> None:
         self.token_changes[record.token_id] = record

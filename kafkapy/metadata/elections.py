@@ -102,6 +102,8 @@ class PartitionChange:
         assert set(isr).issubset(self.replicas), f"the ISR {isr} is not among the replicas {self.replicas}"
         assert record.leader < 0 or record.leader in isr, f"leader {record.leader} may lack records: the ISR is {isr}"
         assert not set(self.elr).intersection(isr), f"the ELR {self.elr} repeats the ISR {isr}"
+        assert set(self.adding_replicas).issubset(self.replicas), f"{self.adding_replicas} would never be added"
+        assert set(self.removing_replicas).issubset(self.replicas), f"{self.removing_replicas} would never be removed"
 
     def _complete_reassignment(self) -> None:
         """Remove the replicas to be removed if all added ones, and enough of the others, are in the ISR."""

@@ -12,7 +12,14 @@ from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.configs import ConfigControl
-from kafkapy.metadata.features import MV_3_3_IV3, MV_3_7_IV0, MV_4_0_IV1, WORKING_FEATURES, FeatureControl
+from kafkapy.metadata.features import (
+    KNOWN_FEATURES,
+    MV_3_3_IV3,
+    MV_3_7_IV0,
+    MV_4_0_IV1,
+    WORKING_FEATURES,
+    FeatureControl,
+)
 from kafkapy.metadata.image import ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, METADATA_VERSION
 from kafkapy.metadata.registrations import VersionRange
 from kafkapy.named_tuple import NamedTuple
@@ -111,6 +118,8 @@ class FeatureUpdateControl:
             reason = _missing_dependency(update, proposed)
         if reason is not None:
             raise _invalid(update, reason)
+        known = KNOWN_FEATURES.get(update.name, DISABLED)
+        assert known.min_version <= update.level <= known.max_version, f"{update} could not be replayed"
         return [FeatureLevelRecord(name=update.name, feature_level=update.level)]
 
     def _check(self, update: FeatureUpdate, current: int) -> None:

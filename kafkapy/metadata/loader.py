@@ -62,7 +62,7 @@ class ImageLoader:
         delta = self._delta
         if delta is None or self._transaction is not None:
             return None
-        assert self._provenance.offset >= self.image.provenance.offset, "committed metadata never goes back"
+        assert self._provenance.last_offset >= self.image.provenance.last_offset, "committed metadata never goes back"
         image = yield from delta.apply_steps(self._provenance)
         assert self._delta is delta, "nothing is replayed while an image is made"
         self._delta, self.image = None, image

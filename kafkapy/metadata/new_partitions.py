@@ -81,13 +81,15 @@ class NewPartitions:
             random=self._random,
         )
         alike: dict[tuple[int, ...], PartitionRegistration] = {}
-        for replicas in map(tuple, placed):
+        partitions: dict[int, PartitionRegistration] = {}
+        for partition_id, replicas in enumerate(map(tuple, placed), first):
             if replicas not in alike:
                 alike[replicas] = self._placed_registration(replicas)
-        return {first + index: alike[tuple(replicas)] for index, replicas in enumerate(placed)}
+            partitions[partition_id] = alike[replicas]
+        return partitions
 
     def _placed_registration(self, replicas: tuple[int, ...]) -> PartitionRegistration:
-        isr = [replica for replica in replicas if self._brokers.is_active(replica)]
+        isr = list(filter(self._brokers.is_active, replicas))
         if not isr:
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
@@ -118,7 +120,7 @@ class NewPartitions:
 
     def _assigned_partition(self, replicas: Sequence[int], index: int, factor: int | None) -> PartitionRegistration:
         self.check_assignment(replicas, factor)
-        isr = [replica for replica in replicas if self._brokers.is_active(replica)]
+        isr = list(filter(self._brokers.is_active, replicas))
         if not isr:
             raise _bad_assignment(
                 f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
@@ -148,9 +150,10 @@ class NewPartitions:
     def _registration(self, replicas: Iterable[int], isr: Sequence[int]) -> PartitionRegistration:
         replicas, members = tuple(replicas), tuple(isr)
         assert members, "a partition begins with a leader: callers refuse it else"
+        assert set(members).issubset(replicas), f"{members} of {replicas} would be in sync"
         return PartitionRegistration(
             replicas=replicas,
-            directories=tuple(self._brokers.default_directory(replica) for replica in replicas),
+            directories=tuple(map(self._brokers.default_directory, replicas)),
             isr=members,
             removing_replicas=(),
             adding_replicas=(),
@@ -169,6 +172,7 @@ class NewPartitions:
         current = len(partitions)
         added = request.count - current
         factor = len(partitions[0].replicas)
+        assert added > 0, "the caller refuses a topic that would not grow"
         if request.assignments is None:
             return self._placed_partitions(first=current, count=added, replication_factor=factor)
         return {

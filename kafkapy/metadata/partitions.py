@@ -68,7 +68,9 @@ class PartitionControl:
 
     def unfence(self, broker_id: int) -> RecordSteps:
         """Unfence a broker and elect it for partitions that have no leader."""
-        yield [change_record(self._brokers.brokers[broker_id], fenced=UNFENCE)]
+        broker = self._brokers.brokers[broker_id]
+        assert broker.fenced, f"{broker} is unfenced twice"
+        yield [change_record(broker, fenced=UNFENCE)]
         yield from self._update(lambda partition: partition.leader == NO_LEADER, added=broker_id)
 
     def begin_controlled_shutdown(self, broker_id: int) -> RecordSteps:
@@ -170,6 +172,7 @@ class PartitionControl:
                 change.isr = [replica for replica in partition.isr if replica not in gone]
                 record = change.build()
                 if record is not None:
+                    assert record.leader < 0 or record.leader not in gone, f"{record.leader} is gone and would lead"
                     records.append(record)
         yield records
 

@@ -107,7 +107,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
 def _version(base: dict[K, V], overlay: dict[K, V | _Removed], length: int) -> PersistentMap[K, V]:
     if len(overlay) > SMALL_OVERLAY and len(overlay) * len(overlay) > len(base):
         base, overlay = _folded(base, overlay), {}
-    result: PersistentMap[K, V] = PersistentMap()
+    result: PersistentMap[K, V] = PersistentMap.__new__(PersistentMap)
     result._base, result._overlay, result._length = base, overlay, length
     assert length >= 0
     return result

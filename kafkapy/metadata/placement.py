@@ -31,7 +31,10 @@ def place_replicas(
 
     Raises ApiError INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
-    racks = _RackRing(list(brokers), random)
+    usable = list(brokers)
+    if replication_factor == len(usable) == 1 and not usable[0].fenced:  # as on each single node: nothing to choose
+        return [[usable[0].id] for _ in range(partition_count)]
+    racks = _RackRing(usable, random)
     racks.check(replication_factor)
     return [racks.place(replication_factor) for _ in range(partition_count)]
 

@@ -137,6 +137,8 @@ class ReassignmentControl:
         change.replicas = [*target, *removing]
         change.removing_replicas = _without(removing or change.removing_replicas, target)
         change.adding_replicas = _without(adding or change.adding_replicas, removing)
+        assert not set(change.removing_replicas).intersection(target), f"{target} would lose {change.removing_replicas}"
+        assert not set(change.removing_replicas).intersection(change.adding_replicas), "it would never end"
         return change.build()
 
     def _cancel(

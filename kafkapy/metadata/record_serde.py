@@ -67,7 +67,10 @@ def import_record_types() -> None:
 def encode_record(record: Any, version: int) -> bytes:
     """Return the framed bytes of a metadata record at a version."""
     out = Writer()
-    out += bytes((FRAME_VERSION, type(record).API_KEY, version))
+    api_key = type(record).API_KEY
+    assert api_key <= 0x7F, "a varint of one byte"
+    assert version <= 0x7F, "a varint of one byte"
+    out += bytes((FRAME_VERSION, api_key, version))
     record.write(out, version)
     return bytes(out)
 

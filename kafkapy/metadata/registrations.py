@@ -60,6 +60,7 @@ class PartitionRegistration(NamedTuple):
     def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":
         replicas = tuple(record.replicas)
         isr = tuple(record.isr)
+        assert record.leader < 0 or record.leader in replicas, f"leader {record.leader} is none of {replicas}"
         return cls(
             replicas=replicas,
             directories=_directories(record.directories, len(replicas)),
@@ -103,7 +104,8 @@ class PartitionRegistration(NamedTuple):
 
     def to_record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
         """Return the record that creates the partition in this state, without directories if none are assigned."""
-        has_directories = any(directory != DIRECTORY_MIGRATING for directory in self.directories)
+        assert self.leader < 0 or self.leader in self.replicas, f"leader {self.leader} is none of {self.replicas}"
+        has_directories = self.directories.count(DIRECTORY_MIGRATING) < len(self.directories)
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -141,7 +143,7 @@ def _changed(current: tuple[int, ...], change: Sequence[int] | None) -> tuple[in
 
 def _directories(directories: Sequence[Uuid], replica_count: int) -> tuple[Uuid, ...]:
     """Return one directory per replica; MIGRATING for all if none is known (records before 3.7)."""
-    if all(directory == DIRECTORY_MIGRATING for directory in directories):
+    if directories.count(DIRECTORY_MIGRATING) == len(directories):
         return (DIRECTORY_MIGRATING,) * replica_count
     assert len(directories) == replica_count, f"{len(directories)} directories for {replica_count} replicas"
     return tuple(directories)
@@ -252,7 +254,7 @@ class BrokerRegistration:
     @property
     def has_uncordoned_directory(self) -> bool:
         """Whether the broker can get new replicas (KIP-1066)."""
-        if not self.directories or self.cordoned_directories is None:
+        if not self.directories or not self.cordoned_directories:
             return True
         return any(directory not in self.cordoned_directories for directory in self.directories)
 

@@ -60,6 +60,7 @@ class ScramControl:
             del changes[user]
             errors[user] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         check_operation_size(len(changes))
+        assert not changes.keys() & errors.keys(), "a user's credential is changed or refused"
         results = [UserResult(user, None) for user in changes]
         results += [UserResult(user, error) for user, error in errors.items()]
         return Decision(results, [_record(change) for change in changes.values()], is_atomic=True)

@@ -48,25 +48,19 @@ class NameCollisions:
         self._names: dict[str, set[str]] = {}
 
     def add(self, name: str) -> None:
-        if _has_collision_characters(name):
-            self._names.setdefault(_unified(name), set()).add(name)
+        unified = name.replace(".", "_")
+        if "_" in unified:
+            self._names.setdefault(unified, set()).add(name)
 
     def remove(self, name: str) -> None:
-        if _has_collision_characters(name):
-            colliding = self._names[_unified(name)]
+        unified = name.replace(".", "_")
+        if "_" in unified:
+            colliding = self._names[unified]
             assert name in colliding, f"{name} is removed that is no topic"
             colliding.discard(name)
             if not colliding:
-                del self._names[_unified(name)]
+                del self._names[unified]
 
     def find(self, name: str) -> Set[str]:
         """Return the existing names with which a new name collides."""
-        return self._names.get(_unified(name), _NONE) if _has_collision_characters(name) else _NONE
-
-
-def _has_collision_characters(name: str) -> bool:
-    return "." in name or "_" in name
-
-
-def _unified(name: str) -> str:
-    return name.replace(".", "_")
+        return self._names.get(name.replace(".", "_"), _NONE)

@@ -215,6 +215,7 @@ class TopicControl:
 
     def replay_remove(self, record: "RemoveTopicRecord") -> None:
         topic = self._topic(record.topic_id)
+        assert self.by_name.get(topic.name) is topic, f"{topic.name} is another topic by its name than by its id"
         del self.by_id[topic.topic_id]
         if self._indexes is not None:
             self._indexes.forget(topic.topic_id, topic.partitions)
@@ -242,12 +243,13 @@ class TopicControl:
         configs = _creation_configs(topic)
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
         partitions = self.new_partitions.of_topic(topic)
+        assert max(partitions) == len(partitions) - 1, f"the partitions of {topic.name} would have a gap"
         count_partitions(len(partitions))
         topic_id = self._random.uuid()
         records = [
             TopicRecord(name=topic.name, topic_id=topic_id),
             *config_records,
-            *(partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()),
+            *[partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()],
         ]
         result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
         result.num_partitions = len(partitions)
@@ -340,6 +342,7 @@ class TopicControl:
     # -- the table ------------------------------------------------------------------------------------------------
 
     def _add(self, topic: Topic) -> None:
+        assert topic.topic_id not in self.by_id, f"{topic.name} has the id of {self.by_id[topic.topic_id].name}"
         self.by_id[topic.topic_id] = topic
         self.by_name[topic.name] = topic
         self._collisions.add(topic.name)
@@ -356,6 +359,8 @@ class TopicControl:
 
 
 def _creation_configs(topic: "CreatableTopic") -> dict[str, str]:
+    if not topic.configs:
+        return {}
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")

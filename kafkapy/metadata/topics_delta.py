@@ -116,7 +116,9 @@ class TopicsDelta:
         if not self.changed and not self.deleted:
             return self.image
         by_id: dict[Uuid, TopicImage | None] = dict.fromkeys(self.deleted)
-        by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
+        by_name: dict[str, TopicImage | None] = {}
+        for deleted in self.deleted.values():
+            by_name[deleted.name] = None
         for count, (topic_id, delta) in enumerate(self.changed.items(), 1):
             topic = delta.apply()
             by_id[topic_id] = by_name[topic.name] = topic
@@ -129,8 +131,9 @@ class TopicsDelta:
 
     def local_changes(self, broker_id: int) -> LocalChanges:
         """Return the partitions that one broker has to delete, lead and follow because of the delta."""
-        for _ in self.find_local_changes(broker_id):
-            pass
+        if broker_id not in self._local:
+            for _ in self.find_local_changes(broker_id):
+                pass
         return self._local[broker_id]
 
     def find_local_changes(self, broker_id: int) -> Iterator[None]:
@@ -178,13 +181,14 @@ class TopicsDelta:
 def _add_local_change(
     changes: LocalChanges, delta: TopicDelta, partition_id: int, partition: PartitionRegistration, broker_id: int
 ) -> None:
-    previous = delta.image.partitions.get(partition_id)
+    topic = delta.image
+    previous = topic.partitions.get(partition_id)
     if broker_id not in partition.replicas:
         if previous is not None and broker_id in previous.replicas:
-            changes.deleted[TopicPartition(delta.name, partition_id)] = delta.topic_id
+            changes.deleted[TopicPartition(topic.name, partition_id)] = topic.topic_id
         return
     if previous is not None and previous.partition_epoch == partition.partition_epoch:
         return
     is_new_leader_epoch = previous is None or previous.leader_epoch != partition.leader_epoch
     side = changes.leaders if partition.leader == broker_id else changes.followers
-    side[TopicPartition(delta.name, partition_id)] = LocalPartition(delta.topic_id, partition, is_new_leader_epoch)
+    side[TopicPartition(topic.name, partition_id)] = LocalPartition(topic.topic_id, partition, is_new_leader_epoch)

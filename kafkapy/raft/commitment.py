@@ -29,8 +29,10 @@ class Commitment:
         """
         if not role.progress.maybe_advance_high_watermark():
             return
+        assert role.progress.high_watermark <= self._replica.log.end_offset, "a leader commits what it has"
         self._replica.learn_high_watermark(role.progress.high_watermark)
-        self._complete_voter_change(role)
+        if role.pending_voter_change is not None:
+            self._complete_voter_change(role)
         if not self._replica.is_voter and role.progress.high_watermark > self._replica.voters.current_offset:
             role.is_resigning = True  # the committed voter set does not include this node
 

@@ -284,10 +284,12 @@ class RaftCore:
             case Prospective() | Candidate():
                 self._voting.send_votes(role, now_ms)
             case Leader():
-                self._membership.expire_voter_change(role, now_ms)
+                if role.pending_voter_change is not None:
+                    self._membership.expire_voter_change(role, now_ms)
                 if now_ms >= role.linger.deadline_ms:
                     self._replica.release(role)
-                self._serving.complete_fetches(role, now_ms)
+                if role.pending_fetches:
+                    self._serving.complete_fetches(role, now_ms)
                 if now_ms >= role.begin_epoch_deadline_ms:
                     self._voting.send_begin_epochs(role, now_ms)
             case Resigned():

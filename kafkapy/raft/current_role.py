@@ -106,7 +106,11 @@ class CurrentRole:
         state = self.role.election_state()
         if state == self._persisted:
             return
-        assert self._persisted is None or state.leader_epoch >= self._persisted.leader_epoch, "epochs never go back"
+        former = self._persisted
+        if former is not None:
+            assert state.leader_epoch >= former.leader_epoch, "epochs never go back"
+            is_same_vote = former.voted is None or state.voted in (None, former.voted)
+            assert state.leader_epoch > former.leader_epoch or is_same_vote, f"a second vote: {former}, then {state}"
         self._persisted = state
         self._out.emit(PersistElection(state, self._replica.voters.kraft_version, self._replica.voters.current.ids))
 
@@ -158,6 +162,8 @@ class CurrentRole:
         voted: ReplicaKey | None,
         now_ms: int,
     ) -> Follower:
+        assert leader_id >= 0, "a follower knows whom to follow"
+        assert endpoints, f"a follower knows where to reach node {leader_id}"
         return Follower(
             leader_epoch=leader_epoch,
             leader_id=leader_id,
@@ -186,6 +192,7 @@ class CurrentRole:
     def record_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
         """Record the vote in the same role and restart the election timeout, to give the candidate time to win."""
         role = self.role
+        assert role.voted is None, f"epoch {role.leader_epoch} has this node's vote already: {role.voted}"
         if isinstance(role, Prospective):
             self.become_prospective(now_ms, voted=candidate)
             return
@@ -232,6 +239,7 @@ class CurrentRole:
 
     def _become_leader(self, candidate: Candidate, now_ms: int) -> None:
         """Become leader: persist the election state, then append the control records that open the epoch."""
+        assert candidate is self.role, f"{candidate} was elected for a role that ended"
         voters = self._replica.voters.current
         log, local = self._replica.log, self._replica.local
         role = Leader(
@@ -260,6 +268,7 @@ class CurrentRole:
         return (KRaftVersion(self._replica.voters.kraft_version), Voters(voters.with_voter(self._config.local)))
 
     def resign(self, role: Leader, now_ms: int) -> None:
+        assert role is self.role, f"{role} has ended"
         others = set(self._replica.voters.current.ids) - {self._replica.local.node_id}
         self._enter(
             Resigned(

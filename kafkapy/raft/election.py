@@ -16,6 +16,7 @@ class VoteTally:
     def __init__(self, voters: VoterSet, own_key: ReplicaKey) -> None:
         self._votes: dict[int, bool | None] = dict.fromkeys(voters.ids)
         self._majority_count = voters.majority_count
+        assert self._majority_count <= len(self._votes), "an election that nobody could win"
         if voters.contains(own_key):
             self._votes[own_key.node_id] = True
 

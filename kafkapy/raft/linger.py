@@ -33,6 +33,7 @@ class AppendLinger:
 
     def should_wait(self, size_bytes: int, *, high_watermark: int, end_offset: int, now_ms: int) -> bool:
         """Record an append that moved the log's end to `end_offset`; return whether it waits."""
+        assert end_offset > self.last_append_end_offset, "an append makes the log longer"
         is_alone = self.former_append_end_offset <= high_watermark
         self.former_append_end_offset, self.last_append_end_offset = self.last_append_end_offset, end_offset
         self.size_bytes += size_bytes

@@ -91,6 +91,7 @@ class QuorumProgress:
 
     def record_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
         """Record a valid Fetch; return whether a majority of voters has fetched since this last returned True."""
+        assert fetch_offset <= leader_end_offset, f"{key} has more than its leader: the fetch is not valid"
         self.replica(key).on_fetch(fetch_offset, leader_end_offset, now_ms)
         return self.record_contact(key)
 
@@ -110,7 +111,7 @@ class QuorumProgress:
     def maybe_advance_high_watermark(self) -> bool:
         if not self.voters:
             return False
-        offsets = sorted((voter.durable_end_offset for voter in self.voters.values()), reverse=True)
+        offsets = sorted([voter.durable_end_offset for voter in self.voters.values()], reverse=True)
         majority_offset = offsets[len(offsets) // 2]
         if majority_offset <= self._epoch_start_offset or majority_offset <= self.high_watermark:
             return False

@@ -85,6 +85,7 @@ class Replica:
 
     def delete_prefix(self, start_offset: int) -> None:
         """Note that the log was deleted below start_offset, the end of a snapshot."""
+        assert start_offset <= self.high_watermark, f"records from {self.high_watermark} on are not committed"
         self.log.advance_start(start_offset)
         self.voters.trim_before(start_offset)
 
@@ -102,6 +103,7 @@ class Replica:
             self._out.emit(HighWatermarkAdvanced(known))
 
     def _append(self, batch: LogBatch, role: Role, *, is_leader: bool) -> None:
+        assert batch.last_offset >= batch.base_offset, f"{batch} has no record"
         self.log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
         self._out.emit(AppendBatch(batch, is_leader))
         for offset, control in enumerate(batch.controls, batch.base_offset):

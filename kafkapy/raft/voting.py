@@ -193,6 +193,7 @@ class Voting:
         if role.tally.is_lost:
             return
         for voter_id in role.tally.open_voter_ids:
+            assert voter_id != self._replica.local.node_id, "a node has its own vote"
             voter = self._replica.voters.current.get(voter_id)
             request = VoteRequest(
                 candidate=self._replica.local,

@@ -33,13 +33,11 @@ _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
 
 
-def takes_plain(rules: ValidationRules) -> bool:
-    """Return whether these rules can keep an uncompressed batch unchanged without looking at keys."""
-    return takes_unchanged(rules) and not rules.is_compacted
-
-
 def takes_unchanged(rules: ValidationRules) -> bool:
-    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged."""
+    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged.
+
+    Unless the topic is compacted: then its keys have to be looked at, too.
+    """
     return rules.timestamp_type == CREATE_TIME and rules.compression_type in ("producer", "uncompressed")
 
 

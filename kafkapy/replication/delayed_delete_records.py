@@ -63,6 +63,7 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def on_expiration(self) -> None:
         for deletion in self._pending:
+            assert deletion.required_offset >= 0, "a deletion whose outcome is final times out"
             deletion.error_code = REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
@@ -95,6 +96,7 @@ class RecordDeletions:
     def wait(self, deletions: Sequence[PartitionDeletion], *, timeout_ms: int, on_done: Callable[[], None]) -> None:
         """Call on_done() when all replicas have the log start offsets that `delete` set, or after timeout_ms."""
         unfinished = [deletion for deletion in deletions if deletion.required_offset >= 0]
+        assert unfinished, "a request would wait for nothing"
         self.waiting.try_complete_else_watch(
             DelayedDeleteRecords(unfinished, on_done),
             [deletion.partition for deletion in unfinished],
@@ -114,5 +116,6 @@ class RecordDeletions:
         if offset < 0:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition.topic_partition}")
         log.maybe_increment_log_start_offset(offset)
+        assert offset <= log.log_start_offset <= log.high_watermark, f"{log} was to begin at {offset}"
         self._on_deleted(partition)
         return offset

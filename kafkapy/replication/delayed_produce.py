@@ -114,6 +114,7 @@ class DelayedProduce(DelayedOperation):
 
     def on_expiration(self) -> None:
         for append in self._pending:
+            assert append.required_offset >= 0, "an append whose outcome is final times out"
             append.error_code = REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:

@@ -104,6 +104,7 @@ class FetchRead:
 
     def fail_next(self, error: OSError) -> None:
         """Report that warming failed: the partition gets KAFKA_STORAGE_ERROR, its log directory is marked failed."""
+        assert len(self.answers) < len(self._partitions), "what was warmed belongs to a partition that is not read yet"
         _, partition = self._partitions[len(self.answers)]
         if self._cold_log is not None:
             self._cold_log.log_dir.handle_os_error(error, f"reading {partition.topic_partition}")

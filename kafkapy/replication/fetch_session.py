@@ -167,6 +167,7 @@ class SessionWatch(Protocol):
 
 
 def next_epoch(epoch: int) -> int:
+    assert 0 < epoch <= MAX_EPOCH, f"{epoch} is the epoch of no session"
     return epoch + 1 if epoch < MAX_EPOCH else 1
 
 
@@ -384,6 +385,7 @@ class FetchSessionCache:
             now_ms=now_ms,
             new_watch=new_watch,
         )
+        assert len(self._sessions) <= self._max_slots, "a session was evicted for this one"
         if not is_privileged:
             self.consumer_partition_count += len(self._sessions[session_id].partitions)
             assert self.consumer_partition_count <= MAX_CONSUMER_PARTITIONS, "_may_grow has said that there is room"

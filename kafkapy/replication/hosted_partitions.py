@@ -134,19 +134,23 @@ class HostedPartitions:
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
         self._topic_configs = {}
-        if delta.topics_changed is not None:
-            for _ in delta.topics_changed.find_local_changes(self.node_id):
+        topics = delta.topics_changed
+        if topics is not None:
+            for _ in topics.find_local_changes(self.node_id):
                 yield []
-            changes = delta.topics_changed.local_changes(self.node_id)
+            changes = topics.local_changes(self.node_id)
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)
-            for topic_partition, local in _hostable(changes.leaders):
-                yield self._become_leader(topic_partition, local, now_ms, monotonic_ms)
-            for topic_partition, local in _hostable(changes.followers):
-                yield self._become_follower(topic_partition, local, now_ms)
-        for topic in self._with_changed_config(delta):
-            for _ in self._update_config(topic):
-                yield []
+            for topic_partition, local in changes.leaders.items():
+                if _is_hostable(topic_partition):
+                    yield self._become_leader(topic_partition, local, now_ms, monotonic_ms)
+            for topic_partition, local in changes.followers.items():
+                if _is_hostable(topic_partition):
+                    yield self._become_follower(topic_partition, local, now_ms)
+        if delta.config_changes:
+            for topic in self._with_changed_config(delta):
+                for _ in self._update_config(topic):
+                    yield []
         self.is_behind = image is not self.newest_image
 
     def directory_failed(self, path: str) -> list[HostedPartition]:
@@ -158,7 +162,7 @@ class HostedPartitions:
 
     def _with_changed_config(self, delta: MetadataDelta) -> list[str]:
         """Return the topics whose config changed: all of them after a change of broker configs, which they inherit."""
-        changed = delta.configs_changed
+        changed = delta.config_changes
         if any(resource_type == RESOURCE_BROKER for resource_type, _ in changed):
             return list(self._by_name)
         return [name for resource_type, name in changed if resource_type == RESOURCE_TOPIC]
@@ -260,7 +264,7 @@ class HostedPartitions:
         except (ApiError, StorageError) as error:
             logger.error("Could not open the log of %s: %s", topic_partition, error)
             return None
-        if log.config != config:
+        if log.config is not config and log.config != config:
             log.update_config(config)
         log.update_high_watermark(self._high_watermarks.get(log.log_dir.path, {}).pop(topic_partition, 0))
         return log
@@ -300,15 +304,12 @@ class HostedPartitions:
             yield
 
 
-def _hostable(changes: Mapping[TopicPartition, LocalPartition]) -> Iterator[tuple[TopicPartition, LocalPartition]]:
-    """Skip a topic with the metadata log's name: that directory belongs to the quorum.
+def _is_hostable(topic_partition: TopicPartition) -> bool:
+    """Return False for a topic with the metadata log's name: that directory belongs to the quorum.
 
     The controller does not create such a topic, but an older version that did may have written the metadata.
     """
-    for topic_partition, local in changes.items():
-        if topic_partition.topic == METADATA_PARTITION.topic:
-            logger.error(
-                "Not opening a log for %s: the name belongs to the metadata log; delete the topic", topic_partition
-            )
-            continue
-        yield topic_partition, local
+    if topic_partition.topic != METADATA_PARTITION.topic:
+        return True
+    logger.error("Not opening a log for %s: the name belongs to the metadata log; delete the topic", topic_partition)
+    return False

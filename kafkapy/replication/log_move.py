@@ -91,6 +91,7 @@ class LogMove:
             region.release()
         self._begin_with(data)
         future.append_as_follower(data, now_ms, leader_epoch=self.partition.leader_epoch)
+        assert future.log_end_offset <= current.log_end_offset, f"{future} has more than {current}"
         self._follow_offsets()
         return len(data)
 
@@ -138,6 +139,7 @@ class LogMove:
     def _start_over(self) -> None:
         """Restart the copy at the current log's start offset, which is beyond the copy's end."""
         start = self.current.log_start_offset
+        assert start > self.future.log_end_offset, f"{self.future} would lose what {self.current} still has"
         self._log_manager.truncate_fully_and_start_at(self.partition.topic_partition, start, is_future=True)
 
     @property

@@ -185,6 +185,7 @@ class Partition(Generic[LogT]):
         has_led_since = was_leader and registration.leader_epoch <= self.leader_epoch + 1
         pending_isr = self.pending_isr if is_known else None
         self._become(Role.LEADER, registration)
+        assert self._local_id in self.replicas, f"{self.topic_partition} has no replica here to lead"
         self.pending_isr = pending_isr
         followers = self.followers if has_led_since else {}
         self.followers = {
@@ -203,6 +204,7 @@ class Partition(Generic[LogT]):
         """Follow the leader that the registration names, if any; return whether this is a new leader epoch."""
         if registration.partition_epoch < self.partition_epoch:
             return False
+        assert registration.leader != self._local_id, f"{self.topic_partition} would follow itself"
         is_new_epoch = registration.leader_epoch > self.leader_epoch
         self._become(Role.FOLLOWER, registration)
         self.leader_epoch_start_offset = UNKNOWN_OFFSET

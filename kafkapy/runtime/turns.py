@@ -37,8 +37,8 @@ class Turn:
 
     def __init__(self, clock: "Clock", steps: int) -> None:
         self._clock = clock
-        self._steps = steps
-        self.begin()
+        self._steps = self._steps_left = steps
+        self._end_ms = clock.monotonic_ms() + TURN_MS  # as `begin`
 
     def begin(self) -> None:
         self._steps_left = self._steps

@@ -319,7 +319,7 @@ class BrokerServer:
             system=self._node.system,
             wheel=self._wheel,
             stops=self._stops,
-            counts=None if self._node.counts is None else self._node.counts.shares,
+            counts=self._node.counts,
         )
 
     def _new_replication(self) -> Replication:
@@ -354,10 +354,12 @@ class BrokerServer:
         self._publisher.on_image(delta, image)
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
-        self._node.apply_config_changes(delta.configs_changed, image)
-        if self._telemetry is not None:
-            self._telemetry.apply_delta(delta.configs_changed, image)
-        yield from self._apply_quotas(image, delta.quota_changes)
+        if delta.config_changes:
+            self._node.apply_config_changes(delta.config_changes, image)
+            if self._telemetry is not None:
+                self._telemetry.apply_delta(delta.config_changes, image)
+        if delta.quota_changes:
+            yield from self._apply_quotas(image, delta.quota_changes)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._replication.apply_delta(delta, image)
         yield from self._mover.apply_delta(delta, image)

@@ -111,7 +111,7 @@ class ControllerServer:
         return node_gauges(self._node)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._node.apply_config_changes(delta.configs_changed, image)
+        self._node.apply_config_changes(delta.config_changes, image)
         self._apply_quotas(image, delta.quota_changes)
 
     def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:

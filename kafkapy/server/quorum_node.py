@@ -184,10 +184,11 @@ class QuorumNode:
 
     def _on_image(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
         """Register this controller if it was removed, or metadata.version rises to a level with such registrations."""
-        is_known = self._config.node_id in image.cluster.controllers
+        node_id = self._config.node_id
+        is_known = node_id in image.cluster.controllers
         level = delta.feature_changes.get(METADATA_VERSION, 0)
         is_registering = self._registration is not None and not self._registration.done()
-        is_removed = delta.controller_changes.get(self._config.node_id, True) is None
+        is_removed = delta.controller_changes.get(node_id, True) is None
         if (level >= MV_3_7_IV0 or is_removed) and not is_known and not is_registering:
             self._registration = self._loop.create_task(self._register_controller())
 

@@ -53,7 +53,7 @@ class Replication:
             self._start_isr_updates()
             self._fetchers = self._new_fetchers()
             self._set_throttles(self._fetchers)
-        elif any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
+        elif any(resource.resource_type == RESOURCE_BROKER for resource in delta.config_changes):
             self._set_throttles(self._fetchers)
         yield from self._fetchers.apply_delta(delta, image)
         if delta.broker_changes and self._isr_updates is not None:

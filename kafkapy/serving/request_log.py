@@ -84,7 +84,7 @@ def _line(header: RequestHeader, connection: Connection, request: Any, response:
 def _response(header: RequestHeader, answer: Writer | None) -> Any:
     if answer is None or header.api_key in SECRET_APIS or answer.wire_length > MAX_BYTES:
         return ""
-    data = _with_blank_payloads(answer)
+    data = with_blank_payloads(answer)
     try:
         _, position = read_response_header(data, header.api_key, header.api_version)
     except ProtocolError:
@@ -92,7 +92,7 @@ def _response(header: RequestHeader, answer: Writer | None) -> Any:
     return _shown(response_type(header.api_key), data, position, header.api_version)
 
 
-def _with_blank_payloads(answer: Writer) -> bytes:
+def with_blank_payloads(answer: Writer) -> bytes:
     """Return the frame with zeros for records: only their size is logged, and reading them may block."""
     blank = Writer()
     blank += answer

@@ -198,6 +198,7 @@ class Acquisition:
                 wanted = min(wanted, throttled_max - count)
             if wanted < part.record_count:
                 part = batch.cut_out(part, part.first_offset, part.first_offset + wanted - 1)
+            assert 0 < wanted == part.record_count, f"{wanted} of {part.record_count} records are acquired"
             part.acquire(self._member_id, self._deadline_ms)
             parts.append(AcquiredRecords(part.first_offset, part.last_offset, part.delivery_count))
             count += wanted
@@ -210,6 +211,8 @@ class Acquisition:
         records = self._records
         if not records.batches:
             first_offset = max(first_offset, records.end_offset)
+        assert max_records > 0, "the limits were applied before"
+        assert first_offset <= last_offset, f"nothing between {first_offset} and {last_offset} to acquire"
         if max_records < last_offset - first_offset + 1:
             end_of_batch = self._end_of_batch(first_offset + max_records - 1)
             is_bounded = records.active_gap_window is not None
@@ -235,6 +238,7 @@ class Acquisition:
     def _put_divided(self, first_offset: int, last_offset: int, max_records: int) -> list[AcquiredRecords]:
         """Put one batch in flight, of which only max_records are acquired; the others can be."""
         last_acquired_offset = first_offset + max_records - 1
+        assert last_acquired_offset < last_offset, "a batch is divided that is acquired as a whole"
         batch = InFlightBatch(self._new_run(first_offset, last_offset))
         batch.track_offsets()
         acquired = batch.cut_out(batch.runs[0], first_offset, last_acquired_offset)

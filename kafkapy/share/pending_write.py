@@ -7,6 +7,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.persister import StateBatch
+from kafkapy.share.record_state import RecordState
 
 
 class DeadLetterCause(Enum):
@@ -48,6 +49,8 @@ class PendingWrite:
         self.delivery_complete_count = 0
 
     def add(self, batch: StateBatch, cause: DeadLetterCause | None = None) -> None:
+        is_archiving = batch.delivery_state == RecordState.ARCHIVING.value
+        assert is_archiving == (cause is not None), f"{batch} with the cause {cause}"
         self.state_batches.append(batch)
         self.causes.append(cause)
 

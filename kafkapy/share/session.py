@@ -159,6 +159,7 @@ class ShareSessionCache:
         for partition in request.forgotten:
             session.partitions.pop(partition, None)
         self.partition_count += len(session.partitions) - before
+        assert 0 <= self.partition_count <= MAX_PARTITIONS, "_has_room has said that there is room"
         session.epoch = next_epoch(session.epoch)
         return SessionContext(ErrorCode.NONE, list(session.partitions), session, request.epoch)
 
@@ -203,6 +204,7 @@ class ShareSessionCache:
         self._by_connection.setdefault(connection, {})[request.key] = None
         self._group_sizes[request.key.group_id] = self._group_sizes.get(request.key.group_id, 0) + 1
         self.partition_count += len(partitions)
+        assert self.partition_count <= MAX_PARTITIONS, "_has_room has said that there is room"
         return SessionContext(ErrorCode.NONE, partitions)
 
     def _has_room(self, session_count: int, added_count: int) -> bool:
@@ -212,11 +214,13 @@ class ShareSessionCache:
         key = session.key
         del self._sessions[key]
         self.partition_count -= len(session.partitions)
+        assert self.partition_count >= 0, f"{len(session.partitions)} partitions were not counted"
         keys = self._by_connection[session.connection]
         del keys[key]
         if not keys:
             del self._by_connection[session.connection]
         count = self._group_sizes[key.group_id] - 1
+        assert count >= 0, f"a session of {key.group_id} was not counted"
         if count:
             self._group_sizes[key.group_id] = count
         else:

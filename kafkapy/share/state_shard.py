@@ -313,6 +313,8 @@ class ShareStateShard:
                 delivery_complete_count=complete_count,
                 state_batches=combine(write.state_batches, start_offset),
             )
+        batches = combine([*state.state_batches, *write.state_batches], start_offset)
+        assert is_combined(batches), f"runs that overlap: {batches}"
         return ShareSnapshot(
             key,
             snapshot_epoch=state.snapshot_epoch + 1,
@@ -322,7 +324,7 @@ class ShareStateShard:
             delivery_complete_count=complete_count,
             create_timestamp_ms=now_ms,
             write_timestamp_ms=now_ms,
-            state_batches=combine([*state.state_batches, *write.state_batches], start_offset),
+            state_batches=batches,
         )
 
     @property
@@ -374,10 +376,12 @@ class ShareStateShard:
             self._repeated_count -= 1
         state.replace(record, updates_per_snapshot=self._updates_per_snapshot)
         self._repeated_count += state.is_repeated
+        assert 0 <= self._repeated_count <= len(self.states), f"{self._repeated_count} of {len(self.states)} are cold"
         self._snapshot_offsets.pop(key, None)
         self._snapshot_offsets[key] = record_offset
 
     def _add(self, key: SharePartitionKey) -> SharePartitionState:
+        assert key not in self.states, f"the state of {key} would begin anew"
         state = self.states[key] = SharePartitionState()
         self._keys_of_topics.setdefault(key.topic_id, {})[key] = None
         return state
@@ -389,6 +393,7 @@ class ShareStateShard:
         if state is None:
             return
         self._repeated_count -= state.is_repeated
+        assert 0 <= self._repeated_count <= len(self.states), f"{self._repeated_count} of {len(self.states)} are cold"
         keys = self._keys_of_topics[key.topic_id]
         del keys[key]
         if not keys:

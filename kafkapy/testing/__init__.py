@@ -9,10 +9,17 @@ from kafkapy.embedded.cluster import Cluster
 from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
 from kafkapy.embedded.network import ClientNetwork, NodeNetwork
+from kafkapy.embedded.observed.decoding import Record
+from kafkapy.embedded.observed.described import Member
+from kafkapy.embedded.observed.groups import Group, Groups
+from kafkapy.embedded.observed.requests import Request, Requests
+from kafkapy.embedded.observed.topics import Topic, Topics
+from kafkapy.embedded.observed.waiting import NotObserved, ObservationError
 from kafkapy.embedded.options import BrokerOptions, ClusterOptions
 from kafkapy.embedded.snapshots import Snapshot, SnapshotError
 from kafkapy.embedded.virtual_time import BrokerClock, ClockError
 from kafkapy.server.cluster.plan import ClusterError
+from kafkapy.types import TopicPartition
 
 __all__ = [
     "ActingFaults",
@@ -28,9 +35,20 @@ __all__ = [
     "FaultError",
     "FaultNeverHit",
     "Faults",
+    "Group",
+    "Groups",
     "Hit",
+    "Member",
     "NewKafkaBroker",
     "NodeNetwork",
+    "NotObserved",
+    "ObservationError",
+    "Record",
+    "Request",
+    "Requests",
     "Snapshot",
     "SnapshotError",
+    "Topic",
+    "TopicPartition",
+    "Topics",
 ]

@@ -255,6 +255,7 @@ class TransactionShard:
         self, transactional_id: str, metadata: TransactionMetadata, now_ms: int
     ) -> TransactionDecision:
         """Decide an abort that the client did not request. The epoch is bumped, which fences the client."""
+        assert metadata.state is TransactionState.ONGOING, f"{metadata} has nothing to abort"
         if self.settings.transaction_version() >= BUMPING_VERSION:
             return self._prepare(transactional_id, self._bumped(metadata, TransactionState.PREPARE_ABORT, now_ms))
         return self._prepare(transactional_id, prepared_and_fenced(metadata, now_ms=now_ms))
@@ -298,6 +299,7 @@ class TransactionShard:
         metadata = self.transactions.get(markers.transactional_id)
         if metadata is None or not _is_of(markers, metadata):
             return TransactionDecision()
+        assert markers.transactional_id in self._unmarked, "a decided transaction has a list of missing markers"
         unmarked = self._unmarked[markers.transactional_id]
         for partition in partitions:
             unmarked.pop(partition, None)
@@ -335,6 +337,8 @@ class TransactionShard:
             for each in transactional_ids
             if (metadata := self.transactions.get(each)) is not None and metadata.is_expired(now_ms, expiration_ms)
         ]
+        is_closed = self._ongoing.keys().isdisjoint(expired) and self._unmarked.keys().isdisjoint(expired)
+        assert is_closed, "partitions would wait for ever for the markers of a forgotten transaction"
         return TransactionDecision(records=[self._record(each, None) for each in expired], is_atomic=False)
 
     # -- shown ----------------------------------------------------------------------------------------------------
@@ -397,6 +401,7 @@ class TransactionShard:
 
     def on_loaded(self, now_ms: int) -> TransactionDecision:
         """After the log was replayed, return the effects that write the markers of all decided transactions."""
+        assert self._ongoing.keys().isdisjoint(self._unmarked), "a transaction is ongoing or decided, not both"
         return TransactionDecision(
             effects=[
                 self._markers(transactional_id, self.transactions[transactional_id], unmarked)

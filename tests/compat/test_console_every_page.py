@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from kafkapy.decoders.row import record_of
-from tools.console_pictures import LONG, PAGES, browser, console_of, wait_until_ready, world
+from tools.console_pictures import ENDED, FOLDER, LONG, PAGES, browser, console_of, take_all, wait_until_ready, world
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 pytestmark = [pytest.mark.long, pytest.mark.ours]
@@ -23,11 +24,24 @@ PHONE_PX = 390
 DESK_PX = 1280
 MOST_BREAKS = 8
 """Lines of a name in a table: one that is shown letter by letter has far more."""
+FEWEST_COLOURS = 100
+"""Of a picture with text: letters have soft edges."""
 CONTRAST = {"runOnly": ["color-contrast"]}
 NARROW = "each.style.cssText = 'min-width: 0; max-width: 2rem; overflow-wrap: anywhere'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 NAME_LINES = """Math.max(0, ...[...document.querySelectorAll('tbody th a, h1')].map(
     each => each.getClientRects().length && Math.round(each.getBoundingClientRect().height / 18)))"""
+
+
+HIDDEN_PX = "Math.max(...[...document.querySelectorAll('.scroll')].map(each => each.scrollWidth - each.clientWidth))"
+CUT_WORDS = """[...document.querySelectorAll('.fact dd')].flatMap(each => {
+    const text = each.firstChild, range = document.createRange();
+    return [...text.data.matchAll(/[^ -]+/g)].filter(word => {
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        return range.getClientRects().length > 1;
+    }).map(word => word[0]);
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +99,26 @@ def test_the_checks_find_planted_faults(running: Browser, console: str) -> None:
     page.evaluate(f"document.querySelectorAll('tbody th').forEach(each => {{ {NARROW} }})")
     assert page.evaluate(NAME_LINES) > MOST_BREAKS
     page.context.close()
+
+
+def test_a_phone_shows_rules_whole_and_cuts_no_word_of_a_fact(running: Browser, console: str) -> None:
+    page = page_of(running, console, PHONE_PX)
+    page.goto("/access")
+    expect(page.locator("table.cards").first).to_contain_text("User:shop may write records to topic orders")
+    assert page.evaluate(HIDDEN_PX) == 0
+    for path in ("/", f"/transaction?id={ENDED}"):
+        page.goto(path)
+        assert page.evaluate(CUT_WORDS) == []
+    page.context.close()
+
+
+def test_the_pictures_of_the_documents_can_be_made_again(running: Browser, console: str, tmp_path: Path) -> None:
+    take_all(console, running, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in FOLDER.iterdir())
+    for path in tmp_path.iterdir():
+        with Image.open(path) as made, Image.open(FOLDER / path.name) as kept:
+            assert made.size == kept.size, path.name
+            assert len(made.convert("RGB").getcolors(1 << 24) or ()) > FEWEST_COLOURS, path.name
 
 
 def test_one_request_renews_both_parts_of_the_overview(running: Browser, console: str) -> None:

@@ -37,8 +37,15 @@ def test_the_tutorial_leads_to_a_query_of_spark(connector: str, tmp_path: Path) 
 @pytest.mark.usefixtures("connector")
 @pytest.mark.skipif("KAFKAPY_SOAK_SEEDS" not in os.environ, reason="`make soak`: six JVMs, 90 s of CPU")
 def test_silver_and_gold_run_on_a_master_with_two_workers(tmp_path: Path) -> None:
-    printed = read(ROOT / "docs" / "howto" / "spark_cluster.md", tmp_path)
-    assert printed[-1].endswith(".parquet\n")
+    from spark_jobs.connector import jars
+
+    packages = "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+    page = ROOT / "docs" / "howto" / "spark_cluster.md"
+    assert packages in page.read_text()
+    printed = read(page, tmp_path, {packages: f"--jars {','.join(map(str, jars()))}"})
+    *_, found, submitted = filter(None, printed)
+    assert found.endswith(".parquet\n")
+    assert "bars_submitted" in submitted
 
 
 @pytest.mark.usefixtures("connector")

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 KEYS = 7
 PER_BATCH = 60
-IN_TASK = ("task_started", "initialized", "produced", "noted", "committed")
+IN_TASK = ("task_started", "initialized", "noted", "produced", "committed")
 """The steps of a task, in their order."""
 ON_DRIVER = ("claimed", "delivered")
 
@@ -128,7 +128,7 @@ def test_the_check_finds_what_is_lost_twice_or_out_of_order() -> None:
 
 
 def test_a_task_killed_at_each_step_and_a_driver_that_fails_lose_and_repeat_nothing(stream: Stream) -> None:
-    """Batch n is disturbed at the nth step; of "produced" and "noted" the other sink partition may have committed."""
+    """Batch n is disturbed at the nth step; of "noted" and "produced" the other sink partition may have committed."""
     for batch_id, step in enumerate(IN_TASK):
         stream.arm(f"{step}-{batch_id}", "kill")
     for batch_id, step in enumerate(ON_DRIVER, len(IN_TASK)):
@@ -145,17 +145,17 @@ def test_a_task_killed_at_each_step_and_a_driver_that_fails_lose_and_repeat_noth
 
 def test_readers_see_a_batch_as_a_whole_partition_by_partition_and_an_open_one_not_at_all(stream: Stream) -> None:
     """While a sink partition is produced and not committed, a reader of read_committed sees none of it."""
-    stream.arm("noted-0", "wait")
+    stream.arm("produced-0", "wait")
     stream.put(PER_BATCH)
     results: list[Exception | None] = []
     thread = threading.Thread(target=lambda: results.append(stream.run()))
     thread.start()
     try:
-        eventually((stream.failpoints / "noted-0.reached").exists)
+        eventually((stream.failpoints / "produced-0.reached").exists)
         seen = market.consume(stream.bootstrap, stream.output)
         assert len({record.key for record in seen}) < KEYS, "one sink partition at most is committed"
     finally:
-        (stream.failpoints / "noted-0.go").touch()
+        (stream.failpoints / "produced-0.go").touch()
         thread.join(120)
     assert results == [None]
     stream.check()

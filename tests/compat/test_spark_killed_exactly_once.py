@@ -39,7 +39,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 PER_BATCH = 150
 TABLE_STEPS = ("iceberg_written", "iceberg_committed", "delta_started", "delta_committed")
-STEPS = ("claim_produced", "claim_noted", "claimed", "task_started", "initialized", "produced", "noted", "committed")
+STEPS = ("claim_noted", "claim_produced", "claimed", "task_started", "initialized", "noted", "produced", "committed")
 STEPS += ("delivered",)
 """In the order of a batch; batch n is disturbed at the nth. After "delivered" Spark writes its checkpoint."""
 THREE = {
@@ -208,7 +208,7 @@ def test_the_broker_killed_at_each_step(tmp_path: Path) -> None:
 def test_the_leader_of_three_killed_at_each_step(tmp_path: Path) -> None:
     with ThreeNodes(KIND, tmp_path, THREE, heap="256m") as cluster:
         for topic in ("trades", "silver", "dead"):
-            topics.create(cluster.bootstrap, topic, partitions=1, replicas=3)
+            topics.create(cluster.bootstrap, topic, partitions=1, replicas=3, config={"retention.ms": "-1"})
         feed_market(cluster.bootstrap)
         job = Job(cluster.bootstrap, tmp_path, "local[2]")
 

@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.delete_share_group_offsets_request import (
 )
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
-from tests.scenarios.conftest import serving
+from tests.scenarios.conftest import IS_APACHE, serving
 from tests.support.client_requests import batch_of, create_topic, delete_topic, describe_topic, produce, until
 from tests.support.membership import describe_group, join_request
 from tests.support.offsets import commit, committed, delete_offsets
@@ -177,6 +177,25 @@ def test_an_acknowledgement_is_of_records_that_the_member_holds(join: Join, conn
     assert one.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
     assert one.acknowledge((1, 2, [ACCEPT, REJECT])) == NONE
     assert one.acknowledge((1, 2, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_an_error_that_says_nothing_of_the_leader_names_none(join: Join, connect: Callable[[], WireClient]) -> None:
+    """A deviation: what Apache Kafka names makes franz-go fetch from broker 0 for ever."""
+    one, other = join("one"), join("other", connect())
+    one.acquire(1)
+    other.fetch(partition=1)
+    named = (0, 0) if IS_APACHE else (-1, -1)
+
+    ((late,),) = [each.partitions for each in other.send_acknowledgements((0, 0, [ACCEPT])).responses]
+    assert late.error_code == ErrorCode.INVALID_RECORD_STATE
+    assert (late.current_leader.leader_id, late.current_leader.leader_epoch) == named
+    ((good,),) = [each.partitions for each in one.send_acknowledgements((0, 0, [ACCEPT])).responses]
+    assert good.error_code == NONE
+    assert (good.current_leader.leader_id, good.current_leader.leader_epoch) == (0, 0)
+    fetched = [each for topic in one.fetch(partition=9).responses for each in topic.partitions]
+    (missing,) = [each for each in fetched if each.partition_index == 9]
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (missing.current_leader.leader_id, missing.current_leader.leader_epoch) == named
 
 
 def test_a_refused_batch_undoes_those_before_it(member: ShareMember) -> None:

@@ -113,9 +113,15 @@ def run_on(loop: SimLoop, main: Callable[[SimLoop], Coroutine[Any, Any, T]], *, 
         loop.close()
 
 
+CANCEL_ROUNDS = 10
+
+
 def _cancel_all(loop: SimLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
+    """Cancel all tasks, and those that they begin as they end, some rounds long."""
+    for _ in range(CANCEL_ROUNDS):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

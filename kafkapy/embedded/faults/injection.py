@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.faults.rules import Fault, Faults, Hit
 from kafkapy.embedded.faults.shapes import Selected, level_of, parts_of, put_errors, take_parts
+from kafkapy.embedded.faults.whole_requests import FETCH, METADATA, WholeRequests, is_readable
 from kafkapy.handlers.context import CloseConnection
 from kafkapy.protocol.api import APIS, api_key_of, request_type, response_type
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
 
 PRODUCE: Final = 0
-FETCH: Final = 1
-METADATA: Final = 3
 OVERWRITTEN: Final = (FETCH, METADATA)
 """These are served as a whole, and errors put into their answers. They only read; a Fetch is answered about more
 partitions than it names, a Metadata about brokers, too."""
-INITIAL_EPOCHS: Final = (0, -1)
-"""Session epochs of a Fetch that names all of its partitions."""
 
 
 class FaultInjector:
@@ -40,7 +36,7 @@ class FaultInjector:
     ) -> None:
         """is_node: whether a client id is another node's."""
         self._faults = faults
-        self._services = services
+        self._whole = WholeRequests(services)
         self._route = route
         self._coalesce = coalesce
         self._is_node = is_node
@@ -58,7 +54,7 @@ class FaultInjector:
         connection = f"{info.peer_host}:{info.peer_port}"
         if not self._is_node(header.client_id):
             faults = [each for each in faults if each.matches_header(header.api_version, header.client_id, connection)]
-            if faults and _is_readable(header):
+            if faults and is_readable(header):
                 return self._serve(faults, header, info, frame, position)
         return self._route(info, frame)
 
@@ -67,7 +63,9 @@ class FaultInjector:
     ) -> Writer | None:
         """Serve a request by the faults that match it. Raises CloseConnection."""
         request, _ = request_type(header.api_key).read(frame, position, header.api_version)
-        parts = list(parts_of(APIS[header.api_key].name, header.api_version, self._whole(request), self._topic_of))
+        parts = list(
+            parts_of(APIS[header.api_key].name, header.api_version, self._whole.request(request), self._whole.topic_of)
+        )
         hits = [fault for fault in faults if any(map(fault.matches_part, parts)) and fault.draw()]
         for fault in hits:
             self._faults.log.append(_hit(fault, header, info, filter(fault.matches_part, parts)))
@@ -101,12 +99,14 @@ class FaultInjector:
             response.error_code = int(fault.error)
             return _encoded(header, response)
         if header.api_key in OVERWRITTEN:
-            errors = take_parts(level, self._whole(request), fault.matches_part, fault.error, self._topic_of)
+            errors = take_parts(
+                level, self._whole.request(request), fault.matches_part, fault.error, self._whole.topic_of
+            )
             if header.api_key == FETCH:
                 request.max_wait_ms = 0  # the error does not wait for records
             is_left = True
         else:
-            errors = take_parts(level, request, fault.matches_part, fault.error, self._topic_of)
+            errors = take_parts(level, request, fault.matches_part, fault.error, self._whole.topic_of)
             is_left = bool(getattr(request, level.request))
         response = response_type(header.api_key)()
         if is_left:
@@ -118,48 +118,6 @@ class FaultInjector:
             raise CloseConnection(f"a fault, whose error has no answer with acks=0: {fault}")
         put_errors(level, response, errors)
         return _encoded(header, response)
-
-    def _whole(self, request: Any) -> Any:
-        """Return a request that names all that it is about: the partitions of its session, all topics."""
-        if type(request).API_KEY == METADATA:
-            return self._whole_metadata(request)
-        if type(request).API_KEY == FETCH:
-            return self._whole_fetch(request)
-        return request
-
-    def _whole_metadata(self, request: Any) -> Any:
-        from kafkapy.protocol.messages.metadata_request import MetadataRequestTopic
-
-        topics = self._services.metadata.image.topics.by_name
-        named = [MetadataRequestTopic(name=name) for name in topics] if request.topics is None else request.topics
-        return type(request)(topics=[self._identified(topic) for topic in named])
-
-    def _whole_fetch(self, request: Any) -> Any:
-        """Return a copy, whose parts may be taken, with the partitions of the session."""
-        found = type(request)(topics=[copy(topic) for topic in request.topics])
-        if request.session_epoch not in INITIAL_EPOCHS:
-            from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchTopic
-
-            for topic, topic_id, partition in self._services.fetch_sessions.partitions_of(request.session_id):
-                partitions = [FetchPartition(partition=partition)]
-                found.topics.append(FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions))
-        return found
-
-    def _identified(self, topic: Any) -> Any:
-        """Return a topic of a Metadata request with its name and its id, as the answer has it."""
-        topics = self._services.metadata.image.topics
-        known = topics.by_id.get(topic.topic_id) if topic.name is None else topics.by_name.get(topic.name)
-        return copy(topic) if known is None else type(topic)(topic_id=known.topic_id, name=known.name)
-
-    def _topic_of(self, topic_id: bytes) -> str | None:
-        topic = self._services.metadata.image.topics.by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-
-def _is_readable(header: RequestHeader) -> bool:
-    """Return whether the codec reads the request: not if it is of a version that Kafka 4 has removed."""
-    api = APIS[header.api_key]
-    return api.min_version <= header.api_version <= api.max_version
 
 
 def _hit(fault: Fault, header: RequestHeader, info: ConnectionInfo, parts: "filter[Selected]") -> Hit:

@@ -363,8 +363,12 @@ class Faults:
             if topic not in known:
                 raise FaultError(f"{unknown('topic', topic, known)}. Create it first, or give a pattern with a *")
         if self._on_first is not None:
-            self._on_first()
-            self._on_first = None
+            on_first, self._on_first = self._on_first, None
+            try:
+                on_first()
+            except BaseException:
+                self._on_first = on_first
+                raise
         self._all = (*self._all, fault)
         return fault
 

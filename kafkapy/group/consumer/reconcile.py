@@ -94,6 +94,7 @@ def _advance(
         waits = waits or len(free) < len(missing)
         if free:
             assigned[topic_id] = {**has, **dict.fromkeys(free, target.target_epoch)}
+    assert assigned.keys() <= wanted.keys(), "a member would get what its target does not have"
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
     moved = member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={})
     return member if moved == member else moved

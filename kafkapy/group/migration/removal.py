@@ -87,6 +87,7 @@ def _remove(group: ConsumerGroup, members: list[ConsumerMember], image: Metadata
     if not members:
         return GroupDecision()
     leaving = {member.member_id for member in members}
+    assert leaving <= group.log.members.keys(), "tombstones of members that the group has not"
     staying = [member for member in group.log.members.values() if member.member_id not in leaving]
     if not can_downgrade(group.settings, staying):
         return GroupDecision(records=_removal_records(group, members, image))

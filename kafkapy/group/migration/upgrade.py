@@ -53,6 +53,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, n
     join the new group by themselves. Apache Kafka fails there with UNKNOWN_SERVER_ERROR, which is fatal to the client
     that triggers the upgrade.
     """
+    assert not group.log.members, f"{group.group_id} has members before it is converted"
     if classic.log.protocol_name is None:
         return list(classic.tombstone_records())
     members = _members(classic, image)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.share.member import ShareMember
 from kafkapy.group.share.states import GroupStates
+from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.share_group_current_member_assignment_value import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -30,7 +31,6 @@ from kafkapy.protocol.primitives import Message
 
 INITIAL_EPOCH: Final = 1
 """The group and assignment epoch of a group before its first record."""
-NO_ASSIGNMENT_EPOCH: Final = -1
 
 
 class ShareGroupLog:
@@ -115,6 +115,7 @@ def count_names(counts: dict[str, int], member: ShareMember, change: int) -> Non
     """Add a member's topic names to the counts, or take them away; a name that nobody subscribes to is dropped."""
     for name in member.subscribed_topic_names:
         count = counts.get(name, 0) + change
+        assert count >= 0, f"nobody is counted who subscribes to {name}"
         if count > 0:
             counts[name] = count
         else:

@@ -1,151 +1,231 @@
-"""A streams group (KIP-1071) that Apache Kafka has written: its id is kept from other kinds, its offsets are served.
+"""A streams group (KIP-1071): its state, and questions about it. Requests are decided by the modules of this package.
 
-Nobody joins it here: StreamsGroupHeartbeat is not served. Members that were loaded are removed once their session has
-expired, and the empty group becomes a classic one with the first JoinGroup, as in Apache Kafka. Of the records only
-members and the epoch are kept, which is what tombstones need.
+Decide, append, replay: decisions take the group, return records and do not change the state in the log (state.py). Soft
+state is kept here and changes at once: deadlines, the topology as configured for the cluster's topics, what members
+have reported. It is lost with the coordinator, as in Kafka. Driven by `runtime/coordinators/group_host.py`, through the
+shard.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
+from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.sessions import Sessions
-from kafkapy.group.shared_rules import unknown_member
+from kafkapy.group.settings import GroupSettings
+from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
+from kafkapy.group.streams.checks import known_member
+from kafkapy.group.streams.configured_topology import ConfiguredTopology
+from kafkapy.group.streams.member import StreamsMember
+from kafkapy.group.streams.records import group_tombstones
+from kafkapy.group.streams.settings import StreamsSettings, streams_settings
+from kafkapy.group.streams.state import GroupState, StreamsGroupLog
+from kafkapy.group.streams.task_offsets import NO_OFFSETS, MemberTaskOffsets
+from kafkapy.group.streams.tasks import TasksTuple
+from kafkapy.group.streams.timers import StreamsTimers
+from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
-from kafkapy.protocol.messages.streams_group_metadata_key import StreamsGroupMetadataKey
-from kafkapy.protocol.messages.streams_group_metadata_value import StreamsGroupMetadataValue
-from kafkapy.protocol.messages.streams_group_target_assignment_member_key import StreamsGroupTargetAssignmentMemberKey
-from kafkapy.protocol.messages.streams_group_target_assignment_metadata_key import (
-    StreamsGroupTargetAssignmentMetadataKey,
-)
-from kafkapy.protocol.messages.streams_group_target_assignment_metadata_value import (
-    StreamsGroupTargetAssignmentMetadataValue,
-)
-from kafkapy.protocol.messages.streams_group_topology_key import StreamsGroupTopologyKey
 from kafkapy.protocol.primitives import Message
 
 GROUP_TYPE: Final = "streams"
-EMPTY, STABLE = "Empty", "Stable"
+COMMIT_VERSION_OF_MEMBERS: Final = 9
+"""The first OffsetCommit with STALE_MEMBER_EPOCH."""
 
 
 class StreamsGroup:
-    """One group, as replayed, with its members' sessions."""
+    """One group. `log` is the replayed state, `timers` has the deadlines, `history` the last rebalances."""
 
     group_type = GROUP_TYPE
     protocol_type = GROUP_TYPE
     may_expire = True
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        hashes: MetadataHashes,
+        initial_delay_until_ms: int | None = None,
+    ) -> None:
+        """`hashes` is shared by the groups of a shard. `initial_delay_until_ms`: that of the request that made it."""
         self.group_id = group_id
+        self.settings = settings
+        self.hashes = hashes
         self.history = RebalanceHistory()
-        self.sessions = Sessions()
-        self.members: dict[str, None] = {}
-        self.metadata = StreamsGroupMetadataValue()
-        self.is_deleted = False
+        self.log = StreamsGroupLog(group_id)
+        self.timers = StreamsTimers(self.log, initial_delay_until_ms)
+        self.configured: ConfiguredTopology | None = None
+        self.endpoint_information_epoch = 0
+        self.shutdown_member_id: str | None = None
+        """The member that has asked for the shutdown of the application; all members are told until they are gone."""
+        self.task_offsets: dict[str, MemberTaskOffsets] = {}
+        self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
+        """What members were to have at the target epoch given, if tasks are warmed up: for the time being its targets.
+
+        As in Apache Kafka, one that leaves and comes back before the next target gets its tasks again.
+        """
+        self._checked_topics: TopicsImage | None = None
+        self._checked_epoch = 0
+        self._own_settings: tuple[GroupCoordinatorConfig, ConfigsImage, StreamsSettings] | None = None
+        """With the broker's and the groups' configs that they were read from."""
 
     @property
     def state_name(self) -> str:
-        return STABLE if self.members else EMPTY
+        return self.log.state.value
 
     @property
     def is_empty(self) -> bool:
-        return not self.members
+        return self.log.state is GroupState.EMPTY
 
     @property
     def member_count(self) -> int:
-        return len(self.members)
+        return len(self.log.members)
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.timers.sessions
 
     def deadline_ms(self) -> int | None:
-        return self.sessions.deadline_ms()
+        return self.timers.deadline_ms()
+
+    def continue_history(self, history: RebalanceHistory) -> None:
+        """Take over a history, which starts from the log."""
+        assert not self.history.rebalances, f"group {self.group_id} has recorded rebalances of its own"
+        self.history = history
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one StreamsGroup* record; `value` is None for a tombstone."""
-        if type(key) is StreamsGroupMemberMetadataKey:
-            if value is None:
-                self.members.pop(key.member_id, None)
-            else:
-                self.members[key.member_id] = None
-            self.sessions.on_replay(key.member_id, is_member=value is not None)
-        elif type(key) is StreamsGroupMetadataKey:
-            if value is None:
-                self.is_deleted = True
-            else:
-                assert type(value) is StreamsGroupMetadataValue
-                self.metadata = value
+        self.log.replay(key, value)
+        if isinstance(key, StreamsGroupMemberMetadataKey | StreamsGroupCurrentMemberAssignmentKey):
+            self.timers.on_replay(key.member_id)
+            if key.member_id not in self.log.members:
+                self.task_offsets.pop(key.member_id, None)
+            if not self.log.members:
+                self.shutdown_member_id = None
 
-    # -- requests of others -------------------------------------------------------------------------------------------
+    # -- settings and metadata --------------------------------------------------------------------------------------
+
+    def own_settings(self, configs: ConfigsImage) -> StreamsSettings:
+        config, cached = self.settings.config, self._own_settings
+        if cached is None or cached[0] is not config or cached[1] is not configs:
+            cached = self._own_settings = config, configs, streams_settings(self.settings, self.group_id)
+        return cached[2]
+
+    def has_metadata_expired(self, image: MetadataImage) -> bool:
+        """Whether topics changed since the group was last compared with them, or that result was not written."""
+        return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
+
+    def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
+        self._checked_topics, self._checked_epoch = image.topics, group_epoch
+
+    def offsets_of(self, member_id: str) -> MemberTaskOffsets:
+        return self.task_offsets.get(member_id, NO_OFFSETS)
+
+    def relabel_refined(self, old_member_id: str, member_id: str) -> None:
+        """Hand the tasks of a static member to the member id with which it comes back."""
+        epoch, targets = self.refined_targets
+        if old_member_id in targets:
+            relabelled = {member_id if each == old_member_id else each: tasks for each, tasks in targets.items()}
+            self.refined_targets = epoch, relabelled
+
+    def request_shutdown(self, member_id: str) -> None:
+        """Have all members told to shut down, in the name of the first that asked for it."""
+        if self.shutdown_member_id is None:
+            self.shutdown_member_id = member_id
+
+    # -- offsets and deletion -----------------------------------------------------------------------------------------
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, version: int, is_transactional: bool
     ) -> CheckPartition | None:
-        """Allow it to those who are no members, in an empty group. Raises UNKNOWN_MEMBER_ID."""
-        if generation < 0 and not self.members:
+        """Return None if all partitions may be committed, else a check to call for each partition.
+
+        A commit at an older member epoch is accepted for the sources of tasks that were assigned at that epoch or
+        before. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        """
+        if generation < 0 and not self.log.members:
             return None
-        raise unknown_member(self.group_id, member_id)
+        if is_transactional and generation == -1 and not member_id and instance_id is None:
+            return None
+        member = known_member(self.log, member_id)
+        if not is_transactional and version < COMMIT_VERSION_OF_MEMBERS:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the streams group protocol",
+            )
+        if generation == member.member_epoch:
+            return None
+        if generation > member.member_epoch:
+            raise _stale(
+                f"Received member epoch {generation} is newer than current member epoch {member.member_epoch}."
+            )
+        if self.log.topology is None:
+            raise _stale("Topology is not available for offset commit validation.")
+        by_source = self.log.subtopology_ids_by_source
+        return lambda topic, topic_id, partition: _check_partition(member, generation, by_source, topic, partition)
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
         """Do nothing: a commit does not renew a session here."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if member_id is not None or member_epoch >= 0:
-            raise unknown_member(self.group_id, member_id)
+        """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless the member is at that epoch.
+
+        (None, -1) comes from a client that is not a member, which may fetch.
+        """
+        if member_id is None and member_epoch < 0:
+            return
+        member = known_member(self.log, member_id)
+        if member_epoch != member.member_epoch:
+            raise _stale(
+                f"The received member epoch {member_epoch} does not match the expected member epoch "
+                f"{member.member_epoch}."
+            )
 
     def check_offset_delete(self) -> None:
         """Always allow it: topics of a group with members are refused one by one (is_subscribed_to)."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether there are members: which topics they read is in their topology, which is not read here."""
-        return bool(self.members)
+        return bool(self.log.members) and topic in self.log.subtopology_ids_by_source
 
     def offsets_unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
         return commit_timestamp_ms
 
     def check_deletion(self) -> None:
-        if self.members:
+        if not self.is_empty:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
-    # -- records ------------------------------------------------------------------------------------------------------
-
-    def removal_records(self, member_ids: Sequence[str]) -> list[CoordinatorRecord]:
-        """Return the tombstones of members, each with a next epoch of the group."""
-        records: list[CoordinatorRecord] = []
-        epoch = self.metadata.epoch
-        for member_id in member_ids:
-            epoch += 1
-            records += [CoordinatorRecord(key, None) for key in self._member_keys(member_id)]
-            records.append(CoordinatorRecord(StreamsGroupMetadataKey(self.group_id), self._metadata_at(epoch)))
-        if member_ids and len(member_ids) == len(self.members):
-            target = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
-            records.append(CoordinatorRecord(StreamsGroupTargetAssignmentMetadataKey(self.group_id), target))
-        return records
-
     def tombstone_records(self) -> Iterable[CoordinatorRecord]:
-        """Return the tombstones that delete the group, which has no members, without those of its offsets."""
-        assert not self.members, f"streams group {self.group_id} is to be deleted with members"
-        keys: list[Message] = [
-            StreamsGroupTargetAssignmentMetadataKey(self.group_id),
-            StreamsGroupTopologyKey(self.group_id),
-            StreamsGroupMetadataKey(self.group_id),
-        ]
-        return [CoordinatorRecord(key, None) for key in keys]
+        """Return the tombstones that delete the group, without those of its offsets."""
+        return group_tombstones(self.group_id, self.log.members)
 
-    def _member_keys(self, member_id: str) -> Iterator[Message]:
-        yield StreamsGroupCurrentMemberAssignmentKey(self.group_id, member_id=member_id)
-        yield StreamsGroupTargetAssignmentMemberKey(self.group_id, member_id=member_id)
-        yield StreamsGroupMemberMetadataKey(self.group_id, member_id=member_id)
 
-    def _metadata_at(self, epoch: int) -> StreamsGroupMetadataValue:
-        before = self.metadata
-        return StreamsGroupMetadataValue(
-            epoch=epoch,
-            metadata_hash=before.metadata_hash,
-            validated_topology_epoch=before.validated_topology_epoch,
-            last_assignment_configs=before.last_assignment_configs,
-            stored_description_topology_epoch=before.stored_description_topology_epoch,
-            failed_description_topology_epoch=before.failed_description_topology_epoch,
+def _check_partition(
+    member: StreamsMember,
+    received_epoch: int,
+    by_source: Mapping[str, str],
+    topic: str,
+    partition: int,
+) -> None:
+    """Raise STALE_MEMBER_EPOCH unless the partition's task was assigned at the received epoch or before."""
+    subtopology_id = by_source.get(topic)
+    if subtopology_id is None:
+        raise _stale(f"Topic {topic} is not in the topology.")
+    epoch = None
+    for tasks in (member.assigned, member.pending_revocation):
+        epoch = tasks.active.get(subtopology_id, {}).get(partition) if epoch is None else epoch
+    if epoch is None:
+        raise _stale(f"Task {subtopology_id}-{partition} is not assigned or pending revocation for member.")
+    if received_epoch < epoch:
+        raise _stale(
+            f"Received member epoch {received_epoch} is older than assignment epoch {epoch} for task "
+            f"{subtopology_id}-{partition}."
         )
+
+
+def _stale(message: str) -> ApiError:
+    return ApiError(ErrorCode.STALE_MEMBER_EPOCH, message)

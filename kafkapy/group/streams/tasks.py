@@ -35,11 +35,11 @@ class TaskId(NamedTuple):
 class MemberState(IntEnum):
     """A member's progress towards its target assignment; the values are those in the records."""
 
-    STABLE = 0
+    STABLE = 1
     """It has the assignment of its epoch's target."""
-    UNREVOKED_TASKS = 1
+    UNREVOKED_TASKS = 2
     """It must revoke tasks before it moves to the next epoch."""
-    UNRELEASED_TASKS = 2
+    UNRELEASED_TASKS = 3
     """It is at the target's epoch, and other members still run some of its tasks."""
     UNKNOWN = 127
     """Written by a later version; the member must rejoin."""

@@ -46,16 +46,16 @@ class StreamsTopology:
             names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
         return in_put_order(names, hash_of_text)
 
-    def source_topics(self) -> set[str]:
-        """Return the topics that are read, repartition topics included: those whose offsets a group may commit."""
+    def subtopology_ids_by_source(self) -> dict[str, str]:
+        """Return the subtopology of each topic that is read, repartition topics included."""
         return {
-            name
-            for each in self.subtopologies.values()
+            name: subtopology_id
+            for subtopology_id, each in self.subtopologies.items()
             for name in (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
         }
 
 
-def topology_record(topology: "heartbeat.Topology") -> StreamsGroupTopologyValue:
+def stored_topology(topology: "heartbeat.Topology") -> StreamsGroupTopologyValue:
     """Return the record that keeps a request's topology. Raises UNKNOWN_SERVER_ERROR, as Kafka, for equal ids."""
     if len({each.subtopology_id for each in topology.subtopologies}) < len(topology.subtopologies):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -21,6 +21,8 @@ RENEWAL_SINCE: Final = 2
 """The version of both requests from which on locks can be renewed (KIP-1222)."""
 CODES_WITH_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 NONE: Final = Refusal(ErrorCode.NONE, None)
+UNKNOWN_LEADER: Final = (-1, -1)
+"""Id and epoch. No client looks for a leader that has this id."""
 
 Acknowledgements = dict[TopicIdPartition, list[AcknowledgementBatch]]
 Outcomes = dict[TopicIdPartition, Refusal]
@@ -196,14 +198,20 @@ def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> list
 def leaders_of(
     services: Services, context: RequestContext, codes: Mapping[TopicIdPartition, int]
 ) -> tuple[dict[TopicIdPartition, tuple[int, int]], Leaders | None]:
-    """Return (leader id, leader epoch) of each partition that is led elsewhere, with the leaders' endpoints."""
-    moved = [partition for partition, code in codes.items() if code in CODES_WITH_LEADER]
+    """Return (leader id, leader epoch) for each partition with an error, and the endpoints of those led elsewhere.
+
+    Deviation: Apache Kafka names broker 0 at epoch 0 as the leader beside an error that says nothing of the leader.
+    Here it is UNKNOWN_LEADER, because franz-go moves the partition to broker 0, and never fetches it again if there is
+    none.
+    """
+    found = dict.fromkeys((partition for partition, code in codes.items() if code), UNKNOWN_LEADER)
+    moved = [partition for partition in found if codes[partition] in CODES_WITH_LEADER]
     if not moved:
-        return {}, None
+        return found, None
     leaders = Leaders(services, context)
     by_id = services.metadata.image.topics.by_id
-    return {
-        each: leaders.leader_of(topic.name, each.partition)
-        for each in moved
-        if (topic := by_id.get(each.topic_id)) is not None
-    }, leaders
+    for partition in moved:
+        topic = by_id.get(partition.topic_id)
+        if topic is not None:
+            found[partition] = leaders.leader_of(topic.name, partition.partition)
+    return found, leaders

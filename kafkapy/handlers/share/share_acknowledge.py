@@ -49,11 +49,11 @@ async def handle(
 
 
 def _respond(services: Services, context: RequestContext, outcomes: Outcomes, lock_ms: int) -> ShareAcknowledgeResponse:
-    moved, leaders = leaders_of(services, context, {each: outcomes[each].error_code for each in outcomes})
+    named, leaders = leaders_of(services, context, {each: outcomes[each].error_code for each in outcomes})
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for partition, outcome in outcomes.items():
         topic = topics.setdefault(partition.topic_id, ShareAcknowledgeTopicResponse(partition.topic_id))
-        leader_id, leader_epoch = moved.get(partition, (0, 0))
+        leader_id, leader_epoch = named.get(partition, (0, 0))
         topic.partitions.append(
             PartitionData(
                 partition.partition,

@@ -48,13 +48,13 @@ def respond(
     shown = _with_news(session, fetched)
     throttle_time_ms = _throttle(context, shown)
     _count_bytes(services, shown)
-    moved, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
+    named, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
     for partition in [*shown, *(each for each in outcomes if each not in shown)]:
         topic = topics.setdefault(partition.topic_id, ShareFetchableTopicResponse(partition.topic_id))
         data = _partition_data(partition, shown.get(partition), outcomes.get(partition, NONE))
-        if partition in moved:
-            leader_id, leader_epoch = moved[partition]
+        if partition in named:
+            leader_id, leader_epoch = named[partition]
             data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         topic.partitions.append(data)
     endpoints = [] if leaders is None else leaders.endpoints()

@@ -9,7 +9,7 @@ those refused before.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -29,16 +29,10 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
     has_cluster = services.authorizer.authorize(
         context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
     )
-    counts = Counter(topic.name for topic in request.topics)
+    counts = Counter([topic.name for topic in request.topics])
     refused = _refused(services, context, counts, may_create_all=has_cluster)
-    names = {result.name for result in refused}
-    access = _describable(services, context, counts)
-    describable = access.allows if context.api_version >= CONFIGS_SINCE else None
-    accepted = CreateTopicsRequest(
-        topics=[topic for topic in request.topics if topic.name not in names],
-        timeout_ms=request.timeout_ms,
-        validate_only=request.validate_only,
-    )
+    describable = _describable(services, context, counts)
+    accepted = request if not refused else _without(request, {result.name for result in refused})
     if not accepted.topics:
         return CreateTopicsResponse(topics=refused)
     count = count_partitions(context, strict_since=STRICT_SINCE)
@@ -57,11 +51,11 @@ def _refused(
     services: Services, context: RequestContext, counts: Mapping[str, int], *, may_create_all: bool
 ) -> list[CreatableTopicResult]:
     """Return the results of topics that are refused before the controller decides."""
-    creatable = TopicAccess(services, context, AclOperation.CREATE)
+    creatable = None if may_create_all else TopicAccess(services, context, AclOperation.CREATE)
     results = []
     for name, count in counts.items():
         error = _refusal(name, count)
-        if error is None and not may_create_all and not creatable.allows(name):
+        if error is None and creatable is not None and not creatable.allows(name):
             error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         if error is not None:
             results += _failed((name,), error)
@@ -74,13 +68,30 @@ def _refusal(name: str, count: int) -> ApiError | None:
     return prohibited_name_error(name)
 
 
-def _describable(services: Services, context: RequestContext, counts: Mapping[str, int]) -> TopicAccess:
-    """Return the client's DESCRIBE_CONFIGS rights. Kafka authorizes even topics that it refuses to create."""
+def _describable(
+    services: Services, context: RequestContext, counts: Mapping[str, int]
+) -> Callable[[str], bool] | None:
+    """Return whether the client may see a topic's configs; None if the response has no place for them.
+
+    In every version, even topics that are refused are authorized, as by Apache Kafka.
+    """
+    has_configs = context.api_version >= CONFIGS_SINCE
+    if not has_configs and services.authorizer.allows_everything:
+        return None
     access = TopicAccess(services, context, AclOperation.DESCRIBE_CONFIGS, log_if_denied=False)
     for name, count in counts.items():
         if _refusal(name, count) is None:
             access.allows(name)
-    return access
+    return access.allows if has_configs else None
+
+
+def _without(request: CreateTopicsRequest, names: Set[str]) -> CreateTopicsRequest:
+    """Return the request without these topics."""
+    return CreateTopicsRequest(
+        topics=[topic for topic in request.topics if topic.name not in names],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
 
 
 def _failed(names: Iterable[str], error: ApiError) -> list[CreatableTopicResult]:

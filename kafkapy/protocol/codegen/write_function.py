@@ -122,13 +122,17 @@ class WriteFunction:
         self.indent = outer
 
     def elements(self, field: FieldLayout, value: str) -> None:
+        code = FIXED_CODES.get(field.spec.type)
+        is_ints = code is not None and code != "16s"
+        code = "B" if code == "?" else code
+        if is_ints and field.is_compact:
+            self.emit(f'{self.out} += {self.body.use("compact_ints")}({value}, "{code}")')
+            return
         if field.is_compact:
             self.emit(f"{self.body.use('write_uvarint')}({self.out}, len({value}) + 1)")
         else:
             self.emit(f"{self.out} += {self.body.format('pack', 'i')}(len({value}))")
-        code = FIXED_CODES.get(field.spec.type)
-        if code is not None and code != "16s":
-            code = "B" if code == "?" else code
+        if is_ints:
             self.emit(f'{self.body.use("write_ints")}({self.out}, {value}, "{code}")')
             return
         name = f"{field.spec.attribute}_item"

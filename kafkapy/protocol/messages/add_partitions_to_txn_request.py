@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
@@ -212,8 +213,7 @@ def _read_add_partitions_to_txn_topic_v3(
 
 def _write_add_partitions_to_txn_topic_v3(out: Writer, item: AddPartitionsToTxnTopic) -> None:
     write_compact_string(out, item.name)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

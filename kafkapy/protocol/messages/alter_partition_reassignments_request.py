@@ -17,13 +17,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
     tag_section,
     unwritable,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -128,8 +128,7 @@ def _write_reassignable_partition_v0(out: Writer, item: ReassignablePartition) -
     if item.replicas is None:
         out.append(0)
     else:
-        write_uvarint(out, len(item.replicas) + 1)
-        write_ints(out, item.replicas, "i")
+        out += compact_ints(item.replicas, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,11 +18,11 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -163,8 +163,7 @@ def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
     if item.new_isr_with_epochs != []:
         raise unwritable("new_isr_with_epochs")
     out += _pack_ii(item.partition_index, item.leader_epoch)
-    write_uvarint(out, len(item.new_isr) + 1)
-    write_ints(out, item.new_isr, "i")
+    out += compact_ints(item.new_isr, "i")
     out += _pack_bi(item.leader_recovery_state, item.partition_epoch)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

@@ -18,10 +18,10 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -144,8 +144,7 @@ def _read_partition_data_v2(data: Data, position: int, budget: ElementBudget) ->
 
 def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
     out += _pack_ihii(item.partition_index, item.error_code, item.leader_id, item.leader_epoch)
-    write_uvarint(out, len(item.isr) + 1)
-    write_ints(out, item.isr, "i")
+    out += compact_ints(item.isr, "i")
     out += _pack_bi(item.leader_recovery_state, item.partition_epoch)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)

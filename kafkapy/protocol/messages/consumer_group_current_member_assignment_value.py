@@ -19,10 +19,10 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_tag_end,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -148,16 +148,14 @@ def _write_tags_of_topic_partitions_v0(out: Writer, item: TopicPartitions) -> No
         if item.assignment_epochs is None:
             value.append(0)
         else:
-            write_uvarint(value, len(item.assignment_epochs) + 1)
-            write_ints(value, item.assignment_epochs, "i")
+            value += compact_ints(item.assignment_epochs, "i")
         tags[0] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
 def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields or item.assignment_epochs != []:
         _write_tags_of_topic_partitions_v0(out, item)
     else:

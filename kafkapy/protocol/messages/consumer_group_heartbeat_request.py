@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -25,7 +26,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -134,8 +134,7 @@ def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
@@ -211,8 +212,7 @@ def _read_create_partitions_assignment_v2(
 
 
 def _write_create_partitions_assignment_v2(out: Writer, item: CreatePartitionsAssignment) -> None:
-    write_uvarint(out, len(item.broker_ids) + 1)
-    write_ints(out, item.broker_ids, "i")
+    out += compact_ints(item.broker_ids, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -274,8 +275,7 @@ def _read_creatable_replica_assignment_v5(
 
 def _write_creatable_replica_assignment_v5(out: Writer, item: CreatableReplicaAssignment) -> None:
     out += _pack_i(item.partition_index)
-    write_uvarint(out, len(item.broker_ids) + 1)
-    write_ints(out, item.broker_ids, "i")
+    out += compact_ints(item.broker_ids, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

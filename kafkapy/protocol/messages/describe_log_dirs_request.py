@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
@@ -158,8 +159,7 @@ def _read_describable_log_dir_topic_v2(
 
 def _write_describable_log_dir_topic_v2(out: Writer, item: DescribableLogDirTopic) -> None:
     write_compact_string(out, item.topic)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -16,12 +16,12 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -88,8 +88,7 @@ def _read_topic_request_v0(data: Data, position: int, budget: ElementBudget) -> 
 
 def _write_topic_request_v0(out: Writer, item: TopicRequest) -> None:
     write_compact_string(out, item.name)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

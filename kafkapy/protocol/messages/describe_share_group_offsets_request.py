@@ -16,12 +16,12 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -114,8 +114,7 @@ def _write_describe_share_group_offsets_request_topic_v0(
     item: DescribeShareGroupOffsetsRequestTopic,
 ) -> None:
     write_compact_string(out, item.topic_name)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

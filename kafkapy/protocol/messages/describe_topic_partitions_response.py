@@ -18,13 +18,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -228,22 +228,17 @@ def _write_describe_topic_partitions_response_partition_v0(
     item: DescribeTopicPartitionsResponsePartition,
 ) -> None:
     out += _pack_hiii(item.error_code, item.partition_index, item.leader_id, item.leader_epoch)
-    write_uvarint(out, len(item.replica_nodes) + 1)
-    write_ints(out, item.replica_nodes, "i")
-    write_uvarint(out, len(item.isr_nodes) + 1)
-    write_ints(out, item.isr_nodes, "i")
+    out += compact_ints(item.replica_nodes, "i")
+    out += compact_ints(item.isr_nodes, "i")
     if item.eligible_leader_replicas is None:
         out.append(0)
     else:
-        write_uvarint(out, len(item.eligible_leader_replicas) + 1)
-        write_ints(out, item.eligible_leader_replicas, "i")
+        out += compact_ints(item.eligible_leader_replicas, "i")
     if item.last_known_elr is None:
         out.append(0)
     else:
-        write_uvarint(out, len(item.last_known_elr) + 1)
-        write_ints(out, item.last_known_elr, "i")
-    write_uvarint(out, len(item.offline_replicas) + 1)
-    write_ints(out, item.offline_replicas, "i")
+        out += compact_ints(item.last_known_elr, "i")
+    out += compact_ints(item.offline_replicas, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
@@ -194,8 +195,7 @@ def _read_topic_partitions_v2(data: Data, position: int, budget: ElementBudget) 
 
 def _write_topic_partitions_v2(out: Writer, item: TopicPartitions) -> None:
     write_compact_string(out, item.topic)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -20,6 +20,7 @@ from kafkapy.protocol.primitives import (
     check_count,
     check_tag_end,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -774,8 +775,7 @@ def _read_forgotten_topic_v12(data: Data, position: int, budget: ElementBudget) 
 
 def _write_forgotten_topic_v12(out: Writer, item: ForgottenTopic) -> None:
     write_compact_string(out, item.topic)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -925,8 +925,7 @@ def _read_forgotten_topic_v13(data: Data, position: int, budget: ElementBudget) 
 
 def _write_forgotten_topic_v13(out: Writer, item: ForgottenTopic) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

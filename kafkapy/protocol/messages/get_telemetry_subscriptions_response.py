@@ -17,12 +17,12 @@ from kafkapy.protocol.primitives import (
     Message,
     Writer,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -126,8 +126,7 @@ def _read_get_telemetry_subscriptions_response_v0(
 
 def _write_get_telemetry_subscriptions_response_v0(out: Writer, item: GetTelemetrySubscriptionsResponse) -> None:
     out += _pack_ihui(item.throttle_time_ms, item.error_code, item.client_instance_id, item.subscription_id)
-    write_uvarint(out, len(item.accepted_compression_types) + 1)
-    write_ints(out, item.accepted_compression_types, "b")
+    out += compact_ints(item.accepted_compression_types, "b")
     out += _pack_iiB(item.push_interval_ms, item.telemetry_max_bytes, item.delta_temporality)
     write_uvarint(out, len(item.requested_metrics) + 1)
     for requested_metrics_item in item.requested_metrics:

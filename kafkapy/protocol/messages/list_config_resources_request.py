@@ -15,13 +15,12 @@ from kafkapy.protocol.primitives import (
     Message,
     Writer,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
     unwritable,
-    write_ints,
     write_tag_section,
-    write_uvarint,
 )
 
 _IS_COMPILED: Final = __file__.endswith(COMPILED)
@@ -93,8 +92,7 @@ def _read_list_config_resources_request_v1(
 
 
 def _write_list_config_resources_request_v1(out: Writer, item: ListConfigResourcesRequest) -> None:
-    write_uvarint(out, len(item.resource_types) + 1)
-    write_ints(out, item.resource_types, "b")
+    out += compact_ints(item.resource_types, "b")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -17,13 +17,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -141,12 +141,9 @@ def _read_ongoing_partition_reassignment_v0(
 
 def _write_ongoing_partition_reassignment_v0(out: Writer, item: OngoingPartitionReassignment) -> None:
     out += _pack_i(item.partition_index)
-    write_uvarint(out, len(item.replicas) + 1)
-    write_ints(out, item.replicas, "i")
-    write_uvarint(out, len(item.adding_replicas) + 1)
-    write_ints(out, item.adding_replicas, "i")
-    write_uvarint(out, len(item.removing_replicas) + 1)
-    write_ints(out, item.removing_replicas, "i")
+    out += compact_ints(item.replicas, "i")
+    out += compact_ints(item.adding_replicas, "i")
+    out += compact_ints(item.removing_replicas, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

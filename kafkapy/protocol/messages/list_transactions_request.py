@@ -16,6 +16,7 @@ from kafkapy.protocol.primitives import (
     Message,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -23,7 +24,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -107,8 +107,7 @@ def _write_list_transactions_request_v0(out: Writer, item: ListTransactionsReque
     write_uvarint(out, len(item.state_filters) + 1)
     for state_filters_item in item.state_filters:
         write_compact_string(out, state_filters_item)
-    write_uvarint(out, len(item.producer_id_filters) + 1)
-    write_ints(out, item.producer_id_filters, "q")
+    out += compact_ints(item.producer_id_filters, "q")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -149,8 +148,7 @@ def _write_list_transactions_request_v1(out: Writer, item: ListTransactionsReque
     write_uvarint(out, len(item.state_filters) + 1)
     for state_filters_item in item.state_filters:
         write_compact_string(out, state_filters_item)
-    write_uvarint(out, len(item.producer_id_filters) + 1)
-    write_ints(out, item.producer_id_filters, "q")
+    out += compact_ints(item.producer_id_filters, "q")
     out += _pack_q(item.duration_filter)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -192,8 +190,7 @@ def _write_list_transactions_request_v2(out: Writer, item: ListTransactionsReque
     write_uvarint(out, len(item.state_filters) + 1)
     for state_filters_item in item.state_filters:
         write_compact_string(out, state_filters_item)
-    write_uvarint(out, len(item.producer_id_filters) + 1)
-    write_ints(out, item.producer_id_filters, "q")
+    out += compact_ints(item.producer_id_filters, "q")
     out += _pack_q(item.duration_filter)
     if item.transactional_id_pattern is None:
         out.append(0)

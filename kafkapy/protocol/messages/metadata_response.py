@@ -19,6 +19,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -937,12 +938,9 @@ def _read_metadata_response_partition_v9(
 
 def _write_metadata_response_partition_v9(out: Writer, item: MetadataResponsePartition) -> None:
     out += _pack_hiii(item.error_code, item.partition_index, item.leader_id, item.leader_epoch)
-    write_uvarint(out, len(item.replica_nodes) + 1)
-    write_ints(out, item.replica_nodes, "i")
-    write_uvarint(out, len(item.isr_nodes) + 1)
-    write_ints(out, item.isr_nodes, "i")
-    write_uvarint(out, len(item.offline_replicas) + 1)
-    write_ints(out, item.offline_replicas, "i")
+    out += compact_ints(item.replica_nodes, "i")
+    out += compact_ints(item.isr_nodes, "i")
+    out += compact_ints(item.offline_replicas, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -19,6 +19,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_count,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -262,8 +263,7 @@ def _read_offset_fetch_request_topic_v6(
 
 def _write_offset_fetch_request_topic_v6(out: Writer, item: OffsetFetchRequestTopic) -> None:
     write_compact_string(out, item.name)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -375,8 +375,7 @@ def _read_offset_fetch_request_topics_v8(
 
 def _write_offset_fetch_request_topics_v8(out: Writer, item: OffsetFetchRequestTopics) -> None:
     write_compact_string(out, item.name)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -563,8 +562,7 @@ def _read_offset_fetch_request_topics_v10(
 
 def _write_offset_fetch_request_topics_v10(out: Writer, item: OffsetFetchRequestTopics) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partition_indexes) + 1)
-    write_ints(out, item.partition_indexes, "i")
+    out += compact_ints(item.partition_indexes, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

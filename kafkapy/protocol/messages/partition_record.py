@@ -24,7 +24,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     uuid_list,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -181,14 +180,10 @@ def _write_partition_record_v0(out: Writer, item: PartitionRecord) -> None:
     if item.last_known_elr is not None:
         raise unwritable("last_known_elr")
     out += _pack_iu(item.partition_id, item.topic_id)
-    write_uvarint(out, len(item.replicas) + 1)
-    write_ints(out, item.replicas, "i")
-    write_uvarint(out, len(item.isr) + 1)
-    write_ints(out, item.isr, "i")
-    write_uvarint(out, len(item.removing_replicas) + 1)
-    write_ints(out, item.removing_replicas, "i")
-    write_uvarint(out, len(item.adding_replicas) + 1)
-    write_ints(out, item.adding_replicas, "i")
+    out += compact_ints(item.replicas, "i")
+    out += compact_ints(item.isr, "i")
+    out += compact_ints(item.removing_replicas, "i")
+    out += compact_ints(item.adding_replicas, "i")
     out += _pack_iii(item.leader, item.leader_epoch, item.partition_epoch)
     if item.unknown_tagged_fields or item.leader_recovery_state != 0:
         _write_tags_of_partition_record_v0(out, item)
@@ -267,14 +262,10 @@ def _write_partition_record_v1(out: Writer, item: PartitionRecord) -> None:
     if item.last_known_elr is not None:
         raise unwritable("last_known_elr")
     out += _pack_iu(item.partition_id, item.topic_id)
-    write_uvarint(out, len(item.replicas) + 1)
-    write_ints(out, item.replicas, "i")
-    write_uvarint(out, len(item.isr) + 1)
-    write_ints(out, item.isr, "i")
-    write_uvarint(out, len(item.removing_replicas) + 1)
-    write_ints(out, item.removing_replicas, "i")
-    write_uvarint(out, len(item.adding_replicas) + 1)
-    write_ints(out, item.adding_replicas, "i")
+    out += compact_ints(item.replicas, "i")
+    out += compact_ints(item.isr, "i")
+    out += compact_ints(item.removing_replicas, "i")
+    out += compact_ints(item.adding_replicas, "i")
     out += _pack_iii(item.leader, item.leader_epoch, item.partition_epoch)
     write_uvarint(out, len(item.directories) + 1)
     for directories_item in item.directories:
@@ -380,14 +371,10 @@ def _write_tags_of_partition_record_v2(out: Writer, item: PartitionRecord) -> No
 
 def _write_partition_record_v2(out: Writer, item: PartitionRecord) -> None:
     out += _pack_iu(item.partition_id, item.topic_id)
-    write_uvarint(out, len(item.replicas) + 1)
-    write_ints(out, item.replicas, "i")
-    write_uvarint(out, len(item.isr) + 1)
-    write_ints(out, item.isr, "i")
-    write_uvarint(out, len(item.removing_replicas) + 1)
-    write_ints(out, item.removing_replicas, "i")
-    write_uvarint(out, len(item.adding_replicas) + 1)
-    write_ints(out, item.adding_replicas, "i")
+    out += compact_ints(item.replicas, "i")
+    out += compact_ints(item.isr, "i")
+    out += compact_ints(item.removing_replicas, "i")
+    out += compact_ints(item.adding_replicas, "i")
     out += _pack_iii(item.leader, item.leader_epoch, item.partition_epoch)
     write_uvarint(out, len(item.directories) + 1)
     for directories_item in item.directories:

@@ -18,13 +18,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     int_list,
     new,
     tag_section,
     unwritable,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -155,8 +155,7 @@ def _read_acknowledgement_batch_v1(
 
 def _write_acknowledgement_batch_v1(out: Writer, item: AcknowledgementBatch) -> None:
     out += _pack_qq(item.first_offset, item.last_offset)
-    write_uvarint(out, len(item.acknowledge_types) + 1)
-    write_ints(out, item.acknowledge_types, "b")
+    out += compact_ints(item.acknowledge_types, "b")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

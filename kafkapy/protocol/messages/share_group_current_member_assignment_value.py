@@ -18,10 +18,10 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -100,8 +100,7 @@ def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) 
 
 def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
     out += _pack_u(item.topic_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,12 +18,12 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -123,8 +123,7 @@ def _read_topic_partitions_info_v0(data: Data, position: int, budget: ElementBud
 def _write_topic_partitions_info_v0(out: Writer, item: TopicPartitionsInfo) -> None:
     out += _pack_u(item.topic_id)
     write_compact_string(out, item.topic_name)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -18,12 +18,12 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_tag_end,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -162,16 +162,14 @@ def _write_tags_of_task_ids_v0(out: Writer, item: TaskIds) -> None:
         if item.assignment_epochs is None:
             value.append(0)
         else:
-            write_uvarint(value, len(item.assignment_epochs) + 1)
-            write_ints(value, item.assignment_epochs, "i")
+            value += compact_ints(item.assignment_epochs, "i")
         tags[0] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
 def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
     write_compact_string(out, item.subtopology_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields or item.assignment_epochs != []:
         _write_tags_of_task_ids_v0(out, item)
     else:

@@ -17,13 +17,13 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
     new,
     tag_section,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -394,12 +394,9 @@ def _read_copartition_group_v0(data: Data, position: int, budget: ElementBudget)
 
 
 def _write_copartition_group_v0(out: Writer, item: CopartitionGroup) -> None:
-    write_uvarint(out, len(item.source_topics) + 1)
-    write_ints(out, item.source_topics, "h")
-    write_uvarint(out, len(item.source_topic_regex) + 1)
-    write_ints(out, item.source_topic_regex, "h")
-    write_uvarint(out, len(item.repartition_source_topics) + 1)
-    write_ints(out, item.repartition_source_topics, "h")
+    out += compact_ints(item.source_topics, "h")
+    out += compact_ints(item.source_topic_regex, "h")
+    out += compact_ints(item.repartition_source_topics, "h")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -538,8 +535,7 @@ def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple
 
 def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
     write_compact_string(out, item.subtopology_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

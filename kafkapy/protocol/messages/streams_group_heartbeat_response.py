@@ -17,6 +17,7 @@ from kafkapy.protocol.primitives import (
     MessageStruct,
     Writer,
     compact_count,
+    compact_ints,
     compact_nullable_string,
     compact_string,
     int_list,
@@ -24,7 +25,6 @@ from kafkapy.protocol.primitives import (
     tag_section,
     unwritable,
     write_compact_string,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -263,8 +263,7 @@ def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple
 
 def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
     write_compact_string(out, item.subtopology_id)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:
@@ -309,8 +308,7 @@ def _read_topic_partition_v0(data: Data, position: int, budget: ElementBudget) -
 
 def _write_topic_partition_v0(out: Writer, item: TopicPartition) -> None:
     write_compact_string(out, item.topic)
-    write_uvarint(out, len(item.partitions) + 1)
-    write_ints(out, item.partitions, "i")
+    out += compact_ints(item.partitions, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

@@ -19,6 +19,7 @@ from kafkapy.protocol.primitives import (
     check_count,
     check_tag_end,
     compact_count,
+    compact_ints,
     compact_string,
     int_list,
     new,
@@ -221,8 +222,7 @@ def _read_partitions_schema_v1(data: Data, position: int, budget: ElementBudget)
 
 def _write_partitions_schema_v1(out: Writer, item: PartitionsSchema) -> None:
     write_compact_string(out, item.topic)
-    write_uvarint(out, len(item.partition_ids) + 1)
-    write_ints(out, item.partition_ids, "i")
+    out += compact_ints(item.partition_ids, "i")
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
     else:

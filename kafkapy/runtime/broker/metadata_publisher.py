@@ -97,7 +97,7 @@ class MetadataPublisher:
         late response would make the client retry and receive an error that its topic already exists.
         """
         response, has_records = await self._controller.write_noting(decide, timeout_ms=timeout_ms)
-        if has_records:
+        if has_records and self.is_behind:
             await self.caught_up(timeout_ms // 2)
         return response
 

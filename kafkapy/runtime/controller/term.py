@@ -12,7 +12,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.features import record_version
-from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
 from kafkapy.metadata.record_serde import encode_record
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import Clock
@@ -82,16 +82,20 @@ class Term:
             except StopIteration as end:
                 decided = end.value
                 continue
-            yield from self.append(records)
+            if records:
+                yield from self.append(records)
             yield 1
-        yield from self.append(decided.records, is_atomic=decided.is_atomic)
+        if decided.records:
+            yield from self.append(decided.records, is_atomic=decided.is_atomic)
         return decided.response
 
     def append(self, records: list[Any], *, is_atomic: bool = False) -> Iterator[int]:
         """Append and replay records in steps: as one batch if they are atomic, else in as many as needed."""
+        metadata_version = self.controller.features.levels.get(METADATA_VERSION, 0)
         values: list[bytes] = []
         first, size_bytes = 0, 0
-        for index, value in enumerate(self._encoded(records)):
+        for index, record in enumerate(records):
+            value = encode_record(record, record_version(record, metadata_version))
             is_full = len(values) == RECORDS_PER_STEP or size_bytes + len(value) > MAX_BATCH_BYTES
             if is_full and values and not is_atomic:
                 yield from self._append_batch(records[first:index], values)
@@ -102,11 +106,6 @@ class Term:
                 yield RECORDS_PER_STEP
         if values:
             yield from self._append_batch(records[first:], values)
-
-    def _encoded(self, records: list[Any]) -> Iterator[bytes]:
-        features = self.controller.features
-        metadata_version = 0 if features.is_empty else features.metadata_version
-        return (encode_record(record, record_version(record, metadata_version)) for record in records)
 
     def _append_batch(self, records: list[Any], values: list[bytes]) -> Iterator[int]:
         self.check()

@@ -161,10 +161,9 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         if topic is not self._topic_image:
             self._topic_image = topic
             self._host_led(range(len(topic.partitions)) if topic is not None else ())
-        if delta.topics_changed is not None:
-            for deleted in delta.topics_changed.deleted.values():
-                self._forget_topic(deleted)
-                yield
+        for deleted in delta.topics.deleted.values():
+            self._forget_topic(deleted)
+            yield
 
     def _host_led(self, partition_ids: Iterable[int]) -> None:
         """Load a shard for each partition that this node now leads, and unload all others."""

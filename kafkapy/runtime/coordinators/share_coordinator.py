@@ -26,6 +26,7 @@ from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.coordinators import CoordinatorCounts
     from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.coordinators.share_host import ShareHost
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 ITEMS_PER_SLICE: Final = 50
 """Share partitions of a request that are decided before other tasks run: about a millisecond."""
+ITEMS_PER_WRITE: Final = 250
+"""Share partitions of a request whose records are written and replayed at once: some five milliseconds."""
 
 logger = logging.getLogger("kafkapy.share")
 
@@ -73,11 +76,13 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         wheel: TimingWheel,
         io_pool: IoPool,
         counts: "ShareCounts | None" = None,
+        own_counts: "CoordinatorCounts | None" = None,
     ) -> None:
-        """counts: what writes of states are counted in, if anywhere."""
+        """counts: what writes of states are counted in, if anywhere; own_counts: what appends are."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self._keys = keys
         self._counts = counts
+        self._own_counts = own_counts
         self._log: CoordinatorLog | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._deleted_topics: deque[Uuid] = deque()
@@ -150,12 +155,18 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         decide: "Callable[[ShareStateShard, ItemT, int], ShareDecision]",
         result_type: "Callable[[Uuid, int, int, str], ResultT]",
     ) -> "list[ResultT]":
-        """Decide each item, write what was decided as one batch for each shard; return results once committed."""
+        """Decide each item, write what was decided as one batch for each shard; return results once committed.
+
+        Of a request that names very many, some are written before the next ones are decided.
+        """
         results: list[Any] = []
         waiting: dict[ShareHost, list[tuple[int, SharedWrite | None]]] = {}
         for index, item in enumerate(items):
             if index % ITEMS_PER_SLICE == ITEMS_PER_SLICE - 1:
                 await asyncio.sleep(0)
+            if index % ITEMS_PER_WRITE == ITEMS_PER_WRITE - 1:
+                for host in waiting:
+                    host.write_shared()
             try:
                 host, response, shared = self._decide(group_id, item, decide)
                 results.append(response)
@@ -230,6 +241,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
                 commit_timeout_ms=lambda: self._keys.config().share_coordinator_write_timeout_ms,
                 load_buffer_bytes=lambda: self._keys.config().share_coordinator_load_buffer_size,
                 base_sequence=FIRST_SEQUENCE,
+                counts=self._own_counts,
             )
         return self._log
 

@@ -43,6 +43,8 @@ MAX_BACKOFF_MS: Final = 2_000
 GIVE_UP_AFTER_MS: Final = 15_000
 ELEMENTS_PER_REQUEST: Final = 10_000
 """Share partitions and their state batches in a request to another broker, unless a single one has more."""
+ITEMS_PER_SLICE: Final = 250
+"""Share partitions whose coordinator is looked up before other tasks run: some milliseconds."""
 TRIED_AGAIN: Final = frozenset(
     (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -133,7 +135,9 @@ class RoutedPersister:
     async def _ask(self, call: "_Call[ItemT, ResultT]") -> None:
         """Ask the coordinator of each item that waits, all brokers at the same time; set their results."""
         by_broker: dict[int, list[int]] = {}
-        for index in call.waiting:
+        for count, index in enumerate(call.waiting, 1):
+            if count % ITEMS_PER_SLICE == 0:
+                await asyncio.sleep(0)
             by_broker.setdefault(self._broker_of(call.key_of(index)), []).append(index)
         if NO_LEADER in by_broker:
             call.fail(by_broker.pop(NO_LEADER), ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -230,9 +234,10 @@ class _Call(Generic[ItemT, ResultT]):
         return requests
 
     def fail(self, indexes: Iterable[int], code: ErrorCode) -> None:
+        message = code.message
         for index in indexes:
             item = self.items[index]
-            self.results[index] = self.result_type(item.topic_id, item.partition, code, code.message)
+            self.results[index] = self.result_type(item.topic_id, item.partition, code, message)
 
     def set_results(self, indexes: Sequence[int], results: Sequence[ResultT]) -> None:
         """Set the results of some items; what a response does not have is an error."""

@@ -103,7 +103,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> "Iterator[None]":
         """As Coordinator.apply_delta; also retries markers that wait for a partition leader."""
         yield from super().apply_delta(delta, image)
-        if delta.topics_changed is not None and self._markers is not None:
+        if self._markers is not None and delta.topics_changed is not None:
             self._markers.leaders_changed()
 
     # -- hosts ----------------------------------------------------------------------------------------------------

@@ -72,9 +72,10 @@ class ReplicaFetchers:
         if self._is_stopped:
             return
         yield from self._maybe_resize()
-        if delta.topics_changed is None:
+        topics = delta.topics_changed
+        if topics is None:
             return
-        changes = delta.topics_changed.local_changes(self.node_id)
+        changes = topics.local_changes(self.node_id)
         partitions = self.replica_manager.partitions
         for topic_partition, topic_id in changes.deleted.items():
             self._detach((topic_id, topic_partition.partition))

@@ -178,21 +178,23 @@ class LogDirMover:
 
         In steps, one partition each.
         """
-        if delta.topics_changed is None:
+        topics = delta.topics_changed
+        if topics is None:
             return
-        self.end_unwanted()
+        if self._tasks:
+            self.end_unwanted()
         if image.features.levels.get(METADATA_VERSION, 0) >= MV_3_7_IV2:
-            changes = delta.topics_changed.local_changes(self._node_id)
+            changes = topics.local_changes(self._node_id)
             for changed in (changes.leaders, changes.followers):
                 for topic_partition, local in changed.items():
                     self._correct(topic_partition, local.topic_id)
                     yield
-        if self._slots is not None:
+        if self._slots is not None and self._log_manager.future_logs:
             self._resume()
 
     def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid") -> None:
         """Report a replica's directory, unless the metadata has it or a move is being reported."""
-        log = self._log_manager.get_log(topic_partition)
+        log = self._log_manager.logs.get(topic_partition)
         registration = self._registration(topic_id, topic_partition.partition)
         if log is None or log.topic_id != topic_id or registration is None:
             return

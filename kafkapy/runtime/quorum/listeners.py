@@ -165,7 +165,8 @@ class Delivery:
         elif self._on_own_committed is not None:
             self._on_own_committed(found)
         self.delivered_offset = found[-1].last_offset + 1
-        self.delivered_bytes += sum(batch.size_bytes for batch in found)
+        for batch in found:
+            self.delivered_bytes += batch.size_bytes
         for listener in self.listeners:
             self._begin(listener.on_commit(found))
 

@@ -331,11 +331,12 @@ class Quorum:
         records are committed once on_commit has delivered that offset. If leadership is lost before, on_leader_change
         is called, and it is unknown whether they will be committed until a later on_commit.
         """
-        if self._is_closed or not self.is_leader or leader_epoch != self.leader_epoch:
+        core = self._core
+        if self._is_closed or not core.is_leader or leader_epoch != core.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
         if self._effects.waiting:
             raise ApiError(KAFKA_STORAGE_ERROR, "the metadata quorum waits for room on the disk")
-        size_bytes = BATCH_OVERHEAD_BYTES + sum(len(value) + RECORD_OVERHEAD_BYTES for value in records)
+        size_bytes = BATCH_OVERHEAD_BYTES + sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
         if size_bytes > MAX_BATCH_BYTES:
             raise ApiError(RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes of metadata records in one batch")
         try:
@@ -351,7 +352,7 @@ class Quorum:
         self._step(AppendRequested(leader_epoch, len(records), records, size_bytes))
         if self._fatal is not None:
             raise self._fatal
-        return self.log_end_offset - 1
+        return core.log.end_offset - 1
 
     def resign(self, leader_epoch: int) -> None:
         """Step down (used by a controller that failed); another election follows."""
@@ -419,7 +420,9 @@ class Quorum:
         turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
-            while self._may_notify() and self._delivery.notify_next(self._log, self._core.high_watermark):
+            while self._fatal is None and not self._effects.waiting:  # the log has what the core has
+                if not self._delivery.notify_next(self._log, self._core.high_watermark):
+                    break
                 if turn.is_over():
                     self._next_turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._notify_on)
                     break
@@ -432,10 +435,6 @@ class Quorum:
         if self._next_turn is None:
             self._maybe_take_snapshot()
 
-    def _may_notify(self) -> bool:
-        """Return whether the log has what the core has."""
-        return self._fatal is None and not self._effects.waiting
-
     def _notify_on(self) -> None:
         self._next_turn = None
         if not self._is_closed:
@@ -445,7 +444,7 @@ class Quorum:
 
     def _maybe_take_snapshot(self) -> None:
         if not self._is_closed and self._fatal is None:
-            self._snapshots.maybe_take(self._delivery, self.latest_snapshot_id, self._core.voters)
+            self._snapshots.maybe_take(self._delivery, self._core.log, self._core.voters)
 
     def _on_snapshot_written(self, snapshot_id: OffsetAndEpoch) -> None:
         latest = self.latest_snapshot_id

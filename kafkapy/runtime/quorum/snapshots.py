@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.named_tuple import NamedTuple
+from kafkapy.raft.log_view import LogView
 from kafkapy.raft.voters import VoterHistory, VoterSet
 from kafkapy.runtime.quorum.listeners import Delivery
 from kafkapy.seams import System
@@ -85,8 +86,8 @@ class OwnSnapshots:
             started_ms=self._system.clock.monotonic_ms(),
         )
 
-    def maybe_take(self, delivery: Delivery, latest: OffsetAndEpoch | None, voters: VoterHistory) -> None:
-        """Start a snapshot if one is due. latest: the newest that there is. voters: those in the log."""
+    def maybe_take(self, delivery: Delivery, log: LogView, voters: VoterHistory) -> None:
+        """Start a snapshot if one is due, of more than the latest one has. voters: those in the log."""
         if self._source is None or self._job is not None:
             return
         committed_bytes, now_ms = delivery.delivered_bytes, self._system.clock.monotonic_ms()
@@ -94,6 +95,7 @@ class OwnSnapshots:
             return
         self._schedule.reset(committed_bytes, now_ms)
         snapshot_id, timestamp_ms, slices = self._source()
+        latest = log.latest_snapshot
         if (latest is not None and snapshot_id <= latest) or snapshot_id.offset > delivery.delivered_offset:
             return
         kraft_version = voters.kraft_version_before(snapshot_id.offset)

@@ -101,11 +101,11 @@ class QuorumView:
     listeners: dict[int, tuple[str, str, int]] = field(default_factory=dict)
 
 
-def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S) -> Any:
-    """Return the response to a request at its newest version. Raises OSError, ProtocolError."""
+def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S, most_version: int | None = None) -> Any:
+    """Return the response to a request at its newest version, or at `most_version`. Raises OSError, ProtocolError."""
     api_key = request.API_KEY
     assert api_key is not None
-    version = APIS[api_key].max_version
+    version = APIS[api_key].max_version if most_version is None else most_version
     frame = Writer()
     write_request_header(frame, api_key=api_key, api_version=version, correlation_id=1, client_id=CLIENT_ID)
     frame += request.encode(version)

@@ -37,7 +37,7 @@ class Flush:
         """The error of a failed sync, for the log line."""
         self.is_done = False
         self.has_no_room = False
-        self.directory = log.directory
+        self.directory = log.local_log.directory
         self.has_lost_names = False
         """Whether a file was not found: the log's directory may have been renamed in the meantime."""
         self.on_complete: list[Callable[[], None]] = []

@@ -218,7 +218,9 @@ class LocalLog:
         segments = self.segments.between(start_offset, end_offset) if start_offset < end_offset else []
         if self.segments.active in segments:
             self.segments.active.write_index_entries()
-        handles = [handle for segment in segments for handle in segment.handles() if _needs_sync(handle, segment)]
+        handles = [
+            handle for segment in segments for handle in segment.handles() if handle.is_dirty or handle is segment.log
+        ]
         others = list(self._closed)
         if end_offset == log_end_offset:
             others.append(self.segments.active)  # its indexes may have changed
@@ -243,7 +245,8 @@ class LocalLog:
             handle.mark_synced()
         calls: list[Callable[[], None]] = []
         self._syncing, self.snapshots.unsynced = self.snapshots.unsynced, []
-        calls.extend(_sync_call(disk, self.snapshots.path(offset)) for offset in self._syncing)
+        if self._syncing:
+            calls.extend(_sync_call(disk, self.snapshots.path(offset)) for offset in self._syncing)
         if self._has_new_topic_id:
             calls.append(_sync_call(disk, f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"))
             self._has_new_topic_id = False
@@ -337,11 +340,6 @@ class SharedByLogs(NamedTuple):
     def by_one(cls, disk: Disk, directory: str) -> "SharedByLogs":
         """Return what a log needs that shares nothing; `directory`: the log's own."""
         return cls(OpenFiles(disk), LogDirState(directory.rpartition("/")[0] or "."))
-
-
-def _needs_sync(handle: FileHandle, segment: Segment) -> bool:
-    """Return whether a flush of records in the segment has to sync the file."""
-    return handle.is_dirty or handle is segment.log
 
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:

@@ -23,7 +23,7 @@ from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
-from kafkapy.record.small_batch import takes_plain, takes_unchanged
+from kafkapy.record.small_batch import takes_unchanged
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, NeedsWorker
@@ -139,10 +139,10 @@ class Log:
         self._rules = RulesByOrigin(config, self.topic_partition)
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
         self.takes_own_batches = takes_unchanged(self.client_rules)
-        self.takes_plain_batches = takes_plain(self.client_rules)
+        self.takes_plain_batches = self.takes_own_batches and not self.client_rules.is_compacted
         self.flush_messages = config.flush_messages
         self.roll_ms = config.segment_ms
-        if config.is_compacted and config.max_compaction_lag_ms > 0:
+        if self.client_rules.is_compacted and config.max_compaction_lag_ms > 0:
             self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     @contextlib.contextmanager

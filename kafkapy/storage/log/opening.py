@@ -57,7 +57,8 @@ def open_log(
         )
         loaded = loader.load()
         log = Log(loaded, directory, topic_partition, config, shared, now_ms=now_ms)
-        log.set_topic_id(log.local_log.read_topic_id())
+        if not loaded.is_new:
+            log.set_topic_id(log.local_log.read_topic_id())
     except OSError as error:
         shared.files.close_in(directory)
         if error.errno in NOT_THE_DISK and not last_stop.was_clean:
@@ -79,6 +80,9 @@ def assign_topic_id(log: Log, topic_id: Uuid) -> None:
         return
     if log.topic_id is not None:
         raise ApiError(INCONSISTENT_TOPIC_ID, f"{log.directory} holds another topic of the name")
-    with log.failures("writing partition.metadata"):
+    try:
         log.local_log.write_topic_id(topic_id)
+    except OSError as error:
+        doing = f"writing partition.metadata in {log.topic_partition}"
+        raise log.log_dir.handle_os_error(error, doing) from error
     log.set_topic_id(topic_id)

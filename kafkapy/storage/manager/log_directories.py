@@ -75,7 +75,10 @@ class LogDirectories:
 
     def with_id(self, directory_id: Uuid) -> LogDirectory | None:
         """Return the online directory with this id, or None."""
-        return next((directory for directory in self.live if directory.directory_id == directory_id), None)
+        for directory in self._by_path.values():
+            if directory.directory_id == directory_id and not directory.state.is_offline:
+                return directory
+        return None
 
     @property
     def live(self) -> list[LogDirectory]:

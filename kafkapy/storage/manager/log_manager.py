@@ -209,9 +209,8 @@ class LogManager:
             if topic_id is not None:
                 assign_topic_id(log, topic_id)
             return log
-        may_be_offline = topic_partition in self.offline_logs or (self.directories.offline_paths and not is_new)
-        if may_be_offline or not self.directories.live:
-            raise ApiError(KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
+        if topic_partition in self.offline_logs or (not is_new and self.directories.offline_paths):
+            raise _offline(topic_partition)
         self.damaged_logs.make_way(topic_partition, is_replaceable=is_new or is_replaceable)
         log = self._create_log(topic_partition, topic_id, config, now_ms, directory_id)
         self._preferred_paths.pop(topic_partition, None)
@@ -233,17 +232,15 @@ class LogManager:
             try:
                 name = str(topic_partition)
                 return self.open_log(directory, name, topic_partition, config, now_ms, topic_id=topic_id)
-            except StorageError as error:
-                failure = error
-            except ApiError as error:
-                if error.code != KAFKA_STORAGE_ERROR:
+            except (StorageError, ApiError) as error:
+                if isinstance(error, ApiError) and error.code != KAFKA_STORAGE_ERROR:
                     raise
                 failure = error
-        assert failure is not None
-        raise failure
+        raise failure or _offline(topic_partition)  # no directory is online
 
     def _candidates(self, topic_partition: TopicPartition, directory_id: Uuid | None) -> list[LogDirectory]:
-        preferred = self.directories.at(self._preferred_paths.get(topic_partition, ""))
+        path = self._preferred_paths.get(topic_partition)
+        preferred = None if path is None else self.directories.at(path)
         if preferred is None and directory_id is not None:
             preferred = self.directories.with_id(directory_id)
         if preferred is not None and not preferred.state.is_offline:
@@ -491,6 +488,10 @@ class LogManager:
         self.checkpoints.write_now(write for write in self.checkpoints.all_at_the_end() if write.directory is directory)
         self.disk.sync_directory(directory.path)  # the names of new logs: a closing flush leaves them to this
         directory.write_clean_shutdown(broker_epoch)
+
+
+def _offline(topic_partition: TopicPartition) -> ApiError:
+    return ApiError(KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
 
 
 def _selected(logs: LogTable, wanted: Collection[TopicPartition] | None) -> Iterable[Log]:

@@ -17,7 +17,8 @@ class LogTable(dict[TopicPartition, Log]):
         """The number of logs by directory path."""
 
     def __setitem__(self, topic_partition: TopicPartition, log: Log) -> None:
-        self.remove(topic_partition)
+        if topic_partition in self:
+            del self[topic_partition]
         super().__setitem__(topic_partition, log)
         self.counts[log.log_dir.path] += 1
 

@@ -129,6 +129,8 @@ class PendingLogDeletions:
 
     def make_way(self, path: str) -> None:
         """Ensure that no log pending a rename occupies `path`. Raises ApiError KAFKA_STORAGE_ERROR without space."""
+        if not self._nameless:
+            return
         for nameless in [each for each in self._nameless if each.log.directory == path]:
             if not self._try_again(nameless):
                 raise ApiError(KAFKA_STORAGE_ERROR, f"{path} is a deleted log's, and there is no room to rename it")

@@ -237,11 +237,14 @@ class MetadataLog:
 
     def _made_room(self, size_bytes: int) -> int:
         """Give up what is reserved for metadata if an append may need it; return the free space."""
-        with self.log.failures("looking for room"):
+        try:
             free_bytes = self._disk.free_bytes(self.directory)
             if free_bytes < size_bytes + RESERVED_BYTES:
                 self.make_room()
                 free_bytes = self._disk.free_bytes(self.directory)
+        except OSError as error:
+            doing = f"looking for room in {self.log.topic_partition}"
+            raise self.log.log_dir.handle_os_error(error, doing) from error
         return free_bytes
 
     def append(self, data: bytes | memoryview, *, leader_epoch: int, now_ms: int) -> int:

@@ -59,7 +59,7 @@ class LoadedLog:
     """The state that a Log starts with.
 
     pending_deletions: segments that recovery removed. has_new_names: names in the directory, or its own, may not be
-    durable, so that the next flush syncs them.
+    durable, so that the next flush syncs them. is_new: the directory held no file, so no partition.metadata either.
     """
 
     segments: Segments
@@ -71,6 +71,7 @@ class LoadedLog:
     recovery_point: int
     pending_deletions: list[Segment] = field(default_factory=list)
     has_new_names: bool = True
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ class LogLoader:
     def load(self) -> LoadedLog:
         """Repair the log's files, whose directory is created if it is missing; return its state. Raises OSError."""
         names = self._names()
+        if not names and self._was_clean and self._is_durable and self._start_checkpoint == 0:
+            return self._new_log()
         if clean_up_after_crash(self._files, self._directory, names, self._config, now_ms=self._now_ms):
             self._has_new_names = True
             names = self._names()
@@ -143,21 +146,31 @@ class LogLoader:
             self._disk.make_directory(self._directory)
             return []
 
+    def _new_log(self) -> LoadedLog:
+        """Return the state of a log without files and checkpoints, as `_load` would: nothing has to be looked for."""
+        segment = Segment.create(self._files, self._directory, 0, self._config, now_ms=self._now_ms)
+        self._segments.add(segment)
+        producers = self._new_producer_state()
+        assert producers.map_end_offset == segment.base_offset == 0, (
+            f"{self._directory} begins at {segment.base_offset}"
+        )
+        return LoadedLog(self._segments, self._epochs, producers, self._snapshots, 0, 0, 0, is_new=True)
+
     def _load(self, names: list[str]) -> LoadedLog:
         """Load once. Raises OffsetOverflowError; all state loaded so far is then discarded."""
         self._segments, self._epochs, self._was_compacted = Segments(), LeaderEpochs(), False
         if checkpoint.LEADER_EPOCH_FILE in names:
             self._read_epochs()
         self._snapshots.last_offset = 0
-        if names:  # a new log has none
-            self._snapshots.find(names)
-            self._load_segments(set(names))
+        self._snapshots.find(names)
+        self._load_segments(set(names))
         if not self._was_clean:
             self._recover_unflushed()
         is_kept = self._drop_all_below_log_start()
         is_created = not len(self._segments)
         if is_created:
-            self._segments.add(self._create_segment(self._start_checkpoint))
+            offset = self._start_checkpoint
+            self._segments.add(Segment.create(self._files, self._directory, offset, self._config, now_ms=self._now_ms))
             self._has_new_names = True
         active = self._segments.active
         if self._was_clean and active.size and _end_position(active) < active.size:
@@ -369,9 +382,6 @@ class LogLoader:
         self._epochs.clear()
         self._snapshots.delete_outside(0, 0)
         return False
-
-    def _create_segment(self, base_offset: int) -> Segment:
-        return Segment.create(self._files, self._directory, base_offset, self._config, now_ms=self._now_ms)
 
     def _load_producers(self, start_offset: int, end_offset: int) -> ProducerState:
         producers = self._new_producer_state()

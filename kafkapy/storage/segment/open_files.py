@@ -157,9 +157,7 @@ class FileHandle:
 
     def create(self) -> File:
         """Open the file, creating it if missing."""
-        if self._file is None:
-            self._open(create=True)
-        return self.file
+        return self._open(create=True) if self._file is None else self.file
 
     def _open(self, *, create: bool) -> File:
         assert self._file is None, f"{self.path} is open"

@@ -87,15 +87,11 @@ class Segment:
         """Set the file names only; use `create` or `load` to make a segment."""
         assert base_offset >= 0, f"a segment at {base_offset}"
         self.base_offset = base_offset
-        self.log = FileHandle(files, segment_file(directory, base_offset, LOG_SUFFIX) + suffix)
-        self.offset_index = OffsetIndex(
-            files, segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX) + suffix, base_offset
-        )
-        self.time_index = TimeIndex(
-            files, segment_file(directory, base_offset, TIME_INDEX_SUFFIX) + suffix, base_offset
-        )
-        txn_path = segment_file(directory, base_offset, TXN_INDEX_SUFFIX) + suffix
-        self.txn_index = TransactionIndex(files, txn_path, base_offset, exists=False)
+        stem = segment_file(directory, base_offset, "")
+        self.log = FileHandle(files, stem + LOG_SUFFIX + suffix)
+        self.offset_index = OffsetIndex(files, stem + OFFSET_INDEX_SUFFIX + suffix, base_offset)
+        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX + suffix, base_offset)
+        self.txn_index = TransactionIndex(files, stem + TXN_INDEX_SUFFIX + suffix, base_offset, exists=False)
         self.index_interval_bytes = config.index_interval_bytes
         self.roll_jitter_ms = 0
         self.created_ms = now_ms
@@ -119,8 +115,8 @@ class Segment:
         if config.preallocate:
             segment._is_longer = True
             file.truncate(config.segment_bytes)
-        segment.offset_index.create(config.segment_index_bytes)
-        segment.time_index.create(config.segment_index_bytes)
+        segment.offset_index.reset(config.segment_index_bytes)
+        segment.time_index.reset(config.segment_index_bytes)
         segment._largest = TimestampOffset(NO_TIMESTAMP, base_offset)
         segment._mark_full()
         return segment

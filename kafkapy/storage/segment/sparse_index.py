@@ -70,12 +70,8 @@ class SparseIndex:
     def is_full(self) -> bool:
         return self.entry_count >= self.max_entries
 
-    def create(self, max_bytes: int) -> None:
-        """Create an empty index, for so many bytes of entries."""
-        self.reset(max_bytes)
-
     def reset(self, max_bytes: int) -> None:
-        """Remove all entries, of a file that is created if missing; there is room for so many bytes of new ones."""
+        """Remove all entries. The file is created if missing; there is room for so many bytes of new ones."""
         self._entry_count = 0
         self._kept_back = _NOTHING_KEPT_BACK
         self._forget_last()

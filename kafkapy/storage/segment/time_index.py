@@ -45,7 +45,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def room(self) -> int:
-        return super().room - 1
+        return self.max_entries - self.entry_count - 1
 
     @property
     def last_entry(self) -> TimestampOffset:

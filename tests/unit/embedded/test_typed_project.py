@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 RIGHT = """
-from kafkapy.testing import Broker, Cluster, NewKafkaBroker
+from kafkapy.testing import (
+    Broker,
+    Cluster,
+    Group,
+    Member,
+    NewKafkaBroker,
+    NotObserved,
+    Record,
+    Request,
+    TopicPartition,
+)
 
 
 def test_arguments(new_kafka_broker: NewKafkaBroker, own_kafka_cluster: Cluster) -> None:
@@ -32,6 +42,24 @@ def test_faults_time_and_snapshots(new_kafka_broker: NewKafkaBroker) -> None:
     print(hits, broker.faults.expire_member("g", client_id="*"))
 
 
+def test_what_happened(own_kafka_cluster: Cluster, new_kafka_broker: NewKafkaBroker) -> None:
+    broker = new_kafka_broker()
+    broker.requests.on(most=100)
+    count: int = broker.topics["orders"].produce([{"id": 1}], key=lambda row: row["id"], timestamp=None)
+    records: list[Record] = broker.topics["orders"].wait_for(count, where=lambda each: each.key == "1", timeout_s=5)
+    broker.topics["orders"].decoded(value="json").assert_delivered_once([1], by=lambda each: each.value["id"])
+    last: Record = broker.topics["orders"].last_by_key()["1"]
+    group: Group = own_kafka_cluster.groups["service"]
+    members: list[Member] = group.wait_for_members(2, timeout_s=5)
+    lags: dict[TopicPartition, int] = group.lags
+    requests: list[Request] = broker.requests.matching("Produce", topic="orders")
+    print(records, last.headers, members, lags, group.lag, [request.errors for request in requests])
+    try:
+        group.wait_for_lag(0)
+    except NotObserved as error:
+        print(error)
+
+
 async def test_async() -> None:
     async with Cluster(3, in_process=True, users={"alice": "secret"}) as cluster, Broker(port=0) as broker:
         print(cluster.client_config("alice"), broker.bootstrap_servers)
@@ -42,6 +70,8 @@ WRONG = {
     "Broker(port='9092')": "port",
     "Cluster(3, tls='yes')": "tls",
     "cluster.restart('1')": "int",
+    "Broker().topics['a'].wait_for('3')": "int",
+    "Broker().groups['a'].wait_for_lag(0, timeout=1)": "timeout",
     "Broker().faults.delay('Fetch', sm=1, ms=1)": "sm",
 }
 HEAD = """

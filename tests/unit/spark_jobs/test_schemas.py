@@ -51,4 +51,6 @@ def test_all_schemas_are_printed_with_their_versions():
         "bar.v1",
         "book.v1",
         "tick.v1",
+        "book_second.v1",
+        "fill.v1",
     ]

@@ -67,9 +67,10 @@ def test_group_with_members_refuses_all_others() -> None:
     )
     refused = error_of(shard.consumer.heartbeat, modern, 1, CLIENT, 0)
     assert refused == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
-    for epoch in (-1, 3):
-        commit = OffsetCommitRequest("g", generation_id_or_member_epoch=epoch, member_id="a")
-        assert error_of(shard.offsets.commit, commit, 9, 0)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    stranger = OffsetCommitRequest("g", generation_id_or_member_epoch=-1, member_id="b")
+    assert error_of(shard.offsets.commit, stranger, 9, 0)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    early = OffsetCommitRequest("g", generation_id_or_member_epoch=3, member_id="a")
+    assert error_of(shard.offsets.commit, early, 9, 0)[0] == ErrorCode.STALE_MEMBER_EPOCH
     assert error_of(shard.delete_group, "g")[0] == ErrorCode.NON_EMPTY_GROUP
 
 
@@ -77,7 +78,7 @@ def test_group_is_listed_and_its_offsets_are_served() -> None:
     shard = world_with("a").shard
     (listed,) = shard.list_groups([], ["streams"])
     assert listed is not None
-    assert (listed.group_type, listed.protocol_type, listed.group_state) == ("streams", "streams", "Stable")
+    assert (listed.group_type, listed.protocol_type, listed.group_state) == ("streams", "streams", "Assigning")
     (topic,) = shard.offsets.fetch(OffsetFetchRequestGroup("g", topics=None), require_stable=False).topics
     assert topic.partitions[0].committed_offset == 5
     assert shard.describe_group("g", 6).error_message == "Group g is not a classic group."

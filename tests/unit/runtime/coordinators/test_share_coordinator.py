@@ -10,7 +10,7 @@ from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.record.batches import batches
-from kafkapy.runtime.coordinators.share_coordinator import ITEMS_PER_SLICE, ShareCoordinator
+from kafkapy.runtime.coordinators.share_coordinator import ITEMS_PER_SLICE, ITEMS_PER_WRITE, ShareCoordinator
 from kafkapy.runtime.coordinators.share_host import STATES_PER_SLICE, ShareHost
 from kafkapy.share.persister import InitialState, StateBatch, StateRead, StateWrite, TopicIdPartition
 from tests.simulator.loop import SimLoop
@@ -67,10 +67,21 @@ def record_counts(broker: LinkedBroker, first_offset: int = 0) -> list[int]:
 
 async def test_the_share_partitions_of_a_request_are_one_batch(loop: SimLoop) -> None:
     async with coordinating(loop) as (brokers, coordinator):
-        assert await initialize(coordinator, *range(COUNT)) == [0] * COUNT
-        assert record_counts(brokers.nodes[1]) == [COUNT]
+        count = ITEMS_PER_WRITE - 1
+        assert await initialize(coordinator, *range(count)) == [0] * count
+        assert record_counts(brokers.nodes[1]) == [count]
         assert await write(coordinator, write_of(0), write_of(1)) == [0, 0]
-        assert record_counts(brokers.nodes[1], COUNT) == [2]
+        assert record_counts(brokers.nodes[1], count) == [2]
+
+
+async def test_very_many_share_partitions_of_a_request_are_written_in_parts(loop: SimLoop) -> None:
+    async with coordinating(loop) as (brokers, coordinator):
+        brokers.create_topic("many", 1, 1_000)
+        states = [InitialState(topic_id("many"), partition, 0) for partition in range(1_000)]
+        assert codes(await coordinator.initialize_states("g", states)) == [0] * 1_000
+        counts = record_counts(brokers.nodes[1])
+        assert sum(counts) == 1_000
+        assert max(counts) == ITEMS_PER_WRITE
 
 
 async def test_requests_that_come_together_share_batches(loop: SimLoop) -> None:

@@ -17,13 +17,13 @@ MAX_BYTES = 100_000
 
 def offset_index(disk: SimDisk, base_offset: int = 50) -> OffsetIndex:
     index = OffsetIndex(OpenFiles(disk), "/i.index", base_offset)
-    index.create(MAX_BYTES)
+    index.reset(MAX_BYTES)
     return index
 
 
 def time_index(disk: SimDisk, base_offset: int = 50) -> TimeIndex:
     index = TimeIndex(OpenFiles(disk), "/i.timeindex", base_offset)
-    index.create(MAX_BYTES)
+    index.reset(MAX_BYTES)
     return index
 
 
@@ -184,7 +184,7 @@ def test_a_part_of_an_entry_that_found_no_room_is_trimmed_off() -> None:
 
 def test_the_last_slot_of_a_time_index_is_kept_for_the_roll() -> None:
     index = TimeIndex(OpenFiles(SimDisk()), "/i.timeindex", 0)
-    index.create(24)
+    index.reset(24)
     index.maybe_append(1, 1)
     assert index.is_full
     assert index.maybe_append(2, 2, use_last_slot=True)

@@ -1,29 +1,15 @@
-"""Puts the faults of a broker before its router, once there is one; what one broker and a cluster have for events."""
+"""What one broker and a cluster have for events: the brokers, their topics, leaders that move."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from kafkapy.embedded.faults.injection import FaultInjector
-from kafkapy.embedded.faults.rules import FaultError, Faults
+from kafkapy.embedded.faults.rules import FaultError
 from kafkapy.server.cluster.moving import move, replicas_of
 
 if TYPE_CHECKING:
     from kafkapy.embedded.faults.faulty_disk import DiskState
-    from kafkapy.handlers.context import Services
-    from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.cluster.queries import Ask
-
-
-def install(server: "BrokerServer", faults: Faults, node_ids: Collection[int] = ()) -> None:
-    """Let a running broker's requests meet the faults, but those of other nodes. Runs on the broker's loop."""
-    names = {str(node_id) for node_id in node_ids}
-
-    def intercepted(services: "Services", route: "Route", coalesce: "Coalesce") -> "tuple[Route, Coalesce]":
-        injector = FaultInjector(faults, services, route, coalesce, lambda client_id: client_id in names)
-        return injector.route, injector.coalesce
-
-    server.intercept(intercepted)
 
 
 def topics_of(servers: "Callable[[], Collection[BrokerServer]]") -> list[str]:
@@ -41,12 +27,21 @@ class OneBroker:
         self,
         servers: "Callable[[], list[BrokerServer]]",
         disk: "DiskState | None",
-        restart_after: "Callable[[Callable[[], int]], int]",
+        kill: "Callable[[], None]",
+        restart: "Callable[[], None]",
     ) -> None:
-        """restart_after: kills the broker, calls the function, starts the broker again."""
         self.servers = servers
         self.disk = disk
-        self.restart_after = restart_after
+        self._kill = kill
+        self._restart = restart
+
+    def restart_after(self, act: "Callable[[], int]") -> int:
+        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
+        self._kill()
+        try:
+            return act()
+        finally:
+            self._restart()
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         raise FaultError(f"{topic}-{partition} has no other replica to lead it: Cluster(3, in_process=True) has some")

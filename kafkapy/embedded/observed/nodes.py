@@ -1,0 +1,139 @@
+"""How brokers are asked what they have: past logins, rights, quotas, faults and the record of requests.
+
+A broker in this process serves the request by a router of its own, whose services allow everything; nothing of it is
+seen by clients. A broker in another process is asked by the listener of the nodes, which has no login.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.protocol.api import APIS, response_type
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.serving import ConnectionInfo
+from kafkapy.seams import FileRegion
+from kafkapy.server.cluster import queries
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+OFFSET_FETCH: Final = 9
+FIND_COORDINATOR: Final = 10
+NEWEST: Final = {PRODUCE: 12, FETCH: 12, OFFSET_FETCH: 7, FIND_COORDINATOR: 3}
+"""By API: the newest version that is used, at which topics have names, and a request is about one group."""
+ANSWER_TIMEOUT_S: Final = 30.0
+BLOCKING: Final = "this runs on the broker's event loop: await asyncio.to_thread(...) with it"
+
+
+class Nodes(Protocol):
+    """The brokers that run."""
+
+    def ids(self) -> list[int]:
+        """Return the node ids. Raises RuntimeError or ClusterError if there is none."""
+        ...
+
+    def ask(self, node_id: int, request: Message) -> Any:
+        """Return a broker's response. Raises ApiError, OSError, ProtocolError, RuntimeError, ClusterError."""
+        ...
+
+
+class NodesHere:
+    """Brokers in this process, each on an event loop of another thread."""
+
+    def __init__(self, servers: "Callable[[], Sequence[BrokerServer]]") -> None:
+        """`servers`: those that run. May raise RuntimeError."""
+        self._servers = servers
+
+    def ids(self) -> list[int]:
+        return [server.node_id for server in self._servers()]
+
+    def ask(self, node_id: int, request: Message) -> Any:
+        server = next((each for each in self._servers() if each.node_id == node_id), None)
+        if server is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run")
+        loop = server.node.loop
+        if asyncio._get_running_loop() is loop:
+            raise RuntimeError(BLOCKING)
+        asked = asyncio.run_coroutine_threadsafe(_routed(server, request), loop)
+        try:
+            return asked.result(ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            asked.cancel()
+            raise TimeoutError(
+                f"node {node_id} did not answer {type(request).__name__} within {ANSWER_TIMEOUT_S} s"
+            ) from None
+
+
+class NodesElsewhere:
+    """Brokers that are processes. `running`: their addresses by node id; may raise ClusterError."""
+
+    def __init__(self, running: Callable[[], dict[int, queries.Address]]) -> None:
+        self._running = running
+
+    def ids(self) -> list[int]:
+        return list(self._running())
+
+    def ask(self, node_id: int, request: Message) -> Any:
+        address = self._running().get(node_id)
+        if address is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run")
+        return queries.query(address, request, timeout_s=ANSWER_TIMEOUT_S, most_version=_newest(request))
+
+
+async def _routed(server: "BrokerServer", request: Message) -> Any:
+    """Serve a request by a router whose services allow everything and count nothing. Raises ApiError, ProtocolError."""
+    from kafkapy.security.authorizer import AllowAll
+    from kafkapy.serving.router import Router
+
+    services = copy(server.services)
+    assert services is not None, "a broker that has started"
+    services.authorizer = AllowAll()
+    services.client_quotas = None
+    api_key, version = _key(request), _version_here(server, request)
+    frame = Writer()
+    write_request_header(frame, api_key=api_key, api_version=version, correlation_id=1, client_id=queries.CLIENT_ID)
+    frame += request.encode(version)
+    listener = server.config.broker_listeners[0].listener  # whose addresses the answers name
+    info = ConnectionInfo("observing", listener, "PLAINTEXT", "127.0.0.1", 0)
+    answer = await Router(services).route(info, memoryview(bytearray(frame)))
+    if answer is None:
+        raise ProtocolError(f"no answer to {type(request).__name__}")
+    try:
+        data = answer.joined()
+    finally:
+        for _, payload in answer.splices:
+            if isinstance(payload, FileRegion):
+                payload.release()
+    _, position = read_response_header(data, api_key, version)
+    return response_type(api_key).decode(data[position:], version)
+
+
+def _version_here(server: "BrokerServer", request: Message) -> int:
+    """Return the version at which a broker, which may look like an older one, serves a request."""
+    newest = _newest(request)
+    release = server.config.node.kafkapy_imitated_release
+    if release is not None:
+        from kafkapy.handlers.imitated import narrowed
+        from kafkapy.handlers.table import BROKER_APIS
+
+        served = narrowed(BROKER_APIS, release).get(_key(request))
+        if served is None:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Kafka {release} has no {APIS[_key(request)].name}")
+        newest = min(newest, served.max_version)
+    return newest
+
+
+def _newest(request: Message) -> int:
+    api_key = _key(request)
+    return min(APIS[api_key].max_version, NEWEST.get(api_key, APIS[api_key].max_version))
+
+
+def _key(request: Message) -> int:
+    assert request.API_KEY is not None
+    return request.API_KEY

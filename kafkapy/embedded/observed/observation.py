@@ -1,0 +1,38 @@
+"""What is looked at of one broker or cluster: its topics, groups and requests."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.embedded.observed.groups import Groups, GroupSources
+from kafkapy.embedded.observed.nodes import Nodes, NodesElsewhere, NodesHere
+from kafkapy.embedded.observed.report import report
+from kafkapy.embedded.observed.requests import Requests
+from kafkapy.embedded.observed.topics import Sources, Topics
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
+    from kafkapy.server.cluster.queries import Address
+
+
+class Observation:
+    """The entrances: `topics`, `groups` and `requests`."""
+
+    def __init__(self, nodes: Nodes, requests: Requests, registry: Callable[[], str | None]) -> None:
+        """`registry`: returns the URL of the schema registry; None if there is none."""
+        self.requests = requests
+        self.topics = Topics(Sources(nodes, lambda topic: report(nodes, requests, topic)), registry)
+        self.groups = Groups(GroupSources(nodes, lambda: report(nodes, requests, None)))
+
+
+def of_servers(
+    servers: "Callable[[], Sequence[BrokerServer]]", install: Callable[[], None], registry: Callable[[], str | None]
+) -> Observation:
+    """Return what is looked at of brokers in this process. `install`: has them record requests, or not."""
+    return Observation(NodesHere(servers), Requests(install), registry)
+
+
+def of_processes(
+    running: "Callable[[], dict[int, Address]]", refuse: Callable[[], None], registry: Callable[[], str | None]
+) -> Observation:
+    """Return what is looked at of brokers that are processes. `refuse`: raises, as their requests are not recorded."""
+    return Observation(NodesElsewhere(running), Requests(refuse), registry)

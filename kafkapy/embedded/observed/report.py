@@ -1,0 +1,56 @@
+"""The last records, groups and requests: for the message of a wait that fails."""
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.embedded.observed.decoding import Formats
+from kafkapy.embedded.observed.described import groups_of
+from kafkapy.embedded.observed.fetching import topic_names
+from kafkapy.embedded.observed.groups import Group, GroupSources, summary
+from kafkapy.embedded.observed.topics import MOST_RECORDS, Sources, Topic
+from kafkapy.errors import KafkapyError, first_of
+
+if TYPE_CHECKING:
+    from kafkapy.embedded.observed.nodes import Nodes
+    from kafkapy.embedded.observed.requests import Requests
+
+RECORDS: Final = 10
+"""Of the topic that a wait is about, or of each of TOPICS."""
+TOPICS: Final = 5
+GROUPS: Final = 5
+REQUESTS: Final = 20
+
+
+def report(nodes: "Nodes", requests: "Requests", topic: str | None) -> str:
+    """Return what was there last; of one topic, or of the first TOPICS. What cannot be read is left out."""
+    lines: list[str] = []
+    with contextlib.suppress(KafkapyError, OSError, RuntimeError):
+        names = topic_names(nodes)
+        lines.append(f"topics: {first_of(names, 2 * TOPICS) or 'none'}")
+        for name in names[:TOPICS] if topic is None else [each for each in names if each == topic]:
+            lines += _records(nodes, name)
+    with contextlib.suppress(KafkapyError, OSError, RuntimeError):
+        lines += _groups(nodes)
+    if requests.is_on:
+        shown = requests.last(REQUESTS)
+        lines.append(f"last {len(shown)} of {len(requests)} requests:" if shown else "no requests")
+        lines += [f"  {request}" for request in shown]
+    else:
+        lines.append("requests are not recorded: requests.on() before what is tested turns that on")
+    return "\n".join(lines)
+
+
+def _records(nodes: "Nodes", name: str) -> list[str]:
+    topic = Topic(name, Sources(nodes, lambda _: ""), Formats())
+    if (count := sum(topic.end_offsets().values())) > MOST_RECORDS:
+        return [f"{name}: {count} records"]
+    records = topic.records()
+    last = sorted(records, key=lambda each: each.timestamp_ms)[-RECORDS:]
+    return [f"{name}: {len(records)} records{', the last:' if last else ''}", *(f"  {each}" for each in last)]
+
+
+def _groups(nodes: "Nodes") -> list[str]:
+    names = sorted(groups_of(nodes))
+    lines = [f"groups: {first_of(names, 2 * GROUPS) or 'none'}"]
+    sources = GroupSources(nodes, lambda: "")
+    return lines + [f"  {name}: {summary(Group(name, sources))}" for name in names[:GROUPS]]

@@ -1,0 +1,16 @@
+"""What a heartbeat of a streams group leads to, beside its records: the answer, and topics to be created."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from kafkapy.dataclass import dataclass
+from kafkapy.group.streams.configured_topology import ConfiguredInternalTopic
+from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+
+
+@dataclass(slots=True)
+class HeartbeatResult:
+    """The caller has the missing internal topics created, with the member's right to do so, and adds what fails."""
+
+    response: StreamsGroupHeartbeatResponse
+    topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)

@@ -1,0 +1,154 @@
+"""A streams group as StreamsGroupDescribe shows it."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from kafkapy.group.hash_order import natural_order
+from kafkapy.group.streams.assignor_spec import TaskOffsets
+from kafkapy.group.streams.configured_topology import ConfiguredInternalTopic, ConfiguredTopology
+from kafkapy.group.streams.group import StreamsGroup
+from kafkapy.group.streams.member import StreamsMember
+from kafkapy.group.streams.task_offsets import MemberTaskOffsets
+from kafkapy.group.streams.tasks import EMPTY_TASKS, TasksTuple
+from kafkapy.group.streams.topology import StreamsTopology
+from kafkapy.protocol.messages.streams_group_describe_response import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    Topology,
+)
+from kafkapy.protocol.messages.streams_group_topology_value import TopicInfo as StoredTopic
+
+
+def described_group(group: StreamsGroup, members: Iterable[StreamsMember], assignor_name: str) -> DescribedGroup:
+    """Return the group with some of its members."""
+    log, configured = group.log, group.configured
+    topology = None
+    if configured is not None and configured.is_ready:
+        topology = _configured(configured)
+    elif log.topology is not None:
+        topology = _stored(log.topology)
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=log.group_epoch,
+        assignment_epoch=log.assignment_epoch,
+        topology=topology,
+        assignor_name=assignor_name,
+        members=[
+            _member(member, log.targets.get(member.member_id, EMPTY_TASKS), group.offsets_of(member.member_id))
+            for member in members
+        ],
+    )
+
+
+def topics_of(group: DescribedGroup) -> set[str]:
+    """Return all topics that a described group names: who may not describe them may not see the group."""
+    if group.topology is None:
+        return set()
+    names: set[str] = set()
+    for each in group.topology.subtopologies or ():
+        names.update(each.source_topics, each.repartition_sink_topics)
+        names.update(topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
+    return names
+
+
+def _member(member: StreamsMember, target: TasksTuple, offsets: MemberTaskOffsets) -> Member:
+    endpoint, assigned = member.user_endpoint, member.assigned
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, port=endpoint.port),
+        client_tags=[KeyValue(key, value=value) for key, value in member.client_tags.items()],
+        task_offsets=_offsets(offsets.offsets),
+        task_end_offsets=_offsets(offsets.end_offsets),
+        assignment=Assignment(
+            _task_ids({each: epochs.keys() for each, epochs in assigned.active.items()}),
+            standby_tasks=_task_ids(assigned.standby),
+            warmup_tasks=_task_ids(assigned.warmup),
+        ),
+        target_assignment=Assignment(
+            _task_ids(target.active), standby_tasks=_task_ids(target.standby), warmup_tasks=_task_ids(target.warmup)
+        ),
+    )
+
+
+def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
+    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
+
+
+def _offsets(offsets: TaskOffsets) -> list[TaskOffset]:
+    return [
+        TaskOffset(subtopology_id, partition=partition, offset=offset)
+        for subtopology_id in sorted(offsets, key=natural_order)
+        for partition, offset in sorted(offsets[subtopology_id].items())
+    ]
+
+
+def _configured(topology: ConfiguredTopology) -> Topology:
+    return Topology(
+        topology.topology_epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id,
+                source_topics=sorted(each.source_topics, key=natural_order),
+                repartition_sink_topics=sorted(each.repartition_sink_topics, key=natural_order),
+                state_changelog_topics=_internal_topics(each.state_changelog_topics.values()),
+                repartition_source_topics=_internal_topics(each.repartition_source_topics.values()),
+            )
+            for subtopology_id, each in (topology.subtopologies or {}).items()
+        ],
+    )
+
+
+def _internal_topics(topics: Iterable[ConfiguredInternalTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            topic.name,
+            partitions=topic.number_of_partitions,
+            replication_factor=topic.replication_factor or 0,
+            topic_configs=[KeyValue(key, value=value) for key, value in topic.topic_configs.items()],
+        )
+        for topic in sorted(topics, key=lambda topic: natural_order(topic.name))
+    ]
+
+
+def _stored(topology: StreamsTopology) -> Topology:
+    """Return the topology as members sent it, whose internal topics have no number of partitions yet."""
+    return Topology(
+        topology.topology_epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id,
+                source_topics=sorted(each.source_topics, key=natural_order),
+                repartition_sink_topics=sorted(each.repartition_sink_topics, key=natural_order),
+                state_changelog_topics=_stored_topics(each.state_changelog_topics),
+                repartition_source_topics=_stored_topics(each.repartition_source_topics),
+            )
+            for subtopology_id in sorted(topology.subtopologies, key=natural_order)
+            for each in (topology.subtopologies[subtopology_id],)
+        ],
+    )
+
+
+def _stored_topics(topics: Sequence[StoredTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[KeyValue(each.key, value=each.value) for each in topic.topic_configs],
+        )
+        for topic in sorted(topics, key=lambda topic: natural_order(topic.name))
+    ]

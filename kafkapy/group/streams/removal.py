@@ -1,0 +1,31 @@
+"""The removal of members: those that leave, and those whose session or time to revoke has expired."""
+
+from collections.abc import Sequence
+
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS
+from kafkapy.group.streams.records import member_tombstones, metadata_record, target_epoch_record
+from kafkapy.group.streams.state import StreamsGroupLog
+
+
+def removal_records(log: StreamsGroupLog, member_ids: Sequence[str]) -> list[CoordinatorRecord]:
+    """Return the tombstones of members, each with a next epoch of the group."""
+    records: list[CoordinatorRecord] = []
+    group_epoch = log.group_epoch
+    for member_id in member_ids:
+        group_epoch += 1
+        records += member_tombstones(log.group_id, member_id)
+        records.append(
+            metadata_record(
+                log.group_id,
+                group_epoch=group_epoch,
+                metadata_hash=log.metadata.metadata_hash,
+                validated_topology_epoch=log.metadata.validated_topology_epoch,
+                assignment_configs=log.assignment_configs,
+                stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
+                failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
+            )
+        )
+    if member_ids and len(member_ids) == len(log.members):
+        records.append(target_epoch_record(log.group_id, group_epoch, NEVER_ASSIGNED_AT_MS))
+    return records

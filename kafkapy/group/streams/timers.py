@@ -1,0 +1,81 @@
+"""The deadlines of a streams group: soft state, lost with the coordinator.
+
+Each member has a session. One that must revoke tasks has its rebalance time-out to leave its epoch. A group that had no
+members waits for others before its first assignment (group.streams.initial.rebalance.delay.ms): a new coordinator does
+not. Sessions and times to revoke begin anew there, as in Apache Kafka.
+"""
+
+from kafkapy.group.sessions import FENCE_RETRY_MS, Sessions
+from kafkapy.group.streams.member import StreamsMember
+from kafkapy.group.streams.state import StreamsGroupLog
+from kafkapy.group.streams.tasks import MemberState
+
+
+class StreamsTimers:
+    """The deadlines of one group."""
+
+    def __init__(self, log: StreamsGroupLog, initial_delay_until_ms: int | None = None) -> None:
+        self.sessions = Sessions()
+        self.initial_delay_until_ms = initial_delay_until_ms
+        self._log = log
+        self._rebalances: dict[str, tuple[int, int]] = {}
+        """By member id: the epoch that the member must leave, and the deadline for that."""
+
+    def deadline_ms(self) -> int | None:
+        """Return when something may be due (monotonic), None if nothing is pending."""
+        deadlines = [until_ms for _, until_ms in self._rebalances.values()]
+        deadlines += [each for each in (self.sessions.deadline_ms(), self.initial_delay_until_ms) if each is not None]
+        return min(deadlines, default=None)
+
+    # -- the first assignment -------------------------------------------------------------------------------------
+
+    def start_initial_delay(self, until_ms: int) -> None:
+        """Start the delay, unless it is running."""
+        if self.initial_delay_until_ms is None:
+            self.initial_delay_until_ms = until_ms
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.initial_delay_until_ms is not None
+
+    def ends_initial_delay(self, now_ms: int) -> bool:
+        """Return whether the delay is over now; then it is no longer running."""
+        if self.initial_delay_until_ms is None or now_ms < self.initial_delay_until_ms:
+            return False
+        self.initial_delay_until_ms = None
+        return True
+
+    # -- members --------------------------------------------------------------------------------------------------
+
+    def on_reconciled(self, member: StreamsMember, now_ms: int) -> None:
+        """Give a member whose assignment has changed its time to revoke tasks, if it must."""
+        if member.state is MemberState.UNREVOKED_TASKS:
+            self._rebalances[member.member_id] = member.member_epoch, now_ms + member.rebalance_timeout_ms
+        else:
+            self._rebalances.pop(member.member_id, None)
+
+    def on_replay(self, member_id: str) -> None:
+        """Update deadlines after a record of the member: drop a removed member's, have those of a new one begin."""
+        member = self._log.members.get(member_id)
+        self.sessions.on_replay(member_id, is_member=member is not None)
+        if member is None:
+            self._rebalances.pop(member_id, None)
+
+    def on_loaded(self, now_ms: int) -> None:
+        """Give the members that must revoke tasks their time anew."""
+        for member in self._log.members.values():
+            if member.state is MemberState.UNREVOKED_TASKS:
+                self.on_reconciled(member, now_ms)
+
+    def late_members(self, now_ms: int, session_timeout_ms: int) -> list[str]:
+        """Return the members that missed a deadline, and again after FENCE_RETRY_MS if they are still members."""
+        members = self._log.members
+        late = dict.fromkeys(self.sessions.late_members(members, now_ms, session_timeout_ms))
+        for member_id, (epoch, until_ms) in list(self._rebalances.items()):
+            member = members.get(member_id)
+            if member is None or member.member_epoch != epoch:
+                del self._rebalances[member_id]
+            elif now_ms >= until_ms:
+                late[member_id] = None
+                self._rebalances[member_id] = epoch, now_ms + FENCE_RETRY_MS
+        return list(late)

@@ -1,0 +1,119 @@
+"""audit-book: reads book's state store back and proves that it holds each symbol's book as the topic makes it.
+
+Compared are the last committed batch's state (Spark's `statestore` source) and the books that the machine of
+order_book.py makes of the topic's records up to that batch's end, from where the query began. Per symbol:
+
+    current    the same book, at the same update
+    void       the same, without a book: what waits for a snapshot is the same
+    forgotten  with seconds: silent for longer than forget_after; no state, or one without a book
+    missing    no state, though the topic makes a book                               fails
+    differing  another update, another level, or other updates that wait             fails
+    unexpected a state of a symbol that the topic does not have                       fails
+"""
+
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.audit import read_ranges
+from spark_jobs.book import BookConfig, clock_ms, depth_records, in_order, read, state_in_rocksdb
+from spark_jobs.checkpoints import Batch
+from spark_jobs.config import duration_ms
+from spark_jobs.connector import require_spark
+from spark_jobs.errors import JobError
+from spark_jobs.order_book import BookRow, OrderBook
+from spark_jobs.session import spark_session
+from spark_jobs.source import read_batch
+from spark_jobs.timed_book import TimedBook
+
+FAULTS = ("missing", "differing", "unexpected")
+NEVER_MS = 1 << 62
+SHOWN = 3
+
+
+class AuditBookConfig(BookConfig):
+    """Book's own configuration."""
+
+
+def run(config: AuditBookConfig) -> None:
+    """Audit, print what was found, and raise JobError where something is wrong."""
+    require_spark("audit-book", "4.0")
+    with spark_session(config, "audit-book") as spark, state_in_rocksdb(spark):
+        found = audit(spark, config)
+    counts = Counter(found.values())
+    print("  ".join(f"{name} {counts[name]}" for name in sorted(counts)) or "no symbol", flush=True)
+    wrong = {name: sorted(symbol for symbol, one in found.items() if one == name) for name in FAULTS}
+    faults = [f"{name}: {', '.join(symbols[:SHOWN])}" for name, symbols in wrong.items() if symbols]
+    if faults:
+        raise JobError(
+            f"the state in {config.checkpoint} is not what {', '.join(config.topics)} makes: {'; '.join(faults)}"
+        )
+
+
+def audit(spark: SparkSession, config: AuditBookConfig) -> dict[str, str]:
+    """Return what each symbol's state is."""
+    has_seconds = bool(config.seconds_output or config.seconds_topic)
+    forget_after_ms = duration_ms(config.forget_after) if has_seconds else NEVER_MS
+    stored = {row["symbol"]: row["book"] for row in state_of(spark, config.checkpoint).collect()}
+    made = {row["symbol"]: row["book"] for row in made_of(spark, config, forget_after_ms).collect()}
+    found = {}
+    for symbol in sorted(stored.keys() | made.keys()):
+        state = _book(stored[symbol], has_seconds=has_seconds) if symbol in stored else None
+        book = TimedBook.from_json(made[symbol], forget_after_ms) if symbol in made else None
+        found[symbol] = judge(state, book)
+    return found
+
+
+def state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
+    """Return (symbol, book) of the last committed batch's state store."""
+    reader = spark.read.format("statestore").option("stateVarName", "book")
+    return reader.load(checkpoint).select("key.symbol", "value.book")
+
+
+def made_of(spark: SparkSession, config: BookConfig, forget_after_ms: int) -> DataFrame:
+    """Return (symbol, book) as the machine makes it of what the query has read."""
+    start, end = read_ranges(spark, config.checkpoint)
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in end.items():
+        starts.setdefault(topic, {})[str(partition)] = start.get((topic, partition), 0)
+        ends.setdefault(topic, {})[str(partition)] = offset
+    records = depth_records(read_batch(spark, config, Batch(starts, ends, 0)))
+    clocked = records.withColumn("clock_ms", clock_ms(duration_ms(config.max_ahead)))
+    latest = clocked.agg(F.max("clock_ms")).first()
+    now_ms = (latest[0] or 0) if latest is not None else 0
+
+    def made(key: tuple[str], frame: pd.DataFrame) -> pd.DataFrame:
+        book = TimedBook(forget_after_ms)
+        for record in in_order(frame):
+            message = read(record, key[0])
+            if not isinstance(message, BookRow):
+                book.step(message, None if pd.isna(record.clock_ms) else int(record.clock_ms))
+        book.advance(now_ms)
+        return pd.DataFrame([(key[0], book.to_json())], columns=["symbol", "book"])
+
+    return clocked.groupBy("symbol").applyInPandas(made, "symbol STRING, book STRING")
+
+
+def judge(state: OrderBook | None, made: TimedBook | None) -> str:
+    """Compare a symbol's state with what the topic makes of it."""
+    if made is None:
+        return "unexpected"
+    if made.last_ms is None and made.is_forgotten():
+        return "forgotten"
+    if state is None:
+        return "void" if contents(made.book) == contents(OrderBook()) else "missing"
+    if contents(state) != contents(made.book):
+        return "differing"
+    return "void" if state.last_update_id is None else "current"
+
+
+def contents(book: OrderBook) -> tuple[Any, ...]:
+    return book.last_update_id, book.bids.quantities, book.asks.quantities, book.kept
+
+
+def _book(text: str, *, has_seconds: bool) -> OrderBook:
+    return TimedBook.from_json(text, NEVER_MS).book if has_seconds else OrderBook.from_json(text)

@@ -1,0 +1,185 @@
+"""Where the live page has its facts from: the topics, by a stock consumer without a group, and the jobs' own metrics.
+
+Two threads: one reads records, one asks once a second for end offsets and metrics. Topics that are not there yet are
+looked for again. Bars are read from their first record, order books from the last BOOK_RECORDS of a partition (where
+a snapshot lies among them), ticks from the end.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from spark_jobs.events import SENT_NS
+from spark_jobs.market_state import MarketState
+
+log = logging.getLogger("spark_jobs")
+BOOK_RECORDS: Final = 3_000
+TIMEOUT_S: Final = 5.0
+EVERY_S: Final = 1.0
+LARGEST_METRICS: Final = 1 << 20
+JOB_METRICS: Final = {
+    "spark_job_input_rows_total": "rows",
+    "spark_job_lag_records": "lag",
+    "spark_job_late_events_total": "late",
+    "spark_job_dead_letter_rows_total": "dead",
+    "spark_job_batch_seconds": "batch_s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics that a page reads, and those of which it tells the number of records."""
+
+    bars: str
+    depth: str
+    ticks: str
+    counted: tuple[str, ...]
+    sources: tuple[str, ...]
+    """What the ticks are made from: how far they are behind it."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.counted, *self.sources, self.bars, self.depth, self.ticks)))
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is asked for once a second."""
+
+    records: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, dict[str, float]] = field(default_factory=dict)
+    ticks_behind: int | None = None
+
+
+class PageSource:
+    """Reads until it is closed; `lock` guards state and facts."""
+
+    def __init__(self, client: Mapping[str, Any], topics: Topics, metrics: tuple[str, ...]) -> None:
+        self.topics = topics
+        self.metrics = metrics
+        self.lock = threading.Lock()
+        self.state = MarketState()
+        self.facts = Facts()
+        self._stop = threading.Event()
+        settings = {"group.id": "page", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        quiet = {"error_cb": lambda _error: None, "log_level": 0, "fetch.wait.max.ms": 100}
+        self._consumer = Consumer({**settings, **quiet, **client})
+        self._counter = Consumer({**settings, **quiet, **client})
+        targets = (self._read, self._count)
+        self._threads = [threading.Thread(target=each, name=f"page-{each.__name__}") for each in targets]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        found: set[str] = set()
+        look_at_s = 0.0
+        try:
+            while not self._stop.is_set():
+                wanted = {self.topics.bars, self.topics.depth, self.topics.ticks}
+                if found < wanted and time.monotonic() >= look_at_s:
+                    look_at_s = time.monotonic() + EVERY_S
+                    found |= self._assign(wanted - found)
+                messages = self._consumer.consume(1_000, 0.1) if found else self._wait()
+                with self.lock:
+                    for message in messages:
+                        if message.error() is None:
+                            self._apply(message)
+        finally:
+            self._consumer.close()
+
+    def _wait(self) -> list[Message]:
+        self._stop.wait(0.2)
+        return []
+
+    def _assign(self, topics: set[str]) -> set[str]:
+        """Begin to read those of the topics that are there; return them."""
+        try:
+            known = self._consumer.list_topics(timeout=TIMEOUT_S).topics
+            there = {topic for topic in topics if topic in known and known[topic].error is None}
+            starts = [self._start(topic, number) for topic in sorted(there) for number in known[topic].partitions]
+        except KafkaException:
+            return set()
+        if starts:
+            self._consumer.incremental_assign(starts)
+        return there
+
+    def _start(self, topic: str, number: int) -> TopicPartition:
+        first, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)
+        starts = {self.topics.bars: first, self.topics.depth: max(first, end - BOOK_RECORDS), self.topics.ticks: end}
+        return TopicPartition(topic, number, starts[topic])
+
+    def _apply(self, message: Message) -> None:
+        topic, value = message.topic(), message.value()
+        if topic == self.topics.bars and value is not None:
+            self.state.apply_bar(value)
+        elif topic == self.topics.depth:
+            self.state.apply_depth(message.key(), value)
+        elif topic == self.topics.ticks:
+            now_ns = time.time_ns()
+            headers: dict[str, Any] = dict(message.headers() or ())
+            sent_ns, source = headers.get(SENT_NS) or b"", headers.get("source") or b""
+            latency_ms = (now_ns - int(sent_ns)) / 1e6 if sent_ns.isdigit() else None
+            self.state.apply_tick(source.decode("utf-8", "replace"), latency_ms, now_ns // 1_000_000)
+
+    # -- once a second ----------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        try:
+            while not self._stop.wait(EVERY_S):
+                try:
+                    facts = self._ask()
+                except KafkaException:
+                    continue
+                with self.lock:
+                    self.facts = facts
+        finally:
+            self._counter.close()
+
+    def _ask(self) -> Facts:
+        known = self._counter.list_topics(timeout=TIMEOUT_S).topics
+        ends: dict[tuple[str, int], tuple[int, int]] = {
+            (topic, number): self._counter.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)
+            for topic in self.topics.all
+            if topic in known and known[topic].error is None
+            for number in known[topic].partitions
+        }
+        records: dict[str, int] = {}
+        for (topic, _), (first, end) in ends.items():
+            records[topic] = records.get(topic, 0) + end - first
+        with self.lock:
+            at = dict(self.state.next_offsets)
+        sources = {where: edges for where, edges in ends.items() if where[0] in self.topics.sources}
+        behind = sum(max(0, end - at.get(where, first)) for where, (first, end) in sources.items()) if at else None
+        return Facts(records, {**self.facts.jobs, **self._jobs()}, behind)
+
+    def _jobs(self) -> dict[str, dict[str, float]]:
+        """Return what each job's /metrics says, by the job's name; of one that has ended the page keeps the last."""
+        jobs: dict[str, dict[str, float]] = {}
+        for url in self.metrics:
+            try:
+                with urlopen(url, timeout=TIMEOUT_S) as answer:
+                    text = answer.read(LARGEST_METRICS).decode()
+                families = list(text_string_to_metric_families(text))
+            except (URLError, OSError, ValueError):
+                continue
+            for sample in (sample for family in families for sample in family.samples):
+                name = JOB_METRICS.get(sample.name)
+                if name is not None:
+                    job = jobs.setdefault(sample.labels.get("job", "?"), dict.fromkeys(JOB_METRICS.values(), 0.0))
+                    job[name] += sample.value
+        return jobs

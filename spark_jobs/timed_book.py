@@ -1,0 +1,79 @@
+"""An order book with a clock: it tells itself as each second begins, and is forgotten when its symbol falls silent.
+
+A machine without IO, over order_book.py. Time is the messages' own. A second begins for a symbol with its first message
+of that second or a later one, or with the watermark, which passes for silent symbols, too. What is told is the book as
+it was before, where it is whole. A message whose time is behind the clock changes the book, not a second that was told.
+
+A symbol without a message for longer than `forget_after_ms` is forgotten: such a book is out of date, and deltas for it
+wait for the next snapshot. So the seconds of one silence are bounded, too.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from spark_jobs.depth import DepthMessage, Level
+from spark_jobs.order_book import DEPTH_LEVELS, BookRow, OrderBook, Quote
+
+SECOND_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BookSecond:
+    """A whole book as a second began; the best DEPTH_LEVELS of each side."""
+
+    time_ms: int
+    update_id: int
+    quote: Quote
+    bids: list[Level]
+    asks: list[Level]
+
+
+@dataclass(slots=True)
+class TimedBook:
+    forget_after_ms: int
+    book: OrderBook = field(default_factory=OrderBook)
+    last_ms: int | None = None
+    """The latest time of a message; None before the first, and once forgotten."""
+    next_ms: int = 0
+    """The second to be told next."""
+
+    def step(self, message: DepthMessage, time_ms: int | None) -> tuple[list[BookSecond], list[BookRow]]:
+        """Take the next message; return the seconds that it begins, and its own rows. Without a time: no seconds."""
+        seconds = [] if time_ms is None else self.advance(time_ms)
+        if time_ms is not None:
+            if self.last_ms is None:
+                self.next_ms = (time_ms // SECOND_MS + 1) * SECOND_MS
+            self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
+        return seconds, self.book.step(message)
+
+    def advance(self, now_ms: int) -> list[BookSecond]:
+        """Return the seconds that have begun by now; forget a silent symbol."""
+        if self.last_ms is None:
+            return []
+        forgotten_ms = self.last_ms + self.forget_after_ms
+        begun = range(self.next_ms, min(now_ms, forgotten_ms) + 1, SECOND_MS)
+        seconds = self._told(begun)
+        self.next_ms = max(self.next_ms, (now_ms // SECOND_MS + 1) * SECOND_MS)
+        if now_ms > forgotten_ms:
+            self.book, self.last_ms = OrderBook(), None
+        return seconds
+
+    def _told(self, begun: range) -> list[BookSecond]:
+        quote = self.book.quote() if begun else None
+        if quote is None or self.book.last_update_id is None:
+            return []
+        bids, asks = self.book.bids.best(DEPTH_LEVELS), self.book.asks.best(DEPTH_LEVELS)
+        return [BookSecond(time_ms, self.book.last_update_id, quote, bids, asks) for time_ms in begun]
+
+    def is_forgotten(self) -> bool:
+        return self.last_ms is None and self.book.last_update_id is None and not self.book.kept
+
+    # -- as Spark keeps it ------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        return json.dumps([self.last_ms, self.next_ms, self.book.to_json()], separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, forget_after_ms: int) -> "TimedBook":
+        last_ms, next_ms, book = json.loads(text)
+        return cls(forget_after_ms, OrderBook.from_json(book), last_ms, next_ms)

@@ -1,0 +1,190 @@
+"""Streams groups against Apache Kafka's own coordinator (tools/record_streams_groups.py, which tells the format)."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafkapy.errors import ApiError
+from kafkapy.group.records import decode_record
+from kafkapy.group.streams.decision import HeartbeatResult
+from kafkapy.protocol.json_lines import from_json, to_json
+from kafkapy.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
+from tests.golden.test_share_groups import CLIENT, plain
+from tests.support.consumer_groups import GroupWorld, image_of, topic_id
+
+GOLDEN = Path(__file__).parent / "streams_groups.txt.gz"
+GROUP = "g"
+DEFAULTS: dict[str, Any] = {
+    "groupId": GROUP,
+    "endpointInformationEpoch": 0,
+    "instanceId": None,
+    "rackId": None,
+    "rebalanceTimeoutMs": -1,
+    "topology": None,
+    "activeTasks": None,
+    "standbyTasks": None,
+    "warmupTasks": None,
+    "processId": None,
+    "userEndpoint": None,
+    "clientTags": None,
+    "taskOffsets": None,
+    "taskEndOffsets": None,
+    "shutdownApplication": False,
+}
+TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
+
+
+def steps() -> Iterator[tuple[str, list[str]]]:
+    """Yield each operation with what came of it."""
+    outcome: list[str] = []
+    operation = ""
+    for line in gzip.decompress(GOLDEN.read_bytes()).decode().splitlines():
+        if line.startswith("  "):
+            outcome.append(line.strip())
+            continue
+        if operation:
+            yield operation, outcome
+        operation, outcome = line, []
+    yield operation, outcome
+
+
+def unordered(value: Any) -> Any:
+    """Return JSON with its lists sorted, but for those of numbers: Kafka's are in the order of hash maps."""
+    if isinstance(value, dict):
+        return {name: unordered(each) for name, each in value.items()}
+    if isinstance(value, list):
+        items = [unordered(each) for each in value]
+        return items if all(isinstance(each, int) for each in items) else sorted(items, key=repr)
+    return value
+
+
+class Replayed:
+    """The scripts, played on a shard. Methods return the outcome as the recorder tells it, records as plain values."""
+
+    def __init__(self, keys: str) -> None:
+        self.world = GroupWorld(**dict(_config(*each.split("=")) for each in keys.split()))
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, dict[str, Any]] = {}
+
+    @property
+    def streams(self) -> Any:
+        return self.world.shard.streams
+
+    def play(self, words: list[str]) -> list[Any]:
+        self.world.now_ms += 1
+        try:
+            return list(getattr(self, words[0])(*words[1:]))
+        except ApiError as error:
+            return [f"error {int(error.code)} {error.message}"]
+
+    def written(self, decision: Any) -> list[Any]:
+        return [plain(record) for record in self.world.commit(decision)]
+
+    def topics(self, text: str) -> Iterator[Any]:
+        counts = dict(each.split(":") for each in text.split(",") if each != "-")
+        image = image_of(**{name: int(count) for name, count in counts.items()})
+        self.world.image = replace(image, configs=self.world.image.configs)
+        yield from ()
+
+    def config(self, text: str) -> Iterator[Any]:
+        keys = dict(each.split("=") for each in text.split(";") if each != "-")
+        self.world.group_configs[GROUP] = {f"streams.{key}": value for key, value in keys.items()}
+        self.world.image = replace(self.world.image, configs=replace(self.world.image.configs))
+        yield from ()
+
+    def epoch(self, member_id: str, word: str) -> int:
+        last = self.epochs.get(member_id, 0)
+        sent = {"=": last, "<": max(last - 1, 1), ">": last + 5}.get(word)
+        return int(word) if sent is None else sent
+
+    def heartbeat(self, member_id: str, epoch: str, version: str, tasks: str, *rest: str) -> Iterator[Any]:
+        nothing: dict[str, Any] = {kind: [] for kind in TASKS}
+        reported = {"-": {}, "0": nothing, "=": self.owned.get(member_id, nothing)}[tasks]
+        fields = DEFAULTS | reported | json.loads(" ".join(rest))
+        fields |= {"memberId": member_id, "memberEpoch": self.epoch(member_id, epoch)}
+        if fields["memberEpoch"] == 0 and fields["topology"] is None:
+            return
+        request = from_json("StreamsGroupHeartbeatRequest", int(version), fields)
+        before = self.assigned(member_id)
+        decision = self.streams.heartbeat(request, int(version), CLIENT, self.world.now_ms)
+        result = decision.response
+        assert isinstance(result, HeartbeatResult)
+        answer = to_json(result.response, 1)
+        self.epochs[member_id] = max(answer["memberEpoch"], 0)
+        if answer["activeTasks"] is not None:
+            self.owned[member_id] = {kind: answer[kind] for kind in TASKS}
+        written = self.written(decision)
+        if fields["memberEpoch"] > 0 and before == self.assigned(member_id):
+            answer |= dict.fromkeys(TASKS)  # Kafka does not tell a member its tasks again: a named deviation
+        yield unordered(answer)
+        if result.topics_to_create:
+            texts = (
+                f"{topic.name}:{topic.number_of_partitions}:{topic.replication_factor or -1}"
+                for topic in result.topics_to_create.values()
+            )
+            yield f"create {','.join(sorted(texts))}"
+        yield from written
+        assert not self.world.pass_time(0), "only the session of a member of a new group begins"
+
+    def assigned(self, member_id: str) -> Any:
+        """Return the tasks that a member has; None if there is no such member."""
+        group = self.world.groups.get(GROUP)
+        member = None if group is None else group.log.members.get(member_id)
+        return None if member is None else member.assigned
+
+    def commit(self, member_id: str, epoch: str, text: str) -> Iterator[Any]:
+        group = self.streams._existing(GROUP)
+        check = group.check_offset_commit(
+            member_id, None, self.epoch(member_id, epoch), version=10, is_transactional=False
+        )
+        for topic, partition in (each.split(":") for each in text.split(",")):
+            if check is not None:
+                check(topic, topic_id(topic), int(partition))
+        yield "committed"
+
+    def describe(self) -> Iterator[Any]:
+        yield unordered(to_json(StreamsGroupDescribeResponse(groups=[self.streams.describe(GROUP)]), 1))
+
+    def advance(self, duration_ms: str) -> Iterator[Any]:
+        end_ms = self.world.now_ms + int(duration_ms)
+        while True:
+            group = self.world.groups.get(GROUP)
+            deadline_ms = None if group is None else group.deadline_ms()
+            if deadline_ms is None or deadline_ms > end_ms:
+                break
+            yield from map(plain, self.world.pass_time(max(0, deadline_ms - self.world.now_ms)))
+        self.world.now_ms = end_ms
+
+    def remove(self) -> Iterator[Any]:
+        self.streams._existing(GROUP)
+        yield from self.written(self.world.shard.delete_group(GROUP))
+
+
+def _config(key: str, value: str) -> tuple[str, Any]:
+    name = f"group_streams_{key.replace('.', '_')}"
+    return name, tuple(value.split(",")) if key.endswith("tags") else int(value)
+
+
+def expected_of(line: str) -> Any:
+    kind, _, rest = line.partition(" ")
+    if kind in ("answer", "described"):
+        return unordered(json.loads(rest))
+    if kind != "record":
+        return line
+    key, _, value = rest.partition(" ")
+    return plain(decode_record(bytes.fromhex(key), bytes.fromhex(value) if value else None))
+
+
+def test_streams_groups_answer_and_write_as_apache_kafka() -> None:
+    replayed = Replayed("")
+    count = 0
+    for operation, outcome in steps():
+        if operation.startswith("#"):
+            replayed = Replayed(operation[2:])
+            continue
+        count += 1
+        assert replayed.play(operation.split(" ")) == list(map(expected_of, outcome)), (count, operation)
+    assert count > 3500

@@ -1,0 +1,95 @@
+"""What holds of a streams group at every moment, and what once all faults are over."""
+
+from collections.abc import Iterable, Mapping
+
+from kafkapy.group.streams.group import StreamsGroup
+from kafkapy.group.streams.member import StreamsMember
+from tests.simulator.cluster_checker import ViolationError
+from tests.simulator.streams_members import SimulatedStreamsMember
+from tests.support.streams_groups import Task
+
+
+class StreamsChecker:
+    """Looks at the log of a group and at its members. Methods raise ViolationError."""
+
+    def __init__(self) -> None:
+        self._group_epoch = self._assignment_epoch = 0
+        self._member_epochs: dict[str, int] = {}
+
+    def check_log(self, group: StreamsGroup) -> None:
+        """No task is active in two members, nor in any role in two members of one process."""
+        active: dict[Task, str] = {}
+        of_process: dict[tuple[str, Task], str] = {}
+        for member in group.log.members.values():
+            for task in _active_tasks(member):
+                owner = active.setdefault(task, member.member_id)
+                if owner != member.member_id:
+                    raise ViolationError(f"{owner} and {member.member_id} run {task}")
+            for task in _all_tasks(member):
+                owner = of_process.setdefault((member.process_id, task), member.member_id)
+                if owner != member.member_id:
+                    raise ViolationError(f"{owner} and {member.member_id} of {member.process_id} have {task}")
+
+    def check_epochs(self, group: StreamsGroup) -> None:
+        """Epochs never go back: the group's, the assignment's, and those of members as long as they are members."""
+        log = group.log
+        before = (self._group_epoch, self._assignment_epoch)
+        self._group_epoch, self._assignment_epoch = log.group_epoch, log.assignment_epoch
+        if self._group_epoch < before[0] or not before[1] <= self._assignment_epoch <= self._group_epoch:
+            raise ViolationError(f"epochs {before} became {(self._group_epoch, self._assignment_epoch)}")
+        epochs = {member_id: member.member_epoch for member_id, member in log.members.items()}
+        for member_id, epoch in epochs.items():
+            # below 0: a static member that has left for a while
+            if 0 <= epoch < self._member_epochs.get(member_id, 0) or epoch > self._group_epoch:
+                raise ViolationError(f"{member_id} went from {self._member_epochs.get(member_id)} to {epoch}")
+        self._member_epochs = epochs
+
+    def check_members(self, members: Iterable[SimulatedStreamsMember]) -> None:
+        """No task is run actively by two members, as they see it themselves."""
+        owners: dict[Task, str] = {}
+        for member in members:
+            for task in member.visible():
+                owner = owners.setdefault(task, member.member_id)
+                if owner != member.member_id:
+                    raise ViolationError(f"{owner} and {member.member_id} both run {task}")
+
+    def check_settled(
+        self,
+        group: StreamsGroup,
+        running: list[SimulatedStreamsMember],
+        task_counts: Mapping[str, int],
+        stateful: Iterable[str],
+        standby_count: int,
+    ) -> None:
+        """All are members of a stable group, each task has its owner and as many standbys as processes allow."""
+        if group.state_name != "Stable" or set(group.log.members) != {each.member_id for each in running}:
+            raise ViolationError(f"{group.state_name}, {sorted(group.log.members)}")
+        wanted = sorted((each, number) for each, count in task_counts.items() for number in range(count))
+        active = sorted(task for member in running for task in member.running.active)
+        if active != wanted:
+            raise ViolationError(f"{active} run, not {wanted}")
+        copies = min(standby_count, len({member.process_id for member in running}) - 1)
+        expected = sorted(task for task in wanted if task[0] in set(stateful) for _ in range(copies))
+        standbys = sorted(task for member in running for task in member.running.standby)
+        if standbys != expected:
+            raise ViolationError(f"{standbys} have standbys, not {expected}")
+
+
+def _active_tasks(member: StreamsMember) -> set[Task]:
+    return {
+        (subtopology_id, partition)
+        for tasks in (member.assigned, member.pending_revocation)
+        for subtopology_id, partitions in tasks.active.items()
+        for partition in partitions
+    }
+
+
+def _all_tasks(member: StreamsMember) -> set[Task]:
+    copies = {
+        (subtopology_id, partition)
+        for tasks in (member.assigned, member.pending_revocation)
+        for role in (tasks.standby, tasks.warmup)
+        for subtopology_id, partitions in role.items()
+        for partition in partitions
+    }
+    return _active_tasks(member) | copies

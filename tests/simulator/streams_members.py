@@ -1,0 +1,139 @@
+"""Members of streams groups for simulations: they lose messages, take their time to revoke, and crash."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from tests.support.streams_groups import Task, task_ids, tasks_of
+
+HEARTBEAT_MS = 5_000
+SESSION_MS = 45_000
+REBALANCE_MS = 60_000
+
+
+@dataclass
+class Roles:
+    """What a member runs, by role."""
+
+    active: set[Task] = field(default_factory=set)
+    standby: set[Task] = field(default_factory=set)
+    warmup: set[Task] = field(default_factory=set)
+
+    def copy(self) -> "Roles":
+        return Roles(set(self.active), set(self.standby), set(self.warmup))
+
+
+class SimulatedStreamsMember:
+    """A stream thread that revokes in its own time, and forgets its tasks when fenced or when its session is over."""
+
+    def __init__(self, world: Any, name: str, process_id: str, instance_id: str | None) -> None:
+        self.world = world
+        self.process_id = process_id
+        self.instance_id = instance_id
+        self.restart(name)
+
+    def restart(self, member_id: str) -> None:
+        self.member_id = member_id
+        self.revoked_at_ms = 0
+        self.next_beat_ms = self.sent_ms = self.world.shard.now_ms
+        self.is_running = True
+        self.topology = self.world.topology_to_join_with()
+        self.forget()
+
+    def forget(self) -> None:
+        self.epoch = 0
+        self.running, self.wanted = Roles(), Roles()
+        self.reported: Roles | None = None
+
+    def visible(self) -> set[Task]:
+        """Return the tasks that the member believes to run actively: none once its session must be over."""
+        now_ms = self.world.shard.now_ms
+        if now_ms >= self.sent_ms + SESSION_MS:
+            return set()
+        active = self.running.active
+        return active & self.wanted.active if now_ms >= self.revoked_at_ms else active
+
+    def act(self) -> None:
+        now_ms = self.world.shard.now_ms
+        if self.is_running and now_ms >= self.sent_ms + SESSION_MS:
+            self.forget()
+        self._adopt()
+        if self.is_running and now_ms >= self.next_beat_ms:
+            self.beat()
+
+    def _adopt(self) -> None:
+        """Run what is wanted, once what is not has been closed."""
+        if self.world.shard.now_ms >= self.revoked_at_ms or not self.running.active - self.wanted.active:
+            self.running = self.wanted.copy()
+
+    def beat(self) -> None:
+        now_ms = self.world.shard.now_ms
+        self.next_beat_ms = now_ms + HEARTBEAT_MS
+        request = self.request()
+        if self.world.loses_message():
+            self.reported = None
+            return
+        try:
+            response = self.world.send(request)
+        except ApiError as error:
+            self.refuse(error)
+            return
+        if self.world.loses_message():
+            self.reported = None
+            return
+        self.accept(response)
+        self.sent_ms = now_ms
+
+    def request(self) -> StreamsGroupHeartbeatRequest:
+        request = StreamsGroupHeartbeatRequest(
+            group_id="g", member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
+        )
+        if self.epoch == 0 or self.reported is None:
+            request.rebalance_timeout_ms = REBALANCE_MS
+            request.process_id = self.process_id
+        if self.epoch == 0:
+            request.topology = self.topology
+        if self.reported != self.running:
+            request.active_tasks = task_ids(self.running.active)
+            request.standby_tasks = task_ids(self.running.standby)
+            request.warmup_tasks = task_ids(self.running.warmup)
+            self.reported = self.running.copy()
+        return request
+
+    def accept(self, response: StreamsGroupHeartbeatResponse) -> None:
+        self.epoch = response.member_epoch
+        active = tasks_of(response.active_tasks)
+        if active is None:
+            return
+        is_revoking = bool(self.running.active - self.wanted.active)
+        self.wanted = Roles(active, tasks_of(response.standby_tasks) or set(), tasks_of(response.warmup_tasks) or set())
+        if self.running.active - self.wanted.active and not is_revoking:
+            # Had answers been lost since the last one, then the coordinator would be waiting since about then.
+            until_ms = self.world.shard.now_ms + self.world.revocation_ms()
+            self.revoked_at_ms = min(until_ms, self.sent_ms + REBALANCE_MS - 1)
+        self._adopt()
+
+    def refuse(self, error: ApiError) -> None:
+        if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.forget()
+            self.next_beat_ms = self.world.shard.now_ms
+        elif error.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND):
+            self.forget()
+        else:
+            raise error
+
+    def leave(self, epoch: int) -> None:
+        request = StreamsGroupHeartbeatRequest(
+            group_id="g", member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+        self.crash()
+        try:
+            self.world.send(request)
+        except ApiError:
+            self.epoch = 0  # it was not in the group any more
+
+    def crash(self) -> None:
+        self.running, self.wanted, self.is_running = Roles(), Roles(), False

@@ -1,0 +1,47 @@
+"""A Spark job as a process of its own, which is killed with its JVM at places of spark_jobs/failpoints.py."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.servers import QUICK_JVM
+from spark_jobs.failpoints import DIRECTORY
+from tests.support.eventually import eventually
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_with_kills(job: str, config: Mapping[str, Any], path: Path, places: tuple[str, ...]) -> None:
+    """Run a job, killed with -9 at each place in turn, and then to its end."""
+    failpoints, file = path / "failpoints", path / f"{job}.yaml"
+    failpoints.mkdir(exist_ok=True)
+    options = {"spark": {"spark.driver.extraJavaOptions": " ".join(QUICK_JVM)}, "master": "local[2]"}
+    file.write_text(yaml.safe_dump({**config, **options}))
+    for place in places:
+        (failpoints / place).write_text("wait")
+        process = _start(job, file, failpoints)
+        _wait(process, failpoints / f"{place}.reached")
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, _log(file)
+    assert _start(job, file, failpoints).wait(400) == 0, _log(file)
+
+
+def _wait(process: subprocess.Popen[bytes], reached: Path) -> None:
+    eventually(lambda: reached.exists() or process.poll() is not None, 400)
+
+
+def _start(job: str, config: Path, failpoints: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "spark_jobs", job, "--config", str(config)]
+    environment = {**os.environ, DIRECTORY: str(failpoints)}
+    with open(config.with_suffix(".log"), "ab") as log:
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def _log(config: Path) -> str:
+    return config.with_suffix(".log").read_text()[-2_000:]
