@@ -18,11 +18,11 @@ from spark_jobs import live, quotes, silver
 from spark_jobs.connector import require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.page import Page
-from spark_jobs.session import stop_after_batch, stop_amid_batch
+from spark_jobs.session import stop_after_batch
 
-START_S: Final = 90.0
-STOP_S: Final = 30.0
-CATCH_UP_S: Final = 15.0
+START_S: Final = 180.0
+STOP_S: Final = 60.0
+CATCH_UP_S: Final = 60.0
 POLL_S: Final = 0.1
 MASTER: Final = "local[8]"
 """A task each for the partitions that quotes reads, and some for the others' batches."""
@@ -82,10 +82,10 @@ class LiveJobs:
         """Stop the queries, quotes where it is, the others after their batch; wait for the threads."""
         for query in sorted(spark.streams.active, key=lambda query: query.name == "quotes"):
             if query.name == "quotes":
-                stop_amid_batch(query)
+                spark.sparkContext.setLogLevel("OFF")  # its tasks end with traces, also later; what matters is raised
+                query.stop()
             else:
                 stop_after_batch(query, STOP_S)
-        spark.sparkContext.setLogLevel("OFF")  # tasks that quotes left still end; what matters is raised
         for thread in self._threads:
             thread.join()
 

@@ -113,7 +113,9 @@ def layered_environment(venv: Path) -> Path:
             capture_output=True,
             text=True,
         ).stdout.strip()
-        (Path(packages) / LAST_FILE).write_text(sysconfig.get_path("purelib") + "\n")
+        # all that this one has: it may lie over another one itself, whose .pth files are not read through it
+        over = dict.fromkeys((sysconfig.get_path("purelib"), *(at for at in sys.path if at.endswith("site-packages"))))
+        (Path(packages) / LAST_FILE).write_text("".join(f"{at}\n" for at in over))
     return python
 
 

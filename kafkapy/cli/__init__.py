@@ -17,7 +17,7 @@ produce.py line_records.py sender.py       records sent: options, lines as recor
 consume.py consume_options.py consume_span.py received.py    records read, filtered, formatted
 moments.py progress.py follow.py           times as they are typed; how far something is; files that grow
 groups.py group_list.py group_offsets.py committed_offsets.py group_explain.py    groups, their offsets and rebalances
-group_names.py share_groups.py share_explain.py dead_letters.py redrive.py    by name; share groups and their records
+group_names.py share_groups.py share_explain.py dead_letters.py redrive.py streams_groups.py    of each kind
 transactions.py transaction_admin.py       transactional ids, hanging transactions
 security.py security_admin.py passwords.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas
 cluster.py cluster_check.py cluster_survey.py    several nodes on this machine; can a cluster be taken over

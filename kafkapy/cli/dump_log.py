@@ -1,10 +1,12 @@
 """`kafkapy dump-log FILE...`: prints segments, snapshots and indexes like kafka-dump-log.sh.
 
-Takes that tool's options, including `--files a,b`. Exit status 1 if a file cannot be read or is corrupt. The parser
-needs nothing but the standard library: a build of the wheel makes the manual pages of it.
+Takes that tool's options, including `--files a,b`. A directory stands for its segments; that tool ignores it as
+unknown. Exit status 1 if a file cannot be read or is corrupt. The parser needs nothing but the standard library: a
+build of the wheel makes the manual pages of it.
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -42,14 +44,23 @@ def main(arguments: Sequence[str]) -> int:
     status = 0
     for path in files:
         try:
-            os.stat(path)
-            dumper.dump(path)
+            for file in _segments(path) if os.path.isdir(path) else [path]:
+                os.stat(file)
+                dumper.dump(file)
         except BrokenPipeError:
             raise
         except OSError as error:
             status = fail(f"{path}: {error.strerror or error}")
     dumper.finish()
     return 1 if dumper.has_failed else status
+
+
+def _segments(directory: str) -> list[str]:
+    """Return the segments of a partition's directory, in order. Raises OSError where there are none."""
+    found = sorted(name for name in os.listdir(directory) if name.endswith(".log"))
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, "no .log file is in this directory: name a partition's, or a file")
+    return [os.path.join(directory, name) for name in found]
 
 
 def new_parser() -> argparse.ArgumentParser:
@@ -59,7 +70,10 @@ def new_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "file", nargs="*", metavar="FILE", help="a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file"
+        "file",
+        nargs="*",
+        metavar="FILE",
+        help="a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file; a directory: its .log files",
     )
     parser.add_argument("--files", action="append", default=[], metavar="FILE,...", help="the same, comma-separated")
     parser.add_argument("--deep-iteration", action="store_true", help="print the records of each batch")

@@ -12,6 +12,7 @@ from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, committ
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.progress import Progress
 from kafkapy.cli.share_groups import describe_share_group
+from kafkapy.cli.streams_groups import describe_streams_group
 from kafkapy.cli.topic_facts import LATEST, TopicQueries
 from kafkapy.dataclass import dataclass
 
@@ -62,6 +63,20 @@ def share_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, 
         else GroupFacts(len(group["members"]), group["lag"], sorted({each["topic"] for each in group["partitions"]}))
         for group_id, group in described.items()
     }
+
+
+def streams_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
+    """As facts_of, of streams groups: the topics are those that are read, and those of which something is committed."""
+    described = _asked(group_ids, lambda group_id: describe_streams_group(brokers, group_id, GROUP_TIMEOUT_S))
+    found = {}
+    for group_id, group in described.items():
+        if group is None:
+            found[group_id] = GroupFacts(None, None, [])
+        else:
+            topics = {topic for each in group["subtopologies"] for topic in each["reads"]}
+            topics |= {each["topic"] for each in group["partitions"]}
+            found[group_id] = GroupFacts(len(group["members"]), group["lag"], sorted(topics))
+    return found
 
 
 def _described(admin: Any, group_ids: Sequence[str]) -> dict[str, Any]:

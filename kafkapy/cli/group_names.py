@@ -15,7 +15,8 @@ from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.list_groups_response import ListGroupsResponse
 
 SHARE: Final = "Share"
-TYPES: Final = ("Classic", "Consumer", SHARE, "Streams")
+STREAMS: Final = "Streams"
+TYPES: Final = ("Classic", "Consumer", SHARE, STREAMS)
 STATES: Final = (
     "PreparingRebalance",
     "CompletingRebalance",

@@ -38,10 +38,12 @@ GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, hel
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups.")]
 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
-SHARE = "Share"
+SHARE, STREAMS = "Share", "Streams"
 SHARE_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG")
 TOPICS_SHOWN = 3
 """A line of a terminal; --json has all."""
+SUBTOPOLOGY_COLUMNS = ("SUBTOPOLOGY", "TASKS", "READS", "WRITES", "CHANGELOGS")
+STREAMS_MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PROCESS", "EPOCH", "ACTIVE", "STANDBY", "WARM-UP")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 
 
@@ -63,7 +65,7 @@ def list_groups(
 ) -> None:
     """List groups with type, state, members, lag and topics."""
     from kafkapy.cli.committed_offsets import BrokerConnections
-    from kafkapy.cli.group_list import facts_of, share_facts_of
+    from kafkapy.cli.group_list import facts_of, share_facts_of, streams_facts_of
     from kafkapy.cli.group_names import STATES, TYPES, choice, listed_groups
 
     try:
@@ -76,7 +78,8 @@ def list_groups(
         admin = admin_client(bootstrap_server, client_config)
         listed, reasons = listed_groups(brokers, states, types)
         names = matching(pattern, listed) if pattern else sorted(listed)
-        facts = facts_of(admin, brokers, [name for name in names if listed[name].type != SHARE])
+        facts = facts_of(admin, brokers, [name for name in names if listed[name].type not in (SHARE, STREAMS)])
+        facts |= streams_facts_of(brokers, [name for name in names if listed[name].type == STREAMS])
         facts |= share_facts_of(brokers, [name for name in names if listed[name].type == SHARE])
     groups: list[dict[str, Any]] = [
         {"group": name, "type": listed[name].type, "state": listed[name].state, **asdict(facts[name])} for name in names
@@ -116,9 +119,9 @@ def describe(
     properties = client_properties(bootstrap_server, client_config)
     with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        for group_id, is_share in _chosen_groups(brokers, group_ids or ["*"]).items():
+        for group_id, group_type in _chosen_groups(brokers, group_ids or ["*"]).items():
             try:
-                described.append(_describe_one(admin, brokers, group_id, is_share=is_share))
+                described.append(_describe_one(admin, brokers, group_id, group_type))
             except (CoordinatorError, LookupError) as error:
                 status = fail(f"{group_id}: {error.args[0]}")
     if as_json:
@@ -130,39 +133,41 @@ def describe(
         raise typer.Exit(status)
 
 
-def _describe_one(admin: Any, brokers: "BrokerConnections", group_id: str, *, is_share: bool) -> dict[str, Any]:
-    """Return what is shown of a group; one that is not known to be a share group may be one.
+def _describe_one(admin: Any, brokers: "BrokerConnections", group_id: str, group_type: str) -> dict[str, Any]:
+    """Return what is shown of a group of this type; "" for one of any type.
 
     Raises CoordinatorError, and LookupError if there is no such group.
     """
     from kafkapy.cli.group_offsets import CommittedOffsets
     from kafkapy.cli.share_groups import describe_share_group
+    from kafkapy.cli.streams_groups import describe_streams_group
 
     error: str | None = None
-    if not is_share:
+    if group_type not in (SHARE, STREAMS):
         ((_, group, error),) = outcomes(admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S))
         if error is None and _word(group.state) != "Dead":
             return _described(group, GroupOffsets(admin, CommittedOffsets(admin, brokers, group_id)))
-    share_group = describe_share_group(brokers, group_id)
-    if share_group is None:
-        raise LookupError(error or "no such group")
-    return share_group
+    for describe_other in (describe_share_group, describe_streams_group):
+        other = describe_other(brokers, group_id)
+        if other is not None:
+            return other
+    raise LookupError(error or "no such group")
 
 
-def _chosen_groups(brokers: "BrokerConnections", given: list[str]) -> dict[str, bool]:
-    """Return the ids that were given or match a pattern that was, and whether each is known to be a share group's.
+def _chosen_groups(brokers: "BrokerConnections", given: list[str]) -> dict[str, str]:
+    """Return the ids that were given or match a pattern that was, and the type of each, "" where it is not known.
 
     Exits if a broker does not list its groups.
     """
     from kafkapy.cli.group_names import listed_groups
 
     if not any(map(is_pattern, given)):
-        return dict.fromkeys(given, False)
+        return dict.fromkeys(given, "")
     listed, reasons = listed_groups(brokers)
     if reasons:
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
     found = [name for each in given for name in (sorted(listed) if each == "*" else _matches(each, listed))]
-    return {name: name in listed and listed[name].type == SHARE for name in found}
+    return {name: listed[name].type if name in listed else "" for name in found}
 
 
 def _matches(given: str, listed: Collection[str]) -> list[str]:
@@ -184,9 +189,11 @@ def explain_group(
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show why a group last rebalanced; of a share group also what is in flight, and why (kafkapy brokers only)."""
+    """Show why a group last rebalanced (kafkapy brokers only); of a share group also what is in flight, and why; of a
+    streams group which tasks no member runs, and why."""
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
+    from kafkapy.cli.streams_groups import describe_streams_group
 
     try:
         wanted = parse_topics([topic] if topic else [])
@@ -198,8 +205,11 @@ def explain_group(
         raise typer.Exit(fail(f"{group_id}: {error}")) from error
     with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
         facts = _facts_of(brokers, group_id, wanted)
+        streams_group = None if facts is not None else describe_streams_group(brokers, group_id)
     if as_json:
-        print_json(rebalances if facts is None else {"rebalances": rebalances, "partitions": list(map(asdict, facts))})
+        more = {} if facts is None else {"partitions": list(map(asdict, facts))}
+        more |= {} if streams_group is None else {"tasks": streams_group["tasks"]}
+        print_json({"rebalances": rebalances, **more} if more else rebalances)
         return
     if offset is None:
         print_rebalances(group_id, rebalances)
@@ -209,6 +219,8 @@ def explain_group(
         print_facts(facts, offset)
     elif topic or offset is not None:
         raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
+    elif streams_group is not None:
+        _print_idle_tasks(streams_group)
 
 
 def _facts_of(
@@ -422,13 +434,34 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
     title = f"{group['group']}  {', '.join(fact for fact in facts if fact)}"
     columns = SHARE_COLUMNS if group["type"] == SHARE else OFFSET_COLUMNS
     print_table(columns, (_dashed(row.values()) for row in group["partitions"]), title=title)
-    if with_members:
+    if group["type"] == STREAMS:
+        _print_streams_group(group, with_members=with_members)
+    elif with_members:
         print_table(MEMBER_COLUMNS, (_dashed(row.values()) for row in group["members"]))
     print()
 
 
+def _print_streams_group(group: dict[str, Any], *, with_members: bool) -> None:
+    print_table(SUBTOPOLOGY_COLUMNS, map(_joined, group["subtopologies"]), title="Topology")
+    if with_members:
+        print_table(STREAMS_MEMBER_COLUMNS, map(_joined, group["members"]), title="Members")
+    _print_idle_tasks(group)
+
+
+def _joined(row: dict[str, Any]) -> list[object]:
+    return _dashed(", ".join(each) if isinstance(each, list) else each for each in row.values())
+
+
+def _print_idle_tasks(group: dict[str, Any]) -> None:
+    idle = [each for each in group["tasks"] if each["member"] is None]
+    if idle:
+        print_table(("TASK", "WHY"), ((each["task"], each["why"]) for each in idle), title="Tasks that no member runs")
+    else:
+        print(f"All {len(group['tasks'])} tasks are run by a member.")
+
+
 def _dashed(cells: Any) -> list[object]:
-    return ["-" if cell in (None, OFFSET_INVALID) else cell for cell in cells]
+    return ["-" if cell in (None, OFFSET_INVALID, "") else cell for cell in cells]
 
 
 def _word(member: Any) -> str:

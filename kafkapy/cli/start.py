@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = "kafkapy-data"
-DIRECTORY_KEYS: Final = ("log.dirs", "log.dir", "metadata.log.dir", "cordoned.log.dirs")
 DEFAULT_STOP_TIMEOUT_S: Final = 300
 """A controlled shutdown, and flushing a large page cache, may take minutes."""
 DEFAULT_CONSOLE_PORT: Final = 8080
@@ -44,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
             config, warnings = _embedded(given.data_dir or DEFAULT_DATA_DIR, given.port, overrides)
         else:
             properties = properties_of_file(given.file, given.port, given.data_dir, overrides)
+            from kafkapy.storage.offline.format import with_absolute_directories
+
             config, warnings = load(with_absolute_directories(properties))
         console = _console(given, config) if given.console else None
         return _run(config, warnings, log_settings(given), given.stop_timeout, console)
@@ -61,18 +62,6 @@ def properties_of_file(
         properties.pop("metadata.log.dir", None)
     properties.update(overrides)
     return properties if port is None else with_port(properties, port)
-
-
-def with_absolute_directories(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with absolute directories, as clients are to see them."""
-    absolute = {
-        key: ",".join(
-            each if each in ("", "*") else os.path.join(os.getcwd(), each) for each in _items(properties[key])
-        )
-        for key in DIRECTORY_KEYS
-        if key in properties
-    }
-    return {**properties, **absolute}
 
 
 def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:

@@ -93,7 +93,11 @@ group.share.max.share.sessions: How many share sessions a broker keeps; a furthe
 group.share.max.size: How many members a share group may have.
 group.share.persister.class.name: No effect: states of share partitions are kept by the share coordinator.
 group.share.session.timeout.ms: After so long without a heartbeat a member is removed from its share group, where the group sets nothing.
-group.streams.*: No effect: streams groups (KIP-1071) are not built; Kafka Streams runs with the classic protocol.
+group.streams.*: Bounds of a group's own setting, or what it is where a group sets none; the group's key says what it does.
+group.streams.assignor.offload.enable: No effect: assignors run on the event loop.
+group.streams.assignors: Which assignors streams groups have: sticky alone.
+group.streams.max.size: How many members a streams group may have.
+group.streams.topology.description.plugin.class: Must be unset: no class is known that could be loaded.
 initial.broker.registration.timeout.ms: How long a start waits for the controller to take the broker's registration.
 inter.broker.listener.name: The listener that brokers reach each other by; else the one that security.inter.broker.protocol stands for.
 internal.metadata.delete.delay.millis: How long files of the metadata log stay after they were given up.
@@ -339,7 +343,17 @@ share.partition.max.record.locks: How many records of a partition may be in flig
 share.record.lock.duration.ms: For so long a delivered record is its member's; then it is available again.
 share.renew.acknowledge.enable: Lets members extend the lock of a record (KIP-1222).
 share.session.timeout.ms: After so long without a heartbeat a member is removed.
-streams.*: No effect: streams groups are not built.
+streams.acceptable.recovery.lag: How far a copy of a task may be behind to take it over; told to members.
+streams.assignment.interval.ms: The least time between two assignments of a streams group.
+streams.assignor.name: The assignor of the group: sticky.
+streams.assignor.offload.enable: No effect: assignors run on the event loop.
+streams.heartbeat.interval.ms: How often members of a streams group report.
+streams.initial.rebalance.delay.ms: How long a group that had no members waits for others before its first assignment.
+streams.num.standby.replicas: How many copies of its state a stateful task has beside the active one.
+streams.num.warmup.replicas: How many tasks may be warmed up before they move; 4.4.0 moves them without.
+streams.rack.aware.assignment.tags: The client tags that members must have; members without are told (status 6).
+streams.session.timeout.ms: After so long without a heartbeat a member is removed from its streams group.
+streams.task.offset.interval.ms: How often members report how far their copies of tasks are.
 """  # noqa: E501
 
 _CLIENT_METRICS: Final = """

@@ -9,6 +9,7 @@ tables.py fields.py     the order and pages of lists in URLs; fields within thei
 topic_list.py           the names of all topics, kept as long as they are the same
 cluster.py topics.py transactions.py access.py client_metrics.py    what the pages show
 groups.py group_list.py other_groups.py    groups of all types
+streams_groups.py                          a streams group: its topology drawn, tasks by process, lag of copies
 share_groups.py dead_letters.py            what queues have in flight; what they gave up, and how it is sent back
 queries.py search.py row.py    records of a topic, found and tailed without a group
 masks.py                values that are not shown

@@ -82,6 +82,10 @@ class Group:
         return self.type == SHARE
 
     @property
+    def is_streams(self) -> bool:
+        return self.type == STREAMS
+
+    @property
     def is_of_consumers(self) -> bool:
         """Whether its members can be removed here: those of share groups and streams groups cannot."""
         return self.type not in (SHARE, STREAMS)

@@ -1,5 +1,5 @@
 """Groups of every type as brokers list them, and what librdkafka does not know: share groups (KIP-932), streams groups
-(KIP-1071), which kafkapy does not serve; brokers of Apache Kafka do. share_groups.py has more about share groups.
+(KIP-1071). share_groups.py and streams_groups.py have more about them.
 
 Versions: ListGroups 5 (groups have a type from Apache Kafka 3.8 on), ShareGroupDescribe 1, DescribeShareGroupOffsets 0
 and 1 (with the lag), StreamsGroupDescribe 0.

@@ -15,9 +15,6 @@ program does.
 
 If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
 method, and the end of the `with` block, raises RuntimeError.
-
-`broker.faults` has requests fail, wait or lose their answer, by name; the `with` block ends with FaultNeverHit if a
-fault has hit nothing.
 """
 
 import asyncio
@@ -134,7 +131,7 @@ class Broker:
 
     @property
     def faults(self) -> "ActingFaults":
-        """Faults by name, as in `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)`."""
+        """Faults by name: `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`; each has to hit."""
         if self._faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.worlds import OneBroker, topics_of
@@ -182,7 +179,12 @@ class Broker:
         """The broker's time; with clock="virtual", `advance("7d")` moves it on."""
         from kafkapy.embedded.virtual_time import BrokerClock
 
-        return BrokerClock(self._virtual, self._count_unfinished)
+        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
+
+    def _postpone_fetches(self, by_ms: int) -> None:
+        services = self._running.services
+        if services is not None:
+            services.replica_manager.postpone_fetches(by_ms)
 
     def _count_unfinished(self) -> int:
         node = self._running.node

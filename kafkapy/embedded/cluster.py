@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.observed.requests import Requests
     from kafkapy.embedded.observed.topics import Topics
     from kafkapy.embedded.options import ClusterOptions
+    from kafkapy.registry.embedded import EmbeddedRegistry
 
 SYNC_TIMEOUT_S: Final = 60.0
 
@@ -61,6 +62,7 @@ class Cluster:
     | `properties` | Kafka's keys, for every node. Topics have three replicas unless they say otherwise |
     | `in_process` | all nodes on one event loop in a thread; they cannot be killed or paused, but isolated |
     | `tls`, `users`, `acls` | as those of `Broker`; nodes reach each other without them, by ports of their own |
+    | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     """
 
     def __init__(
@@ -78,6 +80,8 @@ class Cluster:
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
         self._faults: ActingFaults | None = None
+        self._wants_registry = options.get("registry", False)
+        self._registry: EmbeddedRegistry | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -86,6 +90,10 @@ class Cluster:
             self._found.up(START_TIMEOUT_S)
             if self._security is not None:
                 self._security.apply_to_cluster(self._observer.ask(), SystemRandom())
+            if self._wants_registry:
+                from kafkapy.registry.embedded import new_beside
+
+                self._registry = new_beside(self.client_config, self._security).start()
         except BaseException:
             self._close()
             raise
@@ -135,10 +143,13 @@ class Cluster:
     def _observation(self) -> "Observation":
         found = self._cluster
         if isinstance(found, InProcessCluster):
-            return found.observation
+            return found.observation(self._registry_url)
         from kafkapy.embedded.observed.observation import of_processes
 
-        return of_processes(self._observer.addresses, _refuse_record)
+        return of_processes(self._observer.addresses, _refuse_record, self._registry_url)
+
+    def _registry_url(self) -> str | None:
+        return None if self._registry is None else self._registry.url
 
     @property
     def bootstrap_servers(self) -> str:
@@ -161,6 +172,13 @@ class Cluster:
     def ca_pem(self) -> str | None:
         """The CA certificate that clients trust (PEM); None without `tls`."""
         return None if self._security is None else self._security.ca_pem
+
+    @property
+    def schema_registry_url(self) -> str:
+        """Where the schema registry serves, as http://127.0.0.1:PORT. Raises ClusterError without `registry=True`."""
+        if self._registry is None:
+            raise ClusterError("this cluster has no schema registry: `with Cluster(3, registry=True) as cluster:`")
+        return self._registry.url
 
     def create_topics(
         self,
@@ -338,16 +356,24 @@ class Cluster:
         )
 
     def _close(self) -> None:
+        registry, self._registry = self._registry, None
         found, self._found = self._found, None
         temporary, self._temporary = self._temporary, None
         proxies, self._proxies = self._proxies, None
         with _all(self._paused, temporary, proxies):
-            if found is not None and temporary is not None:
-                found.kill_all()
-            elif found is not None:
-                for node_id in self._paused:
-                    found.resume(node_id)
-                found.down()
+            try:
+                if registry is not None:
+                    registry.stop()
+            finally:
+                self._end_nodes(found, has_data=temporary is None)
+
+    def _end_nodes(self, found: "LocalCluster | InProcessCluster | None", *, has_data: bool) -> None:
+        if found is not None and not has_data:
+            found.kill_all()
+        elif found is not None:
+            for node_id in self._paused:
+                found.resume(node_id)
+            found.down()
 
 
 def _refuse_record() -> None:

@@ -164,13 +164,12 @@ class InProcessCluster:
 
         return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
 
-    @property
-    def observation(self) -> "Observation":
-        """What is looked at of all brokers."""
+    def observation(self, registry: Callable[[], str | None]) -> "Observation":
+        """Return what is looked at of all brokers. `registry`: returns the URL of the schema registry, if any."""
         if self._observation is None:
             from kafkapy.embedded.observed.observation import of_servers
 
-            self._observation = of_servers(self.servers, self._intercept, lambda: None)
+            self._observation = of_servers(self.servers, self._intercept, registry)
             self._interception.requests = self._observation.requests
         return self._observation
 

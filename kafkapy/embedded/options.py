@@ -38,6 +38,7 @@ class ClusterOptions(TypedDict, total=False):
     tls: bool
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
+    registry: bool
 
 
 BROKER_OPTIONS: Final = frozenset(BrokerOptions.__annotations__)

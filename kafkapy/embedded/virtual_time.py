@@ -27,8 +27,13 @@ MAX_STEP_S: Final = 600.0
 QUIET_PASSES: Final = 3
 """Passes of the loop without a callback, after which nothing is left to do at a moment."""
 WORK_TIMEOUT_S: Final = 60.0
-PROPERTIES: Final = {"broker.heartbeat.interval.ms": "60000", "broker.session.timeout.ms": "3600000"}
-"""A broker that is alone would else beat and be watched thousands of times in an hour."""
+PROPERTIES: Final = {
+    "broker.heartbeat.interval.ms": "60000",
+    "broker.session.timeout.ms": "3600000",
+    "connections.max.idle.ms": "-1",
+}
+"""A broker that is alone would else beat and be watched thousands of times in an hour. Clients, for which no time has
+passed, keep their connections."""
 VIRTUAL: Final = "virtual"
 SYSTEM: Final = "system"
 
@@ -132,10 +137,16 @@ class _CountedHelper:
 class BrokerClock:
     """`broker.clock`: what time it is for the broker, and how a test moves it on."""
 
-    def __init__(self, loop: VirtualLoop | None, unfinished: Callable[[], int]) -> None:
-        """loop: None for the system's clock. `unfinished`: how many calls of workers and helpers are."""
+    def __init__(
+        self, loop: VirtualLoop | None, unfinished: Callable[[], int], postpone: Callable[[int], None]
+    ) -> None:
+        """loop: None for the system's clock. `unfinished`: how many calls of workers and helpers are.
+
+        `postpone`: lets what waits for clients' time-outs, which are real, wait so many milliseconds more.
+        """
         self._loop = loop
         self._unfinished = unfinished
+        self._postpone = postpone
 
     @property
     def is_virtual(self) -> bool:
@@ -163,10 +174,15 @@ class BrokerClock:
             next_timer = loop.next_timer()
             if next_timer is None or next_timer >= target:
                 break
-            loop.move_to(min(max(next_timer, step_end), target))
+            self._move(loop, min(max(next_timer, step_end), target))
             await self._run_due(loop)
-        loop.move_to(target)
+        self._move(loop, target)
         await self._run_due(loop)
+
+    def _move(self, loop: VirtualLoop, when: float) -> None:
+        before = loop.offset_s
+        loop.move_to(when)
+        self._postpone(int((loop.offset_s - before) * 1000))
 
     async def _run_due(self, loop: VirtualLoop) -> None:
         """Return once the broker has done what is due now: its callbacks are run, workers and helpers have finished."""

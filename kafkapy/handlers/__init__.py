@@ -3,7 +3,7 @@
 table.py        the APIs and versions that are served, by listener: begin here
 context.py      the arguments of every handler: the node's services, and the request's context
 data/           produce, fetch, offsets by time
-groups/ share/ transactions/    requests to the coordinators
+groups/ share/ streams/ transactions/    requests to the coordinators
 topics/ configs/ cluster/ security/    administration
 controller/     what nodes ask of the active controller
 legacy/         versions that Apache Kafka 4 removed

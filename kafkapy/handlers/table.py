@@ -237,9 +237,12 @@ ROWS: Final = (
     ServedApi(85, BROKER, "handlers.share.write_share_group_state", 0, 1, MANY, in_turns=True),
     ServedApi(86, BROKER, "handlers.share.delete_share_group_state", 0, 0, CHANGED, in_turns=True),
     ServedApi(87, BROKER, "handlers.share.read_share_group_state_summary", 0, 1, CHANGED, in_turns=True),
+    ServedApi(88, BROKER, "handlers.streams.streams_group_heartbeat", 0, 1, CHANGED),
+    ServedApi(89, BROKER, "handlers.streams.streams_group_describe", 0, 1, in_turns=True),
     ServedApi(90, BROKER, "handlers.share.describe_share_group_offsets", 0, 1, CHANGED, in_turns=True),
     ServedApi(91, BROKER, "handlers.share.alter_share_group_offsets", 0, 0, CHANGED, in_turns=True),
     ServedApi(92, BROKER, "handlers.share.delete_share_group_offsets", 0, 0, CHANGED, in_turns=True),
+    ServedApi(93, BROKER, "handlers.streams.streams_group_topology_description_update", 0, 0, CHANGED),
     ServedApi(94, BOTH, "handlers.cluster.unregister_controller", 0, 0, FEW, forwarding=WHOLE),
 )
 """Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters

@@ -18,6 +18,8 @@ class TopicsInCreation:
         self._names: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: dict[str, str] = {}
+        self._held_errors: dict[str, tuple[int, str]] = {}
+        """By topic: until when (monotonic) it is not tried again, and why it could not be created."""
 
     def begin(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that are not in creation yet, and mark them as in creation until `end`."""
@@ -39,6 +41,18 @@ class TopicsInCreation:
 
     def on_created(self, name: str) -> None:
         self._failures.pop(name, None)
+
+    def hold_error(self, name: str, reason: str, *, now_ms: int, held_ms: int) -> None:
+        """Keep for a while why a topic could not be created; with too many, forget those that end soonest."""
+        self._held_errors[name] = now_ms + held_ms, reason
+        if len(self._held_errors) > MAX_FAILURES:
+            in_order = sorted(self._held_errors.items(), key=lambda item: item[1][0])
+            self._held_errors = dict(item for item in in_order[-MAX_FAILURES:] if item[1][0] > now_ms)
+
+    def errors_of(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
+        """Return why topics could not be created, of those for which that is held."""
+        held = ((name, self._held_errors.get(name)) for name in names)
+        return {name: error[1] for name, error in held if error is not None and error[0] > now_ms}
 
     def run(self, asking: Coroutine[Any, Any, Any], on_done: Callable[[Any], None]) -> None:
         """Await a request in a task of its own; `on_done` gets the response or the error."""

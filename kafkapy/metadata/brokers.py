@@ -221,9 +221,6 @@ class BrokerControl:
         """Raise ApiError UNSUPPORTED_VERSION unless the broker supports every finalized level; unnamed features mean 0.
 
         INVALID_REGISTRATION without metadata.version. The request's own features are checked before that.
-
-        Deviation: Apache Kafka checks every finalized feature. Here streams.version is not, because kafkapy's brokers
-        do not serve it yet, but must run on a directory in which Apache Kafka has finalized it.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
@@ -435,9 +432,7 @@ def _next_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable
 def _check_level(name: str, level: int, supported: tuple[int, int]) -> None:
     """Raise ApiError UNSUPPORTED_VERSION if a broker does not support a finalized level; see _check_features."""
     low, high = supported
-    served = WORKING_FEATURES.get(name)
-    is_served = name not in KNOWN_FEATURES or (served is not None and level <= served.max_version)
-    if is_served and not low <= level <= high:
+    if not low <= level <= high:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Unable to register because the broker does not support finalized version {level} of {name}. "

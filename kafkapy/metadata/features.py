@@ -72,10 +72,9 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
     SHARE_VERSION: VersionRange(0, 2),
+    STREAMS_VERSION: VersionRange(0, 1),
 }
-"""The levels supported here: those in ApiVersions, and with which brokers register.
-
-No streams groups yet."""
+"""The levels supported here: those in ApiVersions, and with which brokers register."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,10 @@ class FeaturesImage:
     def has_share_groups(self) -> bool:
         return self.share_version >= 1
 
+    @property
+    def has_streams_groups(self) -> bool:
+        return self.levels.get(STREAMS_VERSION, 0) >= 1
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:

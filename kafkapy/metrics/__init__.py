@@ -5,7 +5,7 @@ histogram.py recent_histogram.py    distributions: dense, and sparse ones of whi
 sampled.py rates.py idle.py    kinds of values: recent averages, rates per second, idle time
 requests.py errors.py traffic.py    requests and their errors; bytes and records by topic
 operations.py quorum.py verifications.py    the controller's work; the metadata quorum; transactions
-shares.py    share groups
+shares.py coordinators.py    share groups; what group and share coordinators append
 
 The code that does the work counts it; `server/admin/gauges.py` reads the counters and gives them Kafka's names.
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kafkapy.metrics.coordinators import CoordinatorCounts
 from kafkapy.metrics.histogram import bucket_of, new_histogram
 from kafkapy.metrics.idle import IdleShare
 from kafkapy.metrics.operations import OperationCounts
@@ -36,6 +37,8 @@ class NodeCounts:
         self.verifications = VerificationCounts(now_ns)
         self.quorum = QuorumCounts()
         self.shares = ShareCounts(now_ns)
+        self.group_coordinator = CoordinatorCounts(now_ns)
+        self.share_coordinator = CoordinatorCounts(now_ns)
         self.raft_channel = OutboundTraffic()
         """Of this node's connections to the voters of the quorum."""
         self.flush_us = new_histogram()

@@ -79,13 +79,17 @@ class HasProtocol(Protocol):
     def protocol(self) -> str: ...
 
 
+def new_beside(client_config: Callable[[str | None], dict[str, str]], security: HasProtocol | None) -> EmbeddedRegistry:
+    """Return a registry to be started beside a broker or a cluster. client_config(user): how a client connects."""
+    has_users = security is not None and security.protocol.startswith("SASL_")
+    return EmbeddedRegistry(client_config(USER if has_users else None))
+
+
 async def started_beside(
     client_config: Callable[[str | None], dict[str, str]], security: HasProtocol | None
 ) -> EmbeddedRegistry:
-    """Start a registry from the event loop of its broker. client_config(user): how a client connects to that."""
-    has_users = security is not None and security.protocol.startswith("SASL_")
-    registry = EmbeddedRegistry(client_config(USER if has_users else None))
-    return await asyncio.to_thread(registry.start)
+    """As new_beside; start it, from the event loop of its broker."""
+    return await asyncio.to_thread(new_beside(client_config, security).start)
 
 
 def with_user(

@@ -150,9 +150,17 @@ class ReplicaManager:
             self.deletions.waiting.check_and_complete(partition)
 
     def shutdown(self) -> None:
-        """Answer all waiting requests: fetches with the available records, the others with REQUEST_TIMED_OUT."""
+        """Answer all waiting requests: fetches with the available records, the others with REQUEST_TIMED_OUT.
+
+        Deviation: Apache Kafka closes the connections of requests that are parked when it stops. Here they are answered
+        before, because a client then learns what became of them.
+        """
         for purgatory in (self._fetches, self._produces, self.deletions.waiting):
             purgatory.expire_all()
+
+    def postpone_fetches(self, by_ms: int) -> None:
+        """Let waiting fetches time out so much later."""
+        self._fetches.postpone(by_ms)
 
     # -- appending ------------------------------------------------------------------------------------------------
 

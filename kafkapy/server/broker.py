@@ -319,7 +319,7 @@ class BrokerServer:
             system=self._node.system,
             wheel=self._wheel,
             stops=self._stops,
-            counts=None if self._node.counts is None else self._node.counts.shares,
+            counts=self._node.counts,
         )
 
     def _new_replication(self) -> Replication:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.metrics.shares import ShareCounts
+    from kafkapy.metrics.registry import NodeCounts
     from kafkapy.metrics.verifications import VerificationCounts
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.coordinators.markers import MarkerSink
@@ -61,21 +61,22 @@ class Coordinators:
         system: "System",
         wheel: "TimingWheel",
         stops: Stops,
-        counts: "ShareCounts | None" = None,
+        counts: "NodeCounts | None" = None,
     ) -> None:
-        """counts: what share groups are counted in, if anywhere."""
+        """counts: what share groups and appends of coordinators are counted in, if anywhere."""
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._image = cluster.image
         self._new_peer = cluster.new_peer
         self._services: Services | None = None
         self._clock = system.clock
-        self._counts = counts
+        self._counts = None if counts is None else counts.shares
+        self._share_counts = None if counts is None else counts.share_coordinator
         self._wheel = wheel
         self._io_pool = system.io_pool
         self.groups = self._new_groups(system.random)
         if counts is not None:
-            self.groups.count_in(counts)
+            self.groups.count_in(counts.shares, counts.group_coordinator)
         stops.add(StopOrder.GROUPS, self.groups.close)
         self.share = ShareGroups(self._new_share_coordinator, self._new_persister)
         stops.add(StopOrder.SHARE_GROUPS, self.share.close)
@@ -164,6 +165,7 @@ class Coordinators:
             wheel=self._wheel,
             io_pool=self._io_pool,
             counts=self._counts,
+            own_counts=self._share_counts,
         )
 
     def _new_persister(self, coordinator: "ShareCoordinator") -> "RoutedPersister":

@@ -111,6 +111,12 @@ class Purgatory:
             operation.on_timeout(0)
         return len(waiting)
 
+    def postpone(self, by_ms: int) -> None:
+        """Let all pending operations time out so much later."""
+        for operation in {each: None for watchers in self._watchers.values() for each in watchers}:
+            operation.cancel()
+            self._wheel.add(operation, operation.deadline_ms + by_ms)
+
     def watcher_count(self, key: Hashable) -> int:
         return len(self._watchers.get(key, ()))
 

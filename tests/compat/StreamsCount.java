@@ -10,7 +10,7 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Kafka Streams counts the words of one topic into another, exactly once: bootstrap, application id, topic of words,
- * topic of counts, state directory. The words are the values, so that they go through a repartition topic; the counts
+ * topic of counts, state directory, and group.protocol, classic if it is left out. The words are the values, so that they go through a repartition topic; the counts
  * are a RocksDB store with a changelog topic. Without a cache each word is told of: its counts are 1, 2, 3 and so on.
  * Runs until it is killed, or ends with 1 when it cannot go on.
  */
@@ -34,11 +34,12 @@ class StreamsCount {
             "default.key.serde", Serdes.String().getClass(),
             "default.value.serde", Serdes.String().getClass()));
         // A killed process is missed soon, also by those that wait for its transaction to end.
-        config.putAll(Map.of(
-            "session.timeout.ms", "2000",
-            "heartbeat.interval.ms", "300",
-            "producer.transaction.timeout.ms", "3000",
-            "reconnect.backoff.max.ms", "200"));
+        config.putAll(Map.of("producer.transaction.timeout.ms", "3000", "reconnect.backoff.max.ms", "200"));
+        if (args.length > 5 && args[5].equals("streams")) {
+            config.put("group.protocol", "streams"); // the broker has the time-outs then
+        } else {
+            config.putAll(Map.of("session.timeout.ms", "2000", "heartbeat.interval.ms", "300"));
+        }
         KafkaStreams streams = new KafkaStreams(builder.build(), config);
         CountDownLatch ended = new CountDownLatch(1);
         streams.setStateListener((now, before) -> {

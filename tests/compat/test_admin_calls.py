@@ -13,14 +13,11 @@ from harness.servers import ApacheKafka, Kafkapy, Server
 pytestmark = [pytest.mark.long, pytest.mark.ours]  # it starts both
 
 PROGRAM = Path(__file__).with_name("AdminCalls.java")
-STREAMS = "streams groups (KIP-1071) are not served"
 LOG4J = "this Apache Kafka runs without a log4j2.yaml, and so without loggers"
 DIFFERENT = {
     "incrementalAlterConfigs of a logger": LOG4J,
     "describeConfigs of a logger": LOG4J,
     "describeConfigs of none": "the message names the topic",
-    "describeStreamsGroups": STREAMS,
-    "describeFeatures: streams.version": STREAMS,
 }
 """Reasons by the names of calls."""
 

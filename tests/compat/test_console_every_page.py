@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from kafkapy.decoders.row import record_of
-from tools.console_pictures import FOLDER, LONG, PAGES, browser, console_of, take_all, wait_until_ready, world
+from tools.console_pictures import ENDED, FOLDER, LONG, PAGES, browser, console_of, take_all, wait_until_ready, world
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 pytestmark = [pytest.mark.long, pytest.mark.ours]
@@ -31,6 +31,17 @@ NARROW = "each.style.cssText = 'min-width: 0; max-width: 2rem; overflow-wrap: an
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 NAME_LINES = """Math.max(0, ...[...document.querySelectorAll('tbody th a, h1')].map(
     each => each.getClientRects().length && Math.round(each.getBoundingClientRect().height / 18)))"""
+
+
+HIDDEN_PX = "Math.max(...[...document.querySelectorAll('.scroll')].map(each => each.scrollWidth - each.clientWidth))"
+CUT_WORDS = """[...document.querySelectorAll('.fact dd')].flatMap(each => {
+    const text = each.firstChild, range = document.createRange();
+    return [...text.data.matchAll(/[^ -]+/g)].filter(word => {
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        return range.getClientRects().length > 1;
+    }).map(word => word[0]);
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +98,17 @@ def test_the_checks_find_planted_faults(running: Browser, console: str) -> None:
     page.goto("/topics")
     page.evaluate(f"document.querySelectorAll('tbody th').forEach(each => {{ {NARROW} }})")
     assert page.evaluate(NAME_LINES) > MOST_BREAKS
+    page.context.close()
+
+
+def test_a_phone_shows_rules_whole_and_cuts_no_word_of_a_fact(running: Browser, console: str) -> None:
+    page = page_of(running, console, PHONE_PX)
+    page.goto("/access")
+    expect(page.locator("table.cards").first).to_contain_text("User:shop may write records to topic orders")
+    assert page.evaluate(HIDDEN_PX) == 0
+    for path in ("/", f"/transaction?id={ENDED}"):
+        page.goto(path)
+        assert page.evaluate(CUT_WORDS) == []
     page.context.close()
 
 

@@ -1,4 +1,4 @@
-"""Groups of Apache Kafka that kafkapy does not serve, in the console: share groups and streams groups, with members."""
+"""Groups of Apache Kafka that librdkafka does not know, in the console: share and streams groups, with members."""
 
 import os
 import re
@@ -112,6 +112,9 @@ def test_a_streams_group_is_listed_and_shown_with_its_tasks(kafka: str, page: Te
     with running(java(str(PROGRAM), *arguments, options=QUICK_JVM, libs=[STREAMS_LIBS])):
         eventually(lambda: re.search(r"copiers Streams streams Stable", text_of(page, "/groups")))
         eventually(lambda: re.search(r"Type Streams .*task 0-0 task 0-1", group(page, "copiers")))
+        shown = group(page, "copiers")
+        assert re.search(r"Topology .*orders 2 partitions .*Subtopology 0 2 tasks .*All 2 tasks are run", shown)
+        assert re.search(r"Tasks by process .*StreamThread-1-consumer \(/127.0.0.1\) 0_0 0_1", shown)
 
 
 def group(page: TestClient, name: str) -> str:

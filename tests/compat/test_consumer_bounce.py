@@ -6,6 +6,7 @@ The client has a race: "Cannot set a new position without a valid current positi
 while it collects records. With a session of 300 ms a loaded machine brings that about more often: 2 of 20 runs failed
 at a load of 20 on two cores. There a run met FENCED_LEADER_EPOCH 10 times from kafkapy, and as often from Apache Kafka,
 of whose runs 3 of 9 failed for other reasons: the group was not there, or a position or a committed offset was wrong.
+What a broker that stops does to parked fetches is the same on both (test_parked_at_stop.py).
 
 `make soak` runs it with both clients; KAFKAPY_COMPAT_SERVER=apache against processes of Apache Kafka, for comparison.
 """

@@ -39,8 +39,6 @@ def test_the_commands_of_the_page_take_a_node_there_and_back(tmp_path: Path) -> 
             command = java(main_class, heap="128m", options=QUICK_JVM)
             reader.write_program(name, f'exec {shlex.join(command)} "$@"')
         printed = [run(reader, node, block) for block in blocks(PAGE.read_text())]
-    reported = next(block.text for block in blocks(PAGE.read_text()) if block.language == "text")
-    assert {*reported.splitlines()} <= {*printed[0].splitlines()}
     assert any("LeaderId:" in text for text in printed)
     assert sum("nothing is in the way" in text for text in printed) == 4
 

@@ -10,6 +10,10 @@ from urllib.request import urlopen
 
 import pytest
 
+pytest.importorskip("pyspark")
+
+from spark_jobs.demo import MARKET
+
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.ours]
 
 ROOT = Path(__file__).parents[2]
@@ -34,11 +38,12 @@ def test_the_demo_shows_a_page_that_moves_and_ends_by_itself(tmp_path: Path) -> 
     assert process.returncode == 0
     assert hello == {"width": "1m"}
     assert {symbol for message in sent for symbol, *_ in message["bars"]} == SYMBOLS
-    assert len([message for message in sent if message["bars"]]) > 3
+    assert len([message for message in sent if message["bars"]]) > 1
     assert {symbol for message in sent for symbol in message["books"]} == SYMBOLS
     assert any(message["latency"]["p50"] for message in sent)
     last = sent[-1]
-    assert last["records"]["trades"] == last["jobs"]["silver"]["rows"] > 20_000
+    assert last["records"]["silver_trades"] == MARKET.events
+    assert set(last["jobs"]) >= {"silver", "live"}
     assert last["records"]["ticks"] + 10 > last["records"]["trades"] + last["records"]["depth"]
     assert "equals a plain computation" in last["ended"]
     assert "equals a plain computation" in told

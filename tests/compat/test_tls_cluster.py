@@ -18,7 +18,7 @@ from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
 from tests.support import topics
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
-from tests.support.migrating import SERVED_BY_BOTH, java_in_place_of
+from tests.support.migrating import java_in_place_of
 from tools.kafka import JAVA_LIBS
 
 pytestmark = pytest.mark.long
@@ -126,8 +126,6 @@ def check_java_in_place(cluster: ThreeNodes, prepare: Callable[[ThreeNodes], Non
 
     prepare: called when the nodes run.
     """
-    for node in cluster.by_id.values():
-        node.format_arguments = SERVED_BY_BOTH
     with cluster:
         prepare(cluster)
         _check_java_in_place(cluster)

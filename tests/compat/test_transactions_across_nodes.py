@@ -24,7 +24,6 @@ from tests.support import topics
 from tests.support.copying import PARTITIONS, SOURCES, Copiers, ReaderAlong, fill_sources
 from tests.support.eventually import eventually
 from tests.support.group_starts import commit_starts
-from tests.support.migrating import SERVED_BY_BOTH
 from tools.kafka import JAVA_LIBS
 
 pytestmark = pytest.mark.long
@@ -60,9 +59,6 @@ STATE_TOPIC = "__transaction_state"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
     nodes = ThreeNodes(KIND, tmp_path_factory.mktemp("three"), PROPERTIES)
-    for node in nodes.nodes:
-        if len(set(KIND)) > 1:
-            node.format_arguments = SERVED_BY_BOTH
     with nodes:
         yield nodes
 

@@ -102,6 +102,16 @@ def test_the_leader_hears_of_all_members_and_its_assignment_reaches_them(new_mem
     assert second.sync().assignment == b"two"
 
 
+def test_a_member_that_the_leader_left_out_gets_zero_bytes(new_member: NewMember) -> None:
+    leader, left_out = new_member(), new_member()
+    join_together(leader, left_out)
+    left_out.send_sync()
+    assert leader.sync({leader.member_id: b"one"}).assignment == b"one"
+    answer = left_out.client.receive()
+    assert (answer.error_code, answer.assignment) == (NONE, b"")
+    assert left_out.sync().assignment == b""
+
+
 def test_a_new_member_makes_the_others_join_again(new_member: NewMember, client: WireClient, group: str) -> None:
     first, second = new_member(), new_member()
     stabilize(first)

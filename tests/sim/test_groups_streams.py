@@ -70,8 +70,8 @@ class World:
         return self.is_faulty and self.happens(0.05)
 
     def topology_to_join_with(self) -> Topology:
-        """Return the topology; some members have an older one, which is told them and does no harm."""
-        is_old = self._count > 1 and self.happens(0.1)
+        """Return the topology; some have an older one than the group, which is told them and does no harm."""
+        is_old = "g" in self.shard.groups and self.happens(0.1)
         return chain(*self.stateful, sources=SOURCES, epoch=TOPOLOGY_EPOCH - 1 if is_old else TOPOLOGY_EPOCH)
 
     def revocation_ms(self) -> int:

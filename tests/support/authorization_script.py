@@ -194,6 +194,7 @@ def steps(number: str, topic_id: bytes) -> Iterator[Step]:
     yield from _transactions(number)
     yield from _share_states(topic_id)
     yield from _share_groups(topic_id)
+    yield from _streams_groups()
     yield from _cluster()
     yield from _configs()
 
@@ -367,6 +368,27 @@ def _share_groups(topic_id: bytes) -> Iterator[Step]:
     moved = {"topics": [{"topic_name": "orders", "partitions": [{"partition_index": 0, "start_offset": 0}]}]}
     yield Step("AlterShareGroupOffsets", 0, "a topic", {"group_id": "queue", **moved})
     yield Step("DeleteShareGroupOffsets", 0, "a topic", {"group_id": "queue", "topics": [{"topic_name": "orders"}]})
+
+
+def _streams_groups() -> Iterator[Step]:
+    """Yield what members of streams groups and tools ask."""
+    changelog = {"name": "streams-store-changelog", "partitions": 0}
+    subtopology = {"subtopology_id": "0", "source_topics": ["orders"], "state_changelog_topics": [changelog]}
+    nothing: Fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    joining = {
+        "group_id": "streams",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 1_000,
+        "process_id": "p",
+        "topology": {"epoch": 0, "subtopologies": [subtopology]},
+    }
+    yield Step("StreamsGroupHeartbeat", 1, "joins", {**joining, **nothing})
+    described = {"group_ids": ["streams", "modern"], "include_authorized_operations": True}
+    yield Step("StreamsGroupDescribe", 1, "two groups", described)
+    description: Fields = {"subtopologies": [], "global_stores": []}
+    updated = {"group_id": "streams", "member_id": "m", "topology_epoch": 0, "topology_description": description}
+    yield Step("StreamsGroupTopologyDescriptionUpdate", 0, "a description", updated)
 
 
 NO_PRODUCER: Final = {"transaction_timeout_ms": 900_000, "producer_id": -1, "producer_epoch": -1}

@@ -17,13 +17,11 @@ from harness.nodes import BROKER, COMBINED, CONTROLLER, Kind
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, PreviousKafka, free_port, java
 
 TIMEOUT_S = 120
-SERVED_BY_BOTH = ("--feature", "streams.version=0")
-"""How to format nodes of both kinds: a Java controller takes no broker that does not serve what is finalized."""
 
 
 def served_by(kinds: Iterable[Kind]) -> tuple[str, ...]:
     """Return how to format nodes of these kinds together: at the level of the oldest."""
-    return (*SERVED_BY_BOTH, *(("--release-version", "4.3") if PreviousKafka in kinds else ()))
+    return ("--release-version", "4.3") if PreviousKafka in kinds else ()
 
 
 class MigratingNode(ApacheKafka):

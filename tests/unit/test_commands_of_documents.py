@@ -37,6 +37,7 @@ RUN_BY: Final = {
     "docs/howto/registry.md": HERE,
     "docs/howto/time.md": HERE,
     "docs/howto/observe.md": HERE,
+    "docs/howto/test_a_service.md": HERE,
     "docs/howto/snapshots.md": HERE,
     "docs/howto/replace.md": ON_HOSTS,
     "docs/howto/systemd.md": HERE,

@@ -29,6 +29,7 @@ HERE = (
     "observe",
     "snapshots",
     "systemd",
+    "test_a_service",
     "time",
     "work_queue",
 )
@@ -60,7 +61,7 @@ def test_a_page_runs_from_an_empty_directory(name: str, tmp_path: Path) -> None:
         assert "job 0, job 1, job 2, job 4, job 3\n" in printed
         (letters,) = [text for text in printed if text.startswith("bad Offset rejected by client.\n")]
         assert "Sent 1 record back." in letters
-    if name in ("pytest", "faults", "observe", "snapshots", "time"):
+    if name in ("pytest", "faults", "observe", "snapshots", "test_a_service", "time"):
         assert [line for text in printed for line in text.splitlines() if " passed" in line and " failed" not in line]
 
 

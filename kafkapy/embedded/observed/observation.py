@@ -31,6 +31,8 @@ def of_servers(
     return Observation(NodesHere(servers), Requests(install), registry)
 
 
-def of_processes(running: "Callable[[], dict[int, Address]]", refuse: Callable[[], None]) -> Observation:
+def of_processes(
+    running: "Callable[[], dict[int, Address]]", refuse: Callable[[], None], registry: Callable[[], str | None]
+) -> Observation:
     """Return what is looked at of brokers that are processes. `refuse`: raises, as their requests are not recorded."""
-    return Observation(NodesElsewhere(running), Requests(refuse), lambda: None)
+    return Observation(NodesElsewhere(running), Requests(refuse), registry)

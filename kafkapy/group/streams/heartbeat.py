@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision, RequestContext
+from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
@@ -445,4 +446,4 @@ def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:
 
 
 def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(partitions)) for each, partitions in tasks.items()]
+    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]

@@ -1,4 +1,4 @@
-"""Automatic topic creation: for clients (auto.create.topics.enable), of internal topics, and of dead-letter topics.
+"""Automatic topic creation: for clients (auto.create.topics.enable), of internal, dead-letter and streams' topics.
 
 If another node is the active controller, the topics of a client are created by an Envelope with the client's principal,
 and internal topics, which a coordinator needs, by the broker's own request. Apache Kafka's brokers do the same. A
@@ -43,6 +43,47 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
         under_way.end(wanted)
         _log_failures(services, wanted, response)
 
+    _send_soon(services, context, request, on_done)
+
+
+def create_soon(
+    services: Services,
+    context: RequestContext,
+    topics: Sequence[CreatableTopic],
+    on_failed: Callable[[str, str], None],
+) -> None:
+    """Start the creation of topics as they are given, which the client may create; `on_failed` gets name and reason.
+
+    What is in creation already is left out.
+    """
+    under_way = services.topics_in_creation
+    wanted = under_way.begin(topic.name for topic in topics)
+    if not wanted:
+        return
+    request = CreateTopicsRequest(topics=[topic for topic in topics if topic.name in wanted])
+
+    def on_done(response: CreateTopicsResponse | BaseException) -> None:
+        under_way.end(wanted)
+        if isinstance(response, BaseException):
+            failures = dict.fromkeys(wanted, str(response))
+        else:
+            failures = {
+                topic.name: topic.error_message or ErrorCode(topic.error_code).name
+                for topic in response.topics
+                if topic.error_code
+            }
+        for name, reason in failures.items():
+            on_failed(name, reason)
+
+    _send_soon(services, context, request, on_done)
+
+
+def _send_soon(
+    services: Services,
+    context: RequestContext,
+    request: CreateTopicsRequest,
+    on_done: Callable[[CreateTopicsResponse | BaseException], None],
+) -> None:
     if services.active_controller.is_local:
         meter = context.meter
         count = count_none if meter is None else meter.mutations_apart(is_strict=True)
@@ -57,7 +98,8 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
     header = RequestHeader(
         CREATE_TOPICS, APIS[CREATE_TOPICS].max_stable_version, context.correlation_id, context.client_id
     )
-    under_way.run(forward_once(services, RequestContext(header, context.connection), request), on_done)
+    forwarding = forward_once(services, RequestContext(header, context.connection), request)
+    services.topics_in_creation.run(forwarding, on_done)
 
 
 async def create_topic(services: Services, name: str) -> None:

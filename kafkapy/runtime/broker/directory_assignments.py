@@ -7,6 +7,7 @@ the controller elects new leaders only for replicas that it knows to be there.
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
@@ -121,13 +122,17 @@ class DirectoryAssignments:
         """Take the next request's assignments from the queue, without replicas that are no longer here."""
         taken: dict[tuple[Uuid, int], Assignment] = {}
         while self._ready and len(taken) < MAX_ASSIGNMENTS_PER_REQUEST:
-            key = next(iter(self._ready))
-            assignment = self._ready.pop(key)
-            topic = self._controller.image.topics.by_id.get(assignment.topic_id)
-            partition = topic.partitions.get(assignment.partition_id) if topic is not None else None
-            if partition is not None and self._node_id in partition.replicas:
-                taken[key] = assignment
+            # many keys at once: to find the first key of a dict that lost many takes as many steps
+            for key in list(islice(self._ready, MAX_ASSIGNMENTS_PER_REQUEST - len(taken))):
+                assignment = self._ready.pop(key)
+                if self._is_hosted(assignment):
+                    taken[key] = assignment
         return taken
+
+    def _is_hosted(self, assignment: Assignment) -> bool:
+        topic = self._controller.image.topics.by_id.get(assignment.topic_id)
+        partition = topic.partitions.get(assignment.partition_id) if topic is not None else None
+        return partition is not None and self._node_id in partition.replicas
 
     async def _send(self, sent: dict[tuple[Uuid, int], Assignment]) -> "AssignReplicasToDirsResponse":
         from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkapy.group.shard import GroupShard
     from kafkapy.group.share.decision import ShareDecision
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.coordinators import CoordinatorCounts
     from kafkapy.metrics.shares import ShareCounts
     from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from kafkapy.replication.delayed_produce import PartitionAppend
@@ -69,6 +70,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         """Made for the first regular expression."""
         self._persister = persister
         self._counts: ShareCounts | None = None
+        self._own_counts: CoordinatorCounts | None = None
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
         self._share_targets: ShareTargets | None = None
@@ -179,9 +181,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         """Send requests to leaders of share groups' partitions over connections that `new_channels` makes."""
         self._new_channels = new_channels
 
-    def count_in(self, counts: "ShareCounts") -> None:
-        """Count the rebalances of share groups."""
-        self._counts = counts
+    def count_in(self, counts: "ShareCounts", own: "CoordinatorCounts") -> None:
+        """Count the rebalances of share groups; own: what appends are counted in."""
+        assert self._log is None
+        self._counts, self._own_counts = counts, own
 
     async def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets, a share group with the states of its partitions. Raises ApiError.
@@ -246,6 +249,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
                 commit_timeout_ms=lambda: self.settings.config.offsets_commit_timeout_ms,
                 load_buffer_bytes=lambda: self.settings.config.offsets_load_buffer_size,
                 base_sequence=FIRST_SEQUENCE,
+                counts=self._own_counts,
             )
         return self._log
 

@@ -26,6 +26,7 @@ from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.metrics.coordinators import CoordinatorCounts
     from kafkapy.metrics.shares import ShareCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.coordinators.share_host import ShareHost
@@ -75,11 +76,13 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         wheel: TimingWheel,
         io_pool: IoPool,
         counts: "ShareCounts | None" = None,
+        own_counts: "CoordinatorCounts | None" = None,
     ) -> None:
-        """counts: what writes of states are counted in, if anywhere."""
+        """counts: what writes of states are counted in, if anywhere; own_counts: what appends are."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self._keys = keys
         self._counts = counts
+        self._own_counts = own_counts
         self._log: CoordinatorLog | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._deleted_topics: deque[Uuid] = deque()
@@ -238,6 +241,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
                 commit_timeout_ms=lambda: self._keys.config().share_coordinator_write_timeout_ms,
                 load_buffer_bytes=lambda: self._keys.config().share_coordinator_load_buffer_size,
                 base_sequence=FIRST_SEQUENCE,
+                counts=self._own_counts,
             )
         return self._log
 

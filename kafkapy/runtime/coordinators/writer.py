@@ -17,6 +17,7 @@ from kafkapy.replication.replica_manager import ALL_ACKS, NOT_WRITTEN, ReplicaMa
 from kafkapy.storage.log.own_append import append_own_records
 
 if TYPE_CHECKING:
+    from kafkapy.metrics.coordinators import CoordinatorCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.producers.state import VerificationGuard
@@ -57,6 +58,8 @@ class CoordinatorLog:
     load_buffer_bytes: Callable[[], int]
     base_sequence: int = NO_SEQUENCE
     """Of batches without a producer: Kafka's group coordinator writes 0, its transaction coordinator none."""
+    counts: "CoordinatorCounts | None" = None
+    """What appends are counted in, if anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ class CoordinatorWriter:
         Most batches are written as they are encoded here, without a check of what this process has just made
         (own_append.py); compressed ones, those of transactions, and what that cannot write are checked like any other.
         """
-        compression = self._coordinator_log.compression()
+        compression, counts = self._coordinator_log.compression(), self._coordinator_log.counts
+        began_ns = 0 if counts is None else counts.now_ns()
         base_offset = NOT_WRITTEN
 
         def write_own(log: "Log", leader_epoch: int) -> bool:
@@ -138,6 +142,8 @@ class CoordinatorWriter:
                 self._logger.warning("Could not append to %s: %s", self._partition.topic_partition, code.name)
             raise ApiError(_TRANSLATED.get(code, code)) from error
         self._append_refusal = None
+        if counts is not None:
+            counts.record_flush(began_ns)
         return base_offset
 
     def _append_any(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> int:

@@ -14,7 +14,11 @@ ABSENT: Final = {
 }
 """Metrics whose subject does not exist here, with the reason."""
 
-UNNAMED: Final = frozenset(
+COORDINATORS: Final = ("kafka_server_group_coordinator_metrics_", "kafka_server_share_coordinator_metrics_")
+QUEUE_TIMES: Final = tuple(f"event_queue_time_ms_{each}" for each in ("p50", "p95", "p99", "p999", "max"))
+FLUSH_TIMES: Final = tuple(f"batch_flush_time_ms_{each}" for each in ("p50", "p95", "p99", "p999", "max"))
+OF_RUNTIME: Final = ("thread_idle_ratio_avg", "event_queue_size", "batch_flush_rate", *QUEUE_TIMES, *FLUSH_TIMES)
+UNNAMED: Final = frozenset(f"{kind}{name}" for kind in COORDINATORS for name in OF_RUNTIME) | frozenset(
     {
         "kafka_log_logcleaner_last_clean_bytes_before",
         "kafka_log_logcleaner_last_clean_bytes_after",
@@ -61,6 +65,7 @@ ALWAYS_ZERO: Final = {
     "kafka_network_requestmetrics_requestqueuetimems": NO_QUEUE,
     "kafka_network_requestmetrics_responsequeuetimems": NO_QUEUE,
     "kafka_network_requestmetrics_responsesendtimems": NO_QUEUE,
+    **{f"{kind}{name}": NO_QUEUE for kind in COORDINATORS for name in ("event_queue_size", *QUEUE_TIMES)},
     "kafka_server_brokertopicmetrics_fetchmessageconversions_total": "Kafka 4 sends batches as they are stored",
     "kafka_server_brokertopicmetrics_invalidmagicnumberrecords_total": "Kafka 4 takes batches of one format only",
 }

@@ -22,7 +22,7 @@ from kafkapy.server.migration.survey import HIDDEN, OFFLINE, Broker, Survey, Top
 from kafkapy.server.tls.key_stores import TYPES
 
 NAMES_SHOWN: Final = 5
-SERVED_GROUPS: Final = frozenset({"", "classic", "consumer", "share", "unknown"})
+SERVED_GROUPS: Final = frozenset({"", "classic", "consumer", "share", "streams", "unknown"})
 SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 LEAST_VOTERS: Final = 3
 
@@ -41,7 +41,6 @@ HARMLESS: Final = {
 WITHOUT_EFFECT: Final = (
     "background.threads",
     "group.coordinator.threads",
-    "group.streams.",
     "kafka.metrics.",
     "metric.reporters",
     "remote.",

@@ -6,6 +6,7 @@ metadata directory also gets __cluster_metadata-0/00000000000000000000-000000000
 A directory with meta.properties counts as formatted, so that file is written last. Source: KIP-631, KIP-853.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
     from kafkapy.record.control import RaftControl
 
+DIRECTORY_KEYS: Final = ("log.dirs", "log.dir", "metadata.log.dir", "cordoned.log.dirs")
 METADATA_DIRECTORY: Final = str(METADATA_PARTITION)
 VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
 """The snapshot at offset 0 and epoch 0.
@@ -168,7 +170,21 @@ def embedded_config(
         node_id=found.node_id if found is not None else EMBEDDED_NODE_ID,
         has_static_voters=found is not None and has_static_voters(disk, data_dir),
     )
-    return load(properties)
+    return load(with_absolute_directories(properties))
+
+
+def with_absolute_directories(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with absolute directories, as clients are to see them."""
+    absolute = {
+        key: ",".join(
+            name if name == "*" else os.path.join(os.getcwd(), name)
+            for name in map(str.strip, properties[key].split(","))
+            if name
+        )
+        for key in DIRECTORY_KEYS
+        if key in properties
+    }
+    return {**properties, **absolute}
 
 
 def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clock) -> None:

@@ -25,6 +25,19 @@ def test_torn_tail_is_counted(directory: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[-1] == f"Found {len(BATCH) - 1} invalid bytes at the end of {LOG}"
 
 
+def test_a_directory_stands_for_its_segments(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (directory / "x-0").mkdir()
+    assert main(["x-0"]) == 1
+    assert capsys.readouterr().err.startswith("kafkapy: x-0: no .log file is in this directory")
+    for name in (LOG, "00000000000000000000.log"):
+        (directory / "x-0" / name).write_bytes(BATCH)
+    (directory / "x-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert main(["x-0"]) == 0
+    out, err = capsys.readouterr()
+    dumped = [line for line in out.splitlines() if line.startswith("Dumping")]
+    assert (dumped, err) == (["Dumping x-0/00000000000000000000.log", f"Dumping x-0/{LOG}"], "")
+
+
 def test_garbage_is_reported_and_fails(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / LOG).write_bytes(BATCH + bytes(100))
     assert main(["--files", f"{LOG},{LOG}"]) == 1

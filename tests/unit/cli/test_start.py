@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.cli.addresses import connectable
-from kafkapy.cli.start import properties_of_file, with_absolute_directories, with_port
+from kafkapy.cli.start import properties_of_file, with_port
 from kafkapy.errors import ConfigError
+from kafkapy.storage.offline.format import with_absolute_directories
 
 READY = re.compile(r"kafkapy ready on 127\.0\.0\.1:(\d+) \(cluster ([\w-]{22}), node (\d+)\)\n")
 

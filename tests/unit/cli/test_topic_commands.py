@@ -192,6 +192,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capsys
         ("-2d12h", 10 * DAY_MS - 60 * 3_600_000),
         ("-PT30M", 10 * DAY_MS - 1_800_000),
         ("-90d", 0),
+        ("now", 10 * DAY_MS),
         ("1970-01-02T00:00:00Z", DAY_MS),
     ],
 )

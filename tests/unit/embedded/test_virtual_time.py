@@ -42,6 +42,33 @@ def test_records_are_deleted_once_their_retention_is_over(broker: Broker) -> Non
     assert offsets(broker.client_config(), "orders") == (2, 3)
 
 
+def test_a_fetch_that_waits_is_not_hurried(broker: Broker) -> None:
+    broker.create_topics("waited-for", partitions=1)
+    config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "waiting", "fetch.wait.max.ms": 60_000}
+    consumer = Consumer({**config, "fetch.min.bytes": 1, "auto.offset.reset": "earliest", "socket.timeout.ms": 90_000})
+    consumer.assign([TopicPartition("waited-for", 0, 0)])
+    broker.requests.on()
+    deadline = time.monotonic() + TIMEOUT_S
+    while not waiting_fetches(broker) and time.monotonic() < deadline:
+        assert consumer.poll(0.05) is None
+    assert waiting_fetches(broker) == 1
+    broker.clock.advance("3h")
+    assert broker.requests.matching("Fetch", topic="waited-for") == []
+    assert waiting_fetches(broker) == 1
+    produce(broker, "waited-for", b"a")
+    message = consumer.poll(TIMEOUT_S)
+    assert message is not None
+    assert message.key() == b"a"
+    broker.requests.off()
+    consumer.close()
+
+
+def waiting_fetches(broker: Broker) -> int:
+    services = broker._running.services
+    assert services is not None
+    return services.replica_manager.waiting_counts["Fetch"]
+
+
 def test_seven_days_take_seconds(broker: Broker) -> None:
     before, began = broker.clock.now(), time.monotonic()
     broker.clock.advance("7d")

@@ -75,7 +75,7 @@ def test_metadata_version_rises_through_every_level() -> None:
         (MV, 34, UPGRADE, "Local controller 1 only supports versions 7-33"),
         (MV, 6, SAFE_DOWNGRADE, "Local controller 1 only supports versions 7-33"),
         ("foo.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
-        ("streams.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("streams.version", 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
         (TV, -1, UPGRADE, "A feature version cannot be less than 0."),
         (TV, 1, 0, "The controller does not support the given upgrade type."),
         (TV, 1, 9, "The controller does not support the given upgrade type."),

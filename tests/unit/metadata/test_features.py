@@ -20,7 +20,7 @@ def names(records: list[object]) -> list[str]:
     return [type(record).__name__ for record in records]
 
 
-def test_levels_of_what_does_not_work_yet_are_kept_but_not_shown() -> None:
+def test_all_levels_that_kafka_knows_are_shown() -> None:
     image = MetadataImage(features=FeaturesImage(ALL_LEVELS))
 
     shown = shown_features(image, kraft_version=1)
@@ -32,13 +32,13 @@ def test_levels_of_what_does_not_work_yet_are_kept_but_not_shown() -> None:
         "group.version": 1,
         "transaction.version": 2,
         "share.version": 2,
+        "streams.version": 1,
     }
-    assert "streams.version" not in shown.supported
-    assert shown.hidden == {"streams.version": 1}
+    assert shown.hidden == {}
 
 
 def test_levels_that_brokers_do_not_serve_are_named_with_the_highest_that_they_do() -> None:
-    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"streams.version": (1, 0)}
+    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {}
     assert unserved_levels({"metadata.version": 34}) == {"metadata.version": (34, 33)}
 
 

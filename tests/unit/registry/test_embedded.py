@@ -11,13 +11,14 @@ pytest.importorskip("uvicorn")
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from kafkapy import Broker
+from kafkapy import Broker, Cluster
 from kafkapy.cli.profiles import Profile, Profiles, path_of_profiles, save
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry, SubjectVersion
 from kafkapy.registry.election import Identity, assigned
 from kafkapy.registry.main import OptionError, main, users_of
 from kafkapy.registry.records import parse_json
+from kafkapy.server.cluster.plan import ClusterError
 from tests.support.registries import AVRO, AVRO_2
 
 
@@ -46,6 +47,16 @@ def test_schemas_outlive_a_restart_of_the_broker_and_its_end(tmp_path: Path):
         assert client.get_versions("s") == [1, 2]
     with pytest.raises(RuntimeError, match="not running"):
         broker.schema_registry_url  # noqa: B018
+
+
+@pytest.mark.parametrize("options", [{}, {"users": {"alice": "secret"}, "acls": []}], ids=["plain", "acls"])
+def test_a_cluster_has_a_registry_beside_it(options):
+    with Cluster(3, in_process=True, registry=True, **options) as cluster:
+        with SchemaRegistryClient({"url": cluster.schema_registry_url}) as client:
+            assert client.register_schema("orders-value", Schema(AVRO, "AVRO")) == 1
+        assert cluster.partitions().isr_sizes["_schemas"] == {0: 3}
+    with Cluster(1, in_process=True) as cluster, pytest.raises(ClusterError, match="registry=True"):
+        cluster.schema_registry_url  # noqa: B018
 
 
 async def test_on_the_callers_loop():

@@ -47,6 +47,17 @@ def test_completes_at_once_without_waiting() -> None:
     assert bench.wheel.next_deadline_ms() is None
 
 
+def test_what_is_postponed_times_out_so_much_later() -> None:
+    bench = Bench()
+    operation = bench.wait("k", "l")
+    bench.purgatory.postpone(10_000)
+    bench.advance(10_499)
+    assert operation.history == []
+    assert bench.purgatory.waiting_count == 1
+    bench.advance(10_500)
+    assert operation.history == ["expire", "complete"]
+
+
 def test_an_event_completes_exactly_once() -> None:
     bench = Bench()
     operation = bench.wait("k", "l")

@@ -40,11 +40,11 @@ def test_nothing_is_reported_of_a_cluster_that_can_be_migrated() -> None:
 
 
 def test_levels_that_are_not_served_are_lowered_by_one_command() -> None:
-    levels = {"transaction.version": 2, "streams.version": 1, "metadata.version": 34}
+    levels = {"transaction.version": 2, "streams.version": 2, "metadata.version": 34}
     found = findings_of(survey(brokers=[Broker(1, properties=BROKER, features=levels)]))
     assert [each.subject for each in found] == ["feature metadata.version", "feature streams.version"]
     command = (
-        "kafka-features.sh --bootstrap-server HOST downgrade --feature metadata.version=33 --feature streams.version=0"
+        "kafka-features.sh --bootstrap-server HOST downgrade --feature metadata.version=33 --feature streams.version=1"
     )
     assert {(each.kind, each.remedy) for each in found} == {(Kind.BLOCKS, command)}
 
@@ -66,8 +66,8 @@ def test_levels_that_are_not_served_are_lowered_by_one_command() -> None:
         ({"subscriptions": ["s"]}, Kind.NOTE, "client-metrics subscriptions"),
         ({"brokers": [Broker(1, problem="h:1 does not answer")]}, Kind.WAITS, "broker 1"),
         ({"brokers": [Broker(1, properties=BROKER, offline_log_dirs=("/d",))]}, Kind.BLOCKS, "broker 1"),
-        ({"brokers": [Broker(1, properties=BROKER, apis=frozenset({0, 88}))]}, Kind.NOTE, "requests"),
-        ({"brokers": [Broker(1, properties=BROKER, group_types={"s": "streams"})]}, Kind.BLOCKS, "groups s"),
+        ({"brokers": [Broker(1, properties=BROKER, apis=frozenset({0, 4}))]}, Kind.NOTE, "requests"),
+        ({"brokers": [Broker(1, properties=BROKER, group_types={"s": "new"})]}, Kind.BLOCKS, "groups s"),
     ],
 )
 def test_a_cluster_has_one_thing_in_the_way(more: dict[str, object], kind: Kind, subject: str) -> None:

@@ -1,0 +1,248 @@
+"""Streams groups (KIP-1071) for `kafkapy groups` and the console: librdkafka's admin client has no requests for them.
+
+Versions: FindCoordinator 1; StreamsGroupDescribe 0, which every broker with streams groups serves; Metadata 5 for the
+numbers of tasks. A broker that lacks StreamsGroupDescribe has no streams groups.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kafkapy.cli.committed_offsets import BrokerCalls, NoAnswerError, check, committed_offsets, coordinator_of
+from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.group_names import STREAMS
+from kafkapy.cli.topic_facts import LATEST, TopicQueries
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+
+Partition = tuple[str, int]
+
+UNKNOWN: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""What a coordinator answers that has no streams group of the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTask:
+    """A task: the member that runs it, "" if none does, then why; the processes with a copy of its state."""
+
+    subtopology: str
+    partition: int
+    member: str
+    process: str
+    standbys: tuple[str, ...]
+    warmups: tuple[str, ...]
+    why: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the task's id as Kafka Streams writes it."""
+        return f"{self.subtopology}_{self.partition}"
+
+
+def described_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> Any | None:
+    """Return StreamsGroupDescribe's group; None if there is no streams group with this id. Raises CoordinatorError.
+
+    timeout_s: how long its coordinator is looked for.
+    """
+    coordinator = coordinator_of(brokers, group_id, timeout_s)
+    try:
+        (group,) = brokers.call(coordinator.node_id, StreamsGroupDescribeRequest([group_id]), 0).groups
+    except NoAnswerError:
+        return None  # it may have ended the connection because it does not know the API
+    if group.error_code in UNKNOWN:
+        return None
+    check(group.error_code, group.error_message)
+    return group
+
+
+def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
+    """Return what `groups describe` shows of a streams group; None if there is none with this id.
+
+    Raises CoordinatorError.
+    """
+    group = described_group(brokers, group_id, timeout_s)
+    if group is None:
+        return None
+    counts = partition_counts(brokers)
+    tasks = tasks_of(group, counts)
+    partitions = _offsets(brokers, group, tasks, timeout_s)
+    return {
+        "group": group_id,
+        "type": STREAMS,
+        "state": group.group_state,
+        "assignor": None,
+        "epoch": group.group_epoch,
+        "lag": sum(each["lag"] or 0 for each in partitions),
+        "partitions": partitions,
+        "members": [_member(each) for each in group.members],
+        "subtopologies": [_subtopology(each, counts) for each in subtopologies_of(group)],
+        "tasks": [_task(each) for each in tasks],
+    }
+
+
+def partition_counts(brokers: BrokerCalls) -> dict[str, int]:
+    """Return the number of partitions of every topic. Raises CoordinatorError."""
+    return {name: len(topic.partitions) for name, topic in TopicQueries(brokers).topics().items()}
+
+
+def subtopologies_of(group: Any) -> list[Any]:
+    """Return the subtopologies; none of a group whose members have not told their topology."""
+    return [] if group.topology is None else list(group.topology.subtopologies or ())
+
+
+def inputs_of(subtopology: Any) -> list[str]:
+    return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
+
+
+def internal_topics_of(subtopology: Any) -> list[str]:
+    return [topic.name for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)]
+
+
+def task_count(subtopology: Any, counts: Mapping[str, int]) -> int:
+    """Return the number of tasks: the largest number of partitions among what it reads, as far as that exists."""
+    return max((counts.get(topic, 0) for topic in inputs_of(subtopology)), default=0)
+
+
+def tasks_of(group: Any, counts: Mapping[str, int]) -> list[StreamsTask]:
+    """Return all tasks. `counts`: the partitions of the topics that exist."""
+    running = {task: member for member in group.members for task in _ids(member.assignment.active_tasks)}
+    standbys = _processes_by_task((each.process_id, each.assignment.standby_tasks) for each in group.members)
+    warmups = _processes_by_task((each.process_id, each.assignment.warmup_tasks) for each in group.members)
+    targets = {task: member for member in group.members for task in _ids(member.target_assignment.active_tasks)}
+    missing = _missing_topics(group, counts)
+    found = []
+    for subtopology in subtopologies_of(group):
+        for partition in range(task_count(subtopology, counts)):
+            task = subtopology.subtopology_id, partition
+            member = running.get(task)
+            copies = standbys.get(task, ()), warmups.get(task, ())
+            if member is not None:
+                found.append(StreamsTask(*task, member.member_id, member.process_id, *copies))
+            else:
+                why = _why_idle(group, task, targets.get(task), missing)
+                found.append(StreamsTask(*task, "", "", *copies, why))
+    return found
+
+
+def _missing_topics(group: Any, counts: Mapping[str, int]) -> list[str]:
+    wanted = {topic for each in subtopologies_of(group) for topic in (*inputs_of(each), *internal_topics_of(each))}
+    return sorted(wanted - counts.keys())
+
+
+def _why_idle(group: Any, task: Partition, target: Any | None, missing: list[str]) -> str:
+    """Return why no member runs a task, from the first step of the way to one that is not done."""
+    if not group.members:
+        return "the group has no members"
+    if missing:
+        return f"topics are missing: {', '.join(missing)}"
+    if group.group_state == "NotReady":
+        return "the partitions of the topics do not fit together: its members log which"
+    if group.group_epoch > group.assignment_epoch:
+        return f"the assignment of epoch {group.group_epoch} is not made yet: it waits for a heartbeat and its delay"
+    if target is None:
+        return f"the assignment of epoch {group.assignment_epoch} gives it to no member"
+    name = f"{target.client_id} ({target.client_host})"
+    if target.member_epoch < group.assignment_epoch:
+        return f"{name} is to run it, and has to give up other tasks first: it is at epoch {target.member_epoch}"
+    holders = [each for each in group.members if each is not target and _has_copy(each, task, target.process_id)]
+    if holders:
+        return f"{name} is to run it, once {holders[0].client_id} of the same process has given up its copy"
+    late = [each for each in group.members if each.member_epoch < group.assignment_epoch]
+    if late:
+        names = ", ".join(f"{each.client_id} (epoch {each.member_epoch})" for each in late)
+        return f"{name} is to run it, once it is given up by one of: {names}"
+    return f"{name} is to run it, and gets it with its next heartbeat"
+
+
+def _has_copy(member: Any, task: Partition, process_id: str) -> bool:
+    assignment = member.assignment
+    return member.process_id == process_id and (
+        task in _ids(assignment.standby_tasks) or task in _ids(assignment.warmup_tasks)
+    )
+
+
+def _offsets(brokers: BrokerCalls, group: Any, tasks: list[StreamsTask], timeout_s: float) -> list[dict[str, Any]]:
+    """Return the committed offset, end and lag of each source partition, with the member that reads it."""
+    committed = committed_offsets(brokers, group.group_id, timeout_s)
+    queries = TopicQueries(brokers)
+    names = {topic for topic, _ in committed}
+    ends = queries.offsets([each for name, each in queries.topics().items() if name in names], LATEST) if names else {}
+    members = {each.member_id: each for each in group.members}
+    readers = {
+        (topic, task.partition): members[task.member]
+        for subtopology in subtopologies_of(group)
+        for topic in inputs_of(subtopology)
+        for task in tasks
+        if task.subtopology == subtopology.subtopology_id and task.member
+    }
+    return [
+        _partition(partition, offset, ends.get(partition), readers.get(partition))
+        for partition, offset in sorted(committed.items())
+    ]
+
+
+def _partition(partition: Partition, committed: int, end: int | None, reader: Any | None) -> dict[str, Any]:
+    return {
+        "topic": partition[0],
+        "partition": partition[1],
+        "committed": committed,
+        "end": end,
+        "lag": None if end is None else max(end - committed, 0),
+        "member": None if reader is None else reader.member_id,
+        "client": None if reader is None else reader.client_id,
+        "host": None if reader is None else reader.client_host,
+    }
+
+
+def _member(member: Any) -> dict[str, Any]:
+    assignment = member.assignment
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.client_host,
+        "process": member.process_id,
+        "epoch": member.member_epoch,
+        "active": _names(assignment.active_tasks),
+        "standby": _names(assignment.standby_tasks),
+        "warmup": _names(assignment.warmup_tasks),
+    }
+
+
+def _subtopology(subtopology: Any, counts: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "subtopology": subtopology.subtopology_id,
+        "tasks": task_count(subtopology, counts),
+        "reads": inputs_of(subtopology),
+        "writes": list(subtopology.repartition_sink_topics),
+        "changelogs": [topic.name for topic in subtopology.state_changelog_topics],
+    }
+
+
+def _task(task: StreamsTask) -> dict[str, Any]:
+    return {
+        "task": task.name,
+        "member": task.member or None,
+        "process": task.process or None,
+        "standbys": list(task.standbys),
+        "warmups": list(task.warmups),
+        "why": task.why,
+    }
+
+
+def _ids(tasks: Iterable[Any]) -> Iterator[Partition]:
+    for each in tasks:
+        for partition in each.partitions:
+            yield each.subtopology_id, partition
+
+
+def _names(tasks: Iterable[Any]) -> list[str]:
+    return [f"{subtopology}_{partition}" for subtopology, partition in sorted(_ids(tasks))]
+
+
+def _processes_by_task(of_members: Iterable[tuple[str, Iterable[Any]]]) -> dict[Partition, tuple[str, ...]]:
+    found: dict[Partition, tuple[str, ...]] = {}
+    for process_id, tasks in of_members:
+        for task in _ids(tasks):
+            found[task] = (*found.get(task, ()), process_id)
+    return found

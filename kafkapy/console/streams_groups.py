@@ -1,0 +1,204 @@
+"""Streams groups (KIP-1071) beyond what other_groups.py describes: the topology drawn, tasks by process, lag of copies.
+
+The drawing has the topics and subtopologies as boxes in columns: each subtopology stands to the right of what it reads.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kafkapy.cli.streams_groups import (
+    StreamsTask,
+    described_group,
+    partition_counts,
+    subtopologies_of,
+    task_count,
+    tasks_of,
+)
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.client import Clients, failures
+from kafkapy.dataclass import dataclass
+
+MAX_TASKS: Final = 500
+"""On a page; `kafkapy groups describe` shows all."""
+MAX_BOXES: Final = 200
+"""Of a drawing: a larger topology is shown by its processes alone."""
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 44, 70, 16, 8
+NAME_LENGTH: Final = 30
+"""Characters of a name that fit into a box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A topic or subtopology at its place. `kind`: topic, internal, changelog or subtopology."""
+
+    name: str
+    kind: str
+    detail: str
+    x: int
+    y: int
+
+    @property
+    def short_name(self) -> str:
+        return self.name if len(self.name) <= NAME_LENGTH else f"{self.name[: NAME_LENGTH - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """`arrows`: from one point to another: (x, y, x, y)."""
+
+    width: int
+    height: int
+    boxes: Sequence[Box] = ()
+    arrows: Sequence[tuple[int, int, int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """What the members of one process run; tasks by name."""
+
+    process: str
+    clients: Sequence[str]
+    active: Sequence[str]
+    standby: Sequence[str]
+    warmup: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRow:
+    """A copy of a task's state; `lag`: how many records of its changelogs it lacks, None if its member has not told."""
+
+    task: str
+    role: str
+    client: str
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What a streams group does. `problem`: why nothing is known."""
+
+    drawing: Drawing | None = None
+    processes: Sequence[ProcessRow] = ()
+    idle: Sequence[StreamsTask] = ()
+    copies: Sequence[CopyRow] = ()
+    task_count: int = 0
+    problem: str | None = None
+
+
+def application(clients: Clients, name: str) -> Application:
+    """Return what a streams group does; a broker that does not answer is a problem that is shown."""
+    try:
+        with failures():
+            group = described_group(clients, name)
+            counts = partition_counts(clients)
+    except ClusterError as error:
+        return Application(problem=str(error))
+    if group is None:
+        return Application(problem="The group is gone.")
+    tasks = tasks_of(group, counts)
+    return Application(
+        drawing_of(subtopologies_of(group), counts),
+        _processes(group),
+        [task for task in tasks if task.why is not None][:MAX_TASKS],
+        list(_copies(group))[:MAX_TASKS],
+        len(tasks),
+    )
+
+
+def drawing_of(subtopologies: Sequence[Any], counts: Mapping[str, int]) -> Drawing | None:
+    """Return the drawing; None of a topology that is not known, or too large."""
+    columns = _columns(subtopologies)
+    cells = [(column, name, kind) for (kind, name), column in columns.items()]
+    if not cells or len(cells) > MAX_BOXES:
+        return None
+    details = {each.subtopology_id: f"{task_count(each, counts)} tasks" for each in subtopologies}
+    rows: dict[int, int] = {}
+    boxes: dict[tuple[str, str], Box] = {}
+    for column, name, kind in sorted(cells, key=lambda cell: cell[0]):
+        row = rows.get(column, 0)
+        rows[column] = row + 1
+        x, y = MARGIN + column * (BOX_WIDTH + GAP_X), MARGIN + row * (BOX_HEIGHT + GAP_Y)
+        missing = "missing" if name not in counts else f"{counts[name]} partitions"
+        is_subtopology = kind == "subtopology"
+        title = f"Subtopology {name}" if is_subtopology else name
+        boxes[kind, name] = Box(title, kind, details[name] if is_subtopology else missing, x, y)
+    arrows = [_arrow(boxes[start], boxes[end]) for start, end in _edges(subtopologies)]
+    width = max(box.x for box in boxes.values()) + BOX_WIDTH + MARGIN
+    height = max(box.y for box in boxes.values()) + BOX_HEIGHT + MARGIN
+    return Drawing(width, height, list(boxes.values()), arrows)
+
+
+_Node = tuple[str, str]
+"""(kind, name)"""
+
+
+def _edges(subtopologies: Iterable[Any]) -> Iterator[tuple[_Node, _Node]]:
+    """Return what flows where, from topics to subtopologies and back."""
+    for each in subtopologies:
+        here = "subtopology", each.subtopology_id
+        for topic in each.source_topics:
+            yield ("topic", topic), here
+        for topic in each.repartition_source_topics:
+            yield ("internal", topic.name), here
+        for topic in each.repartition_sink_topics:
+            yield here, ("internal", topic)
+        for topic in each.state_changelog_topics:
+            yield here, ("changelog", topic.name)
+
+
+def _columns(subtopologies: Sequence[Any]) -> dict[_Node, int]:
+    """Return each box's column: one to the right of what it reads; a loop ends where it has been before."""
+    edges = list(_edges(subtopologies))
+    columns: dict[_Node, int] = {}
+    for start, end in edges:
+        columns.setdefault(start, 0)
+        columns.setdefault(end, 0)
+    for _ in range(len(columns)):
+        moved = False
+        for start, end in edges:
+            if columns[end] <= columns[start] and columns[start] + 1 < len(columns):
+                columns[end], moved = columns[start] + 1, True
+        if not moved:
+            break
+    used = {column: index for index, column in enumerate(sorted(set(columns.values())))}
+    return {node: used[column] for node, column in columns.items()}
+
+
+def _arrow(start: Box, end: Box) -> tuple[int, int, int, int]:
+    return start.x + BOX_WIDTH, start.y + BOX_HEIGHT // 2, end.x, end.y + BOX_HEIGHT // 2
+
+
+def _processes(group: Any) -> list[ProcessRow]:
+    by_process: dict[str, list[Any]] = {}
+    for member in group.members:
+        by_process.setdefault(member.process_id, []).append(member)
+    return [
+        ProcessRow(
+            process,
+            sorted({f"{each.client_id} ({each.client_host})" for each in members}),
+            _names(each.assignment.active_tasks for each in members),
+            _names(each.assignment.standby_tasks for each in members),
+            _names(each.assignment.warmup_tasks for each in members),
+        )
+        for process, members in sorted(by_process.items())
+    ]
+
+
+def _copies(group: Any) -> Iterator[CopyRow]:
+    for member in group.members:
+        offsets, ends = _by_task(member.task_offsets), _by_task(member.task_end_offsets)
+        assignment = member.assignment
+        for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
+            for name in _names([tasks]):
+                is_known = name in offsets and name in ends
+                lag = max(ends[name] - offsets[name], 0) if is_known else None
+                yield CopyRow(name, role, f"{member.client_id} ({member.client_host})", lag)
+
+
+def _by_task(offsets: Iterable[Any]) -> dict[str, int]:
+    return {f"{each.subtopology_id}_{each.partition}": each.offset for each in offsets}
+
+
+def _names(of_members: Iterable[Iterable[Any]]) -> list[str]:
+    pairs = {(each.subtopology_id, number) for tasks in of_members for each in tasks for number in each.partitions}
+    return [f"{subtopology}_{number}" for subtopology, number in sorted(pairs)]

@@ -1,0 +1,158 @@
+"""Kafka Streams 4.4.0 with both group protocols: a join and a windowed sum, over instances that come and are killed.
+
+StreamsJoin.java joins orders with the regions of customers, and sums the amounts by region and minute, with
+exactly_once_v2 and a standby. Whatever happens, its last sums are those of a plain computation.
+"""
+
+import random
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from harness.servers import QUICK_JVM, Server, java
+from tests.compat.conftest import new_server
+from tests.compat.test_transactions import create
+from tools.kafka import STREAMS_LIBS
+
+pytestmark = pytest.mark.long
+
+PROGRAM = Path(__file__).with_name("StreamsJoin.java")
+APPLICATION = "joining"
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.streams.min.session.timeout.ms": "3000",
+    "group.streams.session.timeout.ms": "3000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "500",
+    "group.streams.num.standby.replicas": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+CLASSIC = ("group.protocol=classic", "num.standby.replicas=1", "session.timeout.ms=3000", "heartbeat.interval.ms=500")
+PROTOCOLS = {"classic": CLASSIC, "streams": ("group.protocol=streams",)}
+PARTITIONS = 3
+CUSTOMERS = 20
+REGIONS = ("north", "south", "east", "west")
+MINUTE_MS = 60_000
+MINUTES = 10
+ORDERS = 400
+"""Between two events."""
+TIMEOUT_S = 300
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Server]:
+    if not STREAMS_LIBS.is_dir() or shutil.which("java") is None:
+        pytest.skip("Kafka Streams' jars or Java are missing: run `make tools`")
+    with new_server(tmp_path / "data", PROPERTIES) as running:
+        create(running.bootstrap, "orders", "customers", "sums", partition_count=PARTITIONS)
+        yield running
+
+
+class Instance:
+    """A process of the application, with a state directory of its own."""
+
+    def __init__(self, bootstrap: str, directory: Path, protocol: str) -> None:
+        directory.mkdir(exist_ok=True)
+        self.log = directory / "log"
+        arguments = [bootstrap, APPLICATION, str(directory / "state"), "processing.guarantee=exactly_once_v2"]
+        command = java(
+            str(PROGRAM), *arguments, *PROTOCOLS[protocol], options=QUICK_JVM, heap="128m", libs=[STREAMS_LIBS]
+        )
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def check(self) -> None:
+        assert self._process.poll() is None, f"the application ended:\n{self.log.read_text()[-3000:]}"
+
+    def stop(self) -> None:
+        """End it as an operator does."""
+        self._process.terminate()
+        self._process.wait()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    close = kill
+
+
+class Shop:
+    """Sends orders, and keeps their plain sums beside those that the application has committed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._random = random.Random(1071)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200, "log_level": 0})
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "log_level": 0}
+        )
+        self._consumer.assign([TopicPartition("sums", number, 0) for number in range(PARTITIONS)])
+        self.regions = {f"customer-{number}": REGIONS[number % len(REGIONS)] for number in range(CUSTOMERS)}
+        self._start_ms = (int(time.time()) // 60 - MINUTES) * MINUTE_MS  # older records would be deleted
+        for customer, region in self.regions.items():
+            self._producer.produce("customers", region, customer, timestamp=self._start_ms - 1)
+        assert self._producer.flush(60) == 0
+        self.expected: Counter[str] = Counter()
+        self.found: dict[str, int] = {}
+
+    def order(self, count: int = ORDERS) -> None:
+        for _ in range(count):
+            customer, amount = self._random.choice(list(self.regions)), self._random.randint(1, 1000)
+            minute_ms = self._start_ms + self._random.randrange(MINUTES) * MINUTE_MS
+            timestamp_ms = minute_ms + self._random.randrange(MINUTE_MS)
+            self._producer.produce("orders", str(amount), customer, timestamp=timestamp_ms)
+            self.expected[f"{self.regions[customer]}@{minute_ms}"] += amount
+        assert self._producer.flush(60) == 0
+
+    def wait_for_sums(self, *instances: Instance) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.found != self.expected:
+            for instance in instances:
+                instance.check()
+            assert time.monotonic() < deadline, (
+                f"{len(self.found)} of {len(self.expected)} sums: {[each.log.read_text()[-999:] for each in instances]}"
+            )
+            for message in self._consumer.consume(1000, 0.2):
+                if message.error() is None:
+                    self.found[message.key().decode()] = int(message.value())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_sums_are_exact_while_instances_come_and_are_killed(broker: Server, protocol: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        shop = stack.enter_context(closing(Shop(broker.bootstrap)))
+        shop.order()
+        first = stack.enter_context(closing(Instance(broker.bootstrap, tmp_path / "first", protocol)))
+        shop.wait_for_sums(first)
+        second = stack.enter_context(closing(Instance(broker.bootstrap, tmp_path / "second", protocol)))
+        shop.order()
+        shop.wait_for_sums(first, second)
+        first.kill()
+        shop.order()
+        shop.wait_for_sums(second)
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
+    internal = {f"{APPLICATION}-{each}" for each in ("by-region-repartition", "sums-changelog", "regions-changelog")}
+    assert internal <= topics.keys()
+
+
+def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path: Path) -> None:
+    with closing(Shop(broker.bootstrap)) as shop:
+        for protocol in ("classic", "streams", "classic"):
+            shop.order()
+            with closing(Instance(broker.bootstrap, tmp_path / "one", protocol)) as instance:
+                shop.wait_for_sums(instance)
+                instance.stop()

@@ -1,0 +1,120 @@
+"""What `kafkapy groups` tells of the tasks of a streams group, of what a coordinator describes."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.cli.streams_groups import StreamsTask, tasks_of
+from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from tests.support.consumer_groups import image_with
+from tests.support.streams_groups import StreamsShard, Task, chain, task_ids
+
+COUNTS = {"in": 2, "app-1-repartition": 2, "app-store1-changelog": 2}
+
+
+class Application:
+    """Members of a group whose second subtopology has state."""
+
+    def __init__(self, counts: dict[str, int], **config: Any) -> None:
+        keys = {"group_streams_initial_rebalance_delay_ms": 0, "group_streams_assignment_interval_ms": 0, **config}
+        self.counts = counts
+        topics = {name: (bytes([number] * 16), count) for number, (name, count) in enumerate(counts.items(), 1)}
+        self.shard = StreamsShard(image_with(topics), **keys)
+
+    def join(self, member_id: str, process_id: str) -> StreamsGroupHeartbeatResponse:
+        nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        request = StreamsGroupHeartbeatRequest(
+            group_id="g",
+            member_id=member_id,
+            process_id=process_id,
+            rebalance_timeout_ms=60_000,
+            topology=chain(False, True),
+            **nothing,
+        )
+        return self.shard.heartbeat(request).response
+
+    def beat(self, member_id: str, epoch: int, active: set[Task] | None = None) -> StreamsGroupHeartbeatResponse:
+        request = StreamsGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch)
+        if active is not None:
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = task_ids(active), [], []
+        return self.shard.heartbeat(request).response
+
+    def tasks(self) -> list[StreamsTask]:
+        return tasks_of(self.shard.shard.streams.describe("g"), self.counts)
+
+    def reasons(self) -> set[str | None]:
+        return {task.why for task in self.tasks()}
+
+
+def test_a_task_has_its_member_and_its_standbys() -> None:
+    application = Application(COUNTS, group_streams_num_standby_replicas=1)
+    first = application.join("m1", "p1")
+    application.join("m2", "p2")
+    application.beat("m1", first.member_epoch)
+    mine = {(each.subtopology_id, number) for each in first.active_tasks or () for number in each.partitions}
+    assert len(mine) == 4
+
+    application.beat("m1", first.member_epoch, mine)
+    kept = {task for task in mine if task in _tasks(application, "m1")}
+    epoch = application.beat("m1", first.member_epoch, kept).member_epoch
+    application.beat("m1", epoch)
+    application.beat("m2", application.shard.streams_group().log.members["m2"].member_epoch)
+
+    tasks = {(task.subtopology, task.partition): task for task in application.tasks()}
+    assert {task: tasks[task].process for task in tasks} == {task: "p1" if task in kept else "p2" for task in mine}
+    for number in range(2):
+        assert tasks["0", number].standbys == (), "it has no state"
+        assert tasks["1", number].standbys == ("p2" if tasks["1", number].process == "p1" else "p1",)
+    assert application.reasons() == {None}
+
+
+def _tasks(application: Application, member_id: str) -> set[Task]:
+    active = application.shard.streams_group().log.members[member_id].assigned.active
+    return {(subtopology_id, number) for subtopology_id, numbers in active.items() for number in numbers}
+
+
+def test_what_is_to_be_given_up_first_is_told() -> None:
+    application = Application(COUNTS)
+    first = application.join("m1", "p1")
+    application.join("m2", "p2")
+    idle = [task for task in application.tasks() if task.why is not None]
+    assert idle == [], "nobody has given up anything yet: m1 runs all"
+
+    application.beat("m1", first.member_epoch)
+    reasons = {task.why for task in application.tasks() if task.why is not None}
+    assert reasons == {"client (/127.0.0.1) is to run it, once it is given up by one of: client (epoch 2)"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"in": 2}, "topics are missing: app-1-repartition, app-store1-changelog"),
+        (
+            {**COUNTS, "app-store1-changelog": 3},
+            "the partitions of the topics do not fit together: its members log which",
+        ),
+    ],
+)
+def test_topics_that_are_in_the_way_are_told(counts: dict[str, int], told: str) -> None:
+    application = Application(counts)
+    application.join("m1", "p1")
+    assert application.reasons() == {told}
+
+
+def test_a_group_that_waits_for_more_members_says_so() -> None:
+    application = Application(COUNTS, group_streams_initial_rebalance_delay_ms=3_000)
+    application.join("m1", "p1")
+    assert application.reasons() == {
+        "the assignment of epoch 2 is not made yet: it waits for a heartbeat and its delay"
+    }
+    application.shard.pass_time(3_000)
+    application.beat("m1", 1)
+    assert application.reasons() == {None}
+
+
+def test_an_empty_group_has_nobody_for_its_tasks() -> None:
+    application = Application(COUNTS)
+    application.join("m1", "p1")
+    application.beat("m1", -1)
+    assert application.reasons() == {"the group has no members"}
