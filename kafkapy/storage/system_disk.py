@@ -18,6 +18,8 @@ from kafkapy.seams import ReadableBuffer, failpoint
 IOV_MAX: Final = 1024
 """Linux's limit of the buffers of one call; what is left is written by the next."""
 LOCK_FILE_NAME: Final = ".lock"
+READ_BYTES: Final = 64 * 1024
+"""How much of a whole file is read by one call: most are far smaller."""
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOTSOCK)
 _RWF_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _THIS_THREAD: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
@@ -221,8 +223,14 @@ class SystemDisk:
             os.close(descriptor)
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # of a small file three system calls, with open() nine
+        try:
+            parts = [os.read(descriptor, READ_BYTES)]
+            while len(parts[-1]) == READ_BYTES:  # a regular file's short read is its last
+                parts.append(os.read(descriptor, READ_BYTES))
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
         """See Disk. If the directory is renamed meanwhile, the file stays in it: a new one may have the old name."""
