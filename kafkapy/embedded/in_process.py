@@ -152,7 +152,7 @@ class InProcessCluster:
     def _postpone_fetches(self, by_ms: int) -> None:
         for server in self.servers():
             if server.services is not None:
-                server.services.replica_manager.postpone_fetches(by_ms)
+                server.services.replica_manager.fetches.postpone(by_ms)
 
     @property
     def faults(self) -> "ActingFaults":
