@@ -34,7 +34,7 @@ from spark_jobs.schemas import WIDTHS_MS
 from spark_jobs.session import spark_session
 from spark_jobs.topics import create_topics
 
-MARKET = Market(events=20_000, depth_per_trade=0.5)
+MARKET = Market(events=20_000, depth_per_trade=0.5, snapshot_every=100)
 LIVE_S = 30
 FIRST_EVENTS = 300
 PORT = 8090
