@@ -49,6 +49,7 @@ from benchmarks import (
     sockets,
     spark,
     spark_sinks,
+    streams,
     transactions,
 )
 from benchmarks.chart import html, svg
@@ -76,6 +77,7 @@ MODULES = (
     transactions,
     groups,
     queues,
+    streams,
     spark,
     spark_sinks,
     compaction,

@@ -54,10 +54,11 @@ def _batches() -> list[bytes]:
 def fill(server: Server, topic: str, trades: int, partitions: int) -> int:
     """Create the topic and put about so many trades on it, evenly; return how many there are."""
     create_topic(server, topic, partitions, config={"retention.ms": "-1"})  # the generator's times are long past
+    batches = _batches()
+    count = max(partitions, min(partitions * BATCHES, trades // BATCH_TRADES))
     frames = [
-        produce_frame(topic, (number + turn) % partitions, batch)
-        for turn in range(partitions)
-        for number, batch in enumerate(_batches())
+        produce_frame(topic, number % partitions, batches[(number // partitions + number) % BATCHES])
+        for number in range(count)
     ]
     pipe = Pipe(server, frames, DEPTH)
     run_pipes([pipe], max(0, trades // BATCH_TRADES - len(frames)))

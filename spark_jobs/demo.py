@@ -34,7 +34,7 @@ from spark_jobs.schemas import WIDTHS_MS
 from spark_jobs.session import spark_session
 from spark_jobs.topics import create_topics
 
-MARKET = Market(events=20_000, depth_per_trade=0.5)
+MARKET = Market(events=20_000, depth_per_trade=0.5, snapshot_every=100)
 LIVE_S = 30
 FIRST_EVENTS = 300
 PORT = 8090
@@ -66,6 +66,8 @@ def main() -> int:
     except (JobError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -194,6 +196,8 @@ def bars_of_market(config: feed.FeedConfig, page: Page, ports: dict[str, int], f
             done(first)
         with step("feed: {} trades and order-book updates, {}") as done:
             sent = first + feed.run(kept)
+            if sent < sum(1 for _ in feed.events(config)):
+                raise JobError("stopped before the feed's end")
             demo_live.wait_until_read(page, jobs)
             done(f"{sent:,}", latency_text(page))
         with step("the streams stop"):

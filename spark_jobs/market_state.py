@@ -88,15 +88,16 @@ class MarketState:
             if version > since
         ]
 
-    def ladders(self) -> dict[str, dict[str, list[list[float]]]]:
-        """Return the best levels of each side of each book that is whole, the best first."""
+    def ladders(self) -> dict[str, dict[str, list[list[float]]] | None]:
+        """Return the best levels of each side of each book, the best first; None after a gap, until a snapshot."""
         return {
-            symbol: {
+            symbol: None
+            if book.last_update_id is None
+            else {
                 name: [[float(decimal_of(price)), float(decimal_of(size))] for price, size in side.best(LADDER)]
                 for name, side in (("bids", book.bids), ("asks", book.asks))
             }
             for symbol, book in sorted(self.books.items())
-            if book.last_update_id is not None
         }
 
     def quantiles(self, now_ms: int) -> dict[str, float | None]:

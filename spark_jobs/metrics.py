@@ -61,11 +61,15 @@ class FeedMetrics:
 
 
 class QueryMetrics(StreamingQueryListener):
-    """What Spark says of every batch of the job's queries, and what the job counts itself (bad and late events)."""
+    """What Spark says of every batch of the job's query, and what the job counts itself (bad and late events).
+
+    A session tells of all its queries; the job's own has the job's name.
+    """
 
     def __init__(self, config: JobConfig, job: str) -> None:
         self.config = config
         self.job = job
+        self.query_id = ""
         self.registry = CollectorRegistry()
         self.rows = self._counter("input_rows", "rows read")
         self.batches = self._counter("batches", "batches completed")
@@ -84,10 +88,15 @@ class QueryMetrics(StreamingQueryListener):
         return Gauge(f"spark_job_{name}", help_text, ["job"], registry=self.registry)
 
     def onQueryStarted(self, event: Any) -> None:
-        log.info("%s: query %s started", self.job, event.name or event.id)
+        if event.name != self.job:
+            return
+        self.query_id = str(event.id)
+        log.info("%s: query %s started", self.job, event.name)
 
     def onQueryProgress(self, event: Any) -> None:
         progress = json.loads(event.progress.json)
+        if progress.get("name") != self.job:
+            return
         lag = lag_records(progress)
         watermark = progress.get("eventTime", {}).get("watermark")
         duration_ms = progress.get("durationMs", {}).get("triggerExecution", 0)
@@ -111,7 +120,8 @@ class QueryMetrics(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        log.info("%s: query %s", self.job, "failed" if event.exception else "ended")
+        if str(event.id) == self.query_id:
+            log.info("%s: query %s", self.job, "failed" if event.exception else "ended")
 
 
 def lag_records(progress: dict[str, Any]) -> int:

@@ -314,10 +314,15 @@ def _store_of(admin: Any, brokers: "BrokerConnections", group_id: str) -> "tuple
     """Return what keeps the group's offsets, and its members. Raises KafkaException, CoordinatorError."""
     from kafkapy.cli.group_offsets import CommittedOffsets
     from kafkapy.cli.share_groups import ShareOffsets, member_names
+    from kafkapy.cli.streams_groups import described_group
 
     members = member_names(brokers, group_id)
     if members is not None:
         return ShareOffsets(brokers, group_id), list(members.values())
+    streams_group = described_group(brokers, group_id)
+    if streams_group is not None:
+        names = [f"{member.client_id} ({member.client_host})" for member in streams_group.members]
+        return CommittedOffsets(admin, brokers, group_id), names
     return CommittedOffsets(admin, brokers, group_id), _members_of(admin, group_id)
 
 

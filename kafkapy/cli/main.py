@@ -228,7 +228,7 @@ def _explain(error: Any) -> int:
         error.show()
     else:
         path = context.command_path if context is not None else "kafkapy"
-        fail(f"{error.format_message()}{_moved(error)} (see {path} -h)")
+        fail(f"{error.format_message()}{_hint(error.format_message(), path)} (see {path} -h)")
     return int(error.exit_code)
 
 
@@ -247,11 +247,13 @@ ELSEWHERE = {
 """Commands by other names: those of Kafka's tools, and what stands below `security`."""
 
 
-def _moved(error: Any) -> str:
-    """Return where a command is that does not exist under its name, "" if it is nowhere."""
-    for name, path in ELSEWHERE.items():
-        if error.format_message().startswith(f"No such command '{name}'"):
-            return f" It is `kafkapy {path}`."
+def _hint(message: str, path: str) -> str:
+    """Return what was meant, as far as one can tell: a command by another name, or a topic without its option."""
+    for name, elsewhere in ELSEWHERE.items():
+        if message.startswith(f"No such command '{name}'"):
+            return f" It is `kafkapy {elsewhere}`."
+    if message.startswith("Got unexpected extra argument") and path.startswith("kafkapy configs "):
+        return " Say whose configs by --topic, --broker or --group, a change by --set KEY=VALUE."
     return ""
 
 

@@ -184,7 +184,7 @@ class Broker:
     def _postpone_fetches(self, by_ms: int) -> None:
         services = self._running.services
         if services is not None:
-            services.replica_manager.postpone_fetches(by_ms)
+            services.replica_manager.fetches.postpone(by_ms)
 
     def _count_unfinished(self) -> int:
         node = self._running.node

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkapy.embedded.in_process import InProcessCluster
 from kafkapy.embedded.network import NodeNetwork
 from kafkapy.embedded.observer import QUESTION_TIMEOUT_S, ClusterObserver
-from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, security_of, texts_of
+from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, is_virtual, security_of, texts_of
 from kafkapy.embedded.proxies import Proxies
 from kafkapy.embedded.temporary import temporary_directory
 from kafkapy.embedded.topics import raise_first, request_of_controller, topic_creation, topic_deletion
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.observed.requests import Requests
     from kafkapy.embedded.observed.topics import Topics
     from kafkapy.embedded.options import ClusterOptions
+    from kafkapy.embedded.virtual_time import BrokerClock
     from kafkapy.registry.embedded import EmbeddedRegistry
 
 SYNC_TIMEOUT_S: Final = 60.0
@@ -62,6 +63,7 @@ class Cluster:
     | `properties` | Kafka's keys, for every node. Topics have three replicas unless they say otherwise |
     | `in_process` | all nodes on one event loop in a thread; they cannot be killed or paused, but isolated |
     | `tls`, `users`, `acls` | as those of `Broker`; nodes reach each other without them, by ports of their own |
+    | `clock` | "virtual", with in_process: `clock.advance("7d")` moves the time of all nodes on; "system" |
     | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     """
 
@@ -74,6 +76,9 @@ class Cluster:
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._properties = texts_of(options.get("properties"))
         self._is_in_process = options.get("in_process", False)
+        self._is_virtual = is_virtual(options)
+        if self._is_virtual and not self._is_in_process:
+            raise ValueError('clock="virtual" moves the time of nodes in this process: add in_process=True')
         self._security = security_of(options)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._proxies: Proxies | None = None
@@ -86,7 +91,7 @@ class Cluster:
     def __enter__(self) -> Self:
         try:
             found = self._open()
-            self._found = InProcessCluster(found) if self._is_in_process else found
+            self._found = InProcessCluster(found, is_virtual=self._is_virtual) if self._is_in_process else found
             self._found.up(START_TIMEOUT_S)
             if self._security is not None:
                 self._security.apply_to_cluster(self._observer.ask(), SystemRandom())
@@ -123,6 +128,14 @@ class Cluster:
             raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
         self._faults = found.faults
         return self._faults
+
+    @property
+    def clock(self) -> "BrokerClock":
+        """The time of all nodes; with in_process=True and clock="virtual", `advance("7d")` moves it on."""
+        from kafkapy.embedded.virtual_time import BrokerClock
+
+        found = self._cluster
+        return found.clock if isinstance(found, InProcessCluster) else BrokerClock(None, lambda: 0, lambda _: None)
 
     @property
     def topics(self) -> "Topics":

@@ -12,6 +12,7 @@ from kafkapy.config.load import load
 from kafkapy.embedded.interception import Interception
 from kafkapy.embedded.links import LinkedConnector, Links
 from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.embedded.virtual_time import CLUSTER_PROPERTIES, BrokerClock, VirtualClock, VirtualLoop, WorkCount
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
 from kafkapy.server.cluster.plan import ClusterError, ClusterPlan, NodePlan
 from kafkapy.server.cluster.queries import asking
@@ -28,12 +29,15 @@ REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, 
 class InProcessCluster:
     """Runs the nodes of a LocalCluster without processes; its methods are those of that class."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, *, is_virtual: bool = False) -> None:
+        """is_virtual: whether a test moves the time of all nodes on."""
         self._cluster = cluster
         self._node_at: dict[int, int] = {}
         self._links = Links(self._node_at)
         self._servers: dict[int, NodeServer] = {}
-        self._thread = LoopThread()
+        self._virtual = VirtualLoop() if is_virtual else None
+        self._work = WorkCount()
+        self._thread = LoopThread(self._virtual)
         self._interception = Interception()
         self._faults: ActingFaults | None = None
         self._observation: Observation | None = None
@@ -138,6 +142,19 @@ class InProcessCluster:
         self._thread.run_soon(self._links.heal)
 
     @property
+    def clock(self) -> BrokerClock:
+        """The time of all nodes."""
+        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
+
+    def _count_unfinished(self) -> int:
+        return self._work.unfinished + sum(server.node.unfinished_count for server in self._servers.values())
+
+    def _postpone_fetches(self, by_ms: int) -> None:
+        for server in self.servers():
+            if server.services is not None:
+                server.services.replica_manager.fetches.postpone(by_ms)
+
+    @property
     def faults(self) -> "ActingFaults":
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
         if self._faults is None:
@@ -197,8 +214,18 @@ class InProcessCluster:
 
     async def _start(self, node: NodePlan) -> None:
         log_dir = str(self._cluster.processes[node.node_id].log_dir)
-        config, _ = load(self.plan.properties_of(node, log_dir))
-        server = new_node(config, new_connector=lambda loop: LinkedConnector(loop, self._links, node.node_id))
+        properties = self.plan.properties_of(node, log_dir)
+        clock, new_helper = None, None
+        if self._virtual is not None:
+            properties, clock = {**CLUSTER_PROPERTIES, **properties}, VirtualClock(self._virtual)
+            new_helper = self._work.new_helper
+        config, _ = load(properties)
+        server = new_node(
+            config,
+            new_connector=lambda loop: LinkedConnector(loop, self._links, node.node_id),
+            clock=clock,
+            new_helper=new_helper,
+        )
         await server.start()
         self._servers[node.node_id] = server
         if self._interception.is_used and node.is_broker:

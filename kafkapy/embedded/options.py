@@ -39,6 +39,7 @@ class ClusterOptions(TypedDict, total=False):
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
     registry: bool
+    clock: Literal["system", "virtual"]
 
 
 BROKER_OPTIONS: Final = frozenset(BrokerOptions.__annotations__)
@@ -109,7 +110,7 @@ def disk_state_of(options: BrokerOptions) -> "DiskState | None":
     return DiskState()
 
 
-def is_virtual(options: BrokerOptions) -> bool:
+def is_virtual(options: BrokerOptions | ClusterOptions) -> bool:
     """Return whether `clock` asks for a virtual one. Raises ValueError."""
     clock = options.get("clock", "system")
     if clock not in ("system", "virtual"):

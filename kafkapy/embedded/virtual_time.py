@@ -1,4 +1,4 @@
-"""`Broker(clock="virtual")`: time that a test moves on, with all that the broker does by time.
+"""`Broker(clock="virtual")`: time that a test moves on, with all that the broker does by time; the same for clusters.
 
 The time of the broker's event loop, and its clocks, are the system's plus an offset. They go on by themselves, so that
 clients are served as ever; `advance` raises the offset, in steps, and lets the broker do at each what is due then.
@@ -34,6 +34,15 @@ PROPERTIES: Final = {
 }
 """A broker that is alone would else beat and be watched thousands of times in an hour. Clients, for which no time has
 passed, keep their connections."""
+CLUSTER_PROPERTIES: Final = {
+    **PROPERTIES,
+    "controller.quorum.fetch.timeout.ms": "3600000",
+    "controller.quorum.request.timeout.ms": "3600000",
+    "controller.socket.timeout.ms": "3600000",
+    "replica.lag.time.max.ms": "3600000",
+    "replica.socket.timeout.ms": "3600000",
+}
+"""Nodes would else take each other for dead at each step, before they have had time to say anything."""
 VIRTUAL: Final = "virtual"
 SYSTEM: Final = "system"
 

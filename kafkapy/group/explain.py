@@ -9,17 +9,21 @@ DescribeGroups does not find otherwise. Responses to other requests never have i
                    "has_left": false, "gained": [["topic", 0]], "lost": []}]}]
 
 While a rebalance is in progress, ended_at_ms is null and members is empty. The latest rebalance comes last. For KIP-848
-groups, `generation` is the group epoch.
+and later kinds of groups, `generation` is the group epoch. Of a streams group, a subtopology stands for the topic.
 """
 
 import json
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.history import Decode, MemberChange, Rebalance
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.types import TopicPartition, uuid_to_string
+
+if TYPE_CHECKING:
+    from kafkapy.group.streams.tasks import TasksTuple
 
 EXPLAIN_TAG: Final = 7_000
 """Far above the tags that Kafka uses, which it numbers from 0."""
@@ -61,15 +65,27 @@ def _change(change: MemberChange) -> dict[str, Any]:
     }
 
 
-def _decoder(image: MetadataImage) -> Decode:
-    """Return a function that decodes an assignment, of a classic or of a KIP-848 member: a group may change its type.
+def _tasks(assignment: "TasksTuple") -> set[TopicPartition]:
+    roles = (("", assignment.active), ("standby ", assignment.standby), ("warm-up ", assignment.warmup))
+    return {
+        TopicPartition(f"{role}{subtopology_id}", partition)
+        for role, tasks in roles
+        for subtopology_id, partitions in tasks.items()
+        for partition in partitions
+    }
 
-    A deleted topic in a KIP-848 assignment is shown by its id.
+
+def _decoder(image: MetadataImage) -> Decode:
+    """Return a function that decodes the assignment of a member of any kind of group: a group may change its kind.
+
+    A deleted topic in a KIP-848 assignment is shown by its id; a task of a streams group by its subtopology and role.
     """
 
-    def decode(assignment: Assignment | bytes) -> set[TopicPartition]:
+    def decode(assignment: "Assignment | TasksTuple | bytes") -> set[TopicPartition]:
         if isinstance(assignment, bytes):
             return assigned_partitions(assignment)
+        if not isinstance(assignment, Mapping):
+            return _tasks(assignment)
         found: set[TopicPartition] = set()
         for topic_id, partitions in assignment.items():
             topic = image.topics.by_id.get(topic_id)

@@ -82,7 +82,7 @@ class ReplicaManager:
         self._clock = clock
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
-        self._fetches = Purgatory(wheel)
+        self.fetches = Purgatory(wheel)
         self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.notify)
 
     def pop_pending_flushes(self) -> list[PartitionAppend]:
@@ -105,14 +105,14 @@ class ReplicaManager:
         """The number of waiting requests by purgatory (Kafka's names)."""
         return {
             "Produce": self._produces.waiting_count,
-            "Fetch": self._fetches.waiting_count,
+            "Fetch": self.fetches.waiting_count,
             "DeleteRecords": self.deletions.waiting.waiting_count,
         }
 
     @property
     def expired_counts(self) -> dict[str, int]:
         """How many requests timed out in each purgatory; those of followers' sessions are in `watches`."""
-        return {"Produce": self._produces.expired_count, "Fetch": self._fetches.expired_count}
+        return {"Produce": self._produces.expired_count, "Fetch": self.fetches.expired_count}
 
     # -- metadata changes -----------------------------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ class ReplicaManager:
         """Complete the waiting requests that a change of the partition's offsets or role allows to complete."""
         if not partition.is_alone:
             self.watches.notify(partition)
-        if self._fetches.waiting_count:
-            self._fetches.check_and_complete(partition)
+        if self.fetches.waiting_count:
+            self.fetches.check_and_complete(partition)
         if self._produces.waiting_count:
             self._produces.check_and_complete(partition)
         if self.deletions.waiting.waiting_count:
@@ -155,12 +155,8 @@ class ReplicaManager:
         Deviation: Apache Kafka closes the connections of requests that are parked when it stops. Here they are answered
         before, because a client then learns what became of them.
         """
-        for purgatory in (self._fetches, self._produces, self.deletions.waiting):
+        for purgatory in (self.fetches, self._produces, self.deletions.waiting):
             purgatory.expire_all()
-
-    def postpone_fetches(self, by_ms: int) -> None:
-        """Let waiting fetches time out so much later."""
-        self._fetches.postpone(by_ms)
 
     # -- appending ------------------------------------------------------------------------------------------------
 
@@ -379,14 +375,14 @@ class ReplicaManager:
             log = partition.log
             assert log is not None, "what was appended has a log"
             log.update_high_watermark(log.log_end_offset)
-            if self._fetches.waiting_count or self._produces.waiting_count or self.deletions.waiting.waiting_count:
+            if self.fetches.waiting_count or self._produces.waiting_count or self.deletions.waiting.waiting_count:
                 self.complete_waiting(partition)
             return
         if partition.maybe_advance_high_watermark(self._clock.monotonic_ms()):
             self.complete_waiting(partition)
             return
-        if self._fetches.waiting_count:
-            self._fetches.check_and_complete(partition)  # followers read up to the log's end
+        if self.fetches.waiting_count:
+            self.fetches.check_and_complete(partition)  # followers read up to the log's end
         self.watches.notify(partition)
 
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
@@ -480,9 +476,7 @@ class ReplicaManager:
             is_held_back=is_held_back,
         )
         keys = [partition for _, partition in partitions]
-        self._fetches.try_complete_else_watch(
-            operation, keys, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
-        )
+        self.fetches.try_complete_else_watch(operation, keys, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms())
         return operation
 
     def watch_for_data(
@@ -490,7 +484,7 @@ class ReplicaManager:
     ) -> PartitionsWatch:
         """Call on_data() now, after each append to one of the partitions, and after max_wait_ms; until `abandon`."""
         operation = PartitionsWatch(on_data)
-        self._fetches.try_complete_else_watch(
+        self.fetches.try_complete_else_watch(
             operation, partitions, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
         )
         return operation

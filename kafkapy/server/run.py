@@ -21,13 +21,14 @@ from kafkapy.server.process.system_clock import SystemRandom, clock_of_environme
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
-    from kafkapy.seams import Connector
+    from kafkapy.seams import Clock, Connector, HelperProcess
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
     from kafkapy.server.process.systemd import Supervisor
     from kafkapy.server.stopping import Stops
 
 NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop], Connector]"
+NewHelper: TypeAlias = "Callable[[asyncio.AbstractEventLoop], HelperProcess]"
 NodeServer: TypeAlias = "BrokerServer | ControllerServer"
 
 STOP_TIMED_OUT: Final = 3
@@ -55,12 +56,20 @@ def run_node(
         return runner.run(_serve(server, on_ready, stop_timeout_s))
 
 
-def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = None) -> NodeServer:
+def new_node(
+    config: BrokerConfig,
+    *,
+    new_connector: "NewConnector | None" = None,
+    clock: "Clock | None" = None,
+    new_helper: "NewHelper | None" = None,
+) -> NodeServer:
     """Return a node of the configured roles on the system's disk, clocks and entropy.
 
-    It uses the system's sockets, unless `new_connector(loop)` makes the connections to other nodes.
+    It uses the system's sockets, unless `new_connector(loop)` makes the connections to other nodes; a clock and helper
+    processes of its own, if they are given.
     """
-    disk, clock, random = SystemDisk(), clock_of_environment(), SystemRandom()
+    disk, random = SystemDisk(), SystemRandom()
+    clock = clock_of_environment() if clock is None else clock
     from kafkapy.server.quorum_node import SOCKETS, Network
 
     network = SOCKETS if new_connector is None else Network(new_connector=new_connector)
@@ -70,7 +79,7 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
         return ControllerServer(config, disk=disk, clock=clock, random=random, network=network)
     from kafkapy.server.broker import BrokerServer  # imports everything of a broker
 
-    return BrokerServer(config, disk=disk, clock=clock, random=random, network=network)
+    return BrokerServer(config, disk=disk, clock=clock, random=random, network=network, new_helper=new_helper)
 
 
 async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], stop_timeout_s: float) -> int:

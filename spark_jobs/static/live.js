@@ -71,7 +71,8 @@ function cell(text, kind, share) {
   return made;
 }
 
-function showLadder(symbol, {bids, asks}) {
+function showLadder(symbol, book) {
+  const {bids, asks} = book || {bids: [], asks: []};
   const rows = Math.max(bids.length, asks.length), most = Math.max(...[...bids, ...asks].map(level => level[1]), 0) || 1;
   const body = sectionOf(symbol).section.querySelector("tbody");
   body.replaceChildren(...Array.from({length: rows}, (_, at) => {
@@ -82,6 +83,13 @@ function showLadder(symbol, {bids, asks}) {
     );
     return row;
   }));
+  if (!book) {
+    const row = document.createElement("tr"), told = document.createElement("td");
+    told.colSpan = 4;
+    told.textContent = "An update was lost: waiting for a snapshot.";
+    row.append(told);
+    body.append(row);
+  }
 }
 
 function fill(id, rows) {

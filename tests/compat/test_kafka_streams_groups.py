@@ -4,8 +4,10 @@ StreamsJoin.java joins orders with the regions of customers, and sums the amount
 exactly_once_v2 and a standby. Whatever happens, its last sums are those of a plain computation.
 """
 
+import os
 import random
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -17,12 +19,20 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.servers import QUICK_JVM, Server, java
+from harness.nodes import ThreeNodes
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
+from tests.support import topics
 from tools.kafka import STREAMS_LIBS
 
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not STREAMS_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"
+    ),
+]
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 
 PROGRAM = Path(__file__).with_name("StreamsJoin.java")
 APPLICATION = "joining"
@@ -51,10 +61,19 @@ ORDERS = 400
 TIMEOUT_S = 300
 
 
+OF_THREE_NODES = {
+    **PROPERTIES,
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Server]:
-    if not STREAMS_LIBS.is_dir() or shutil.which("java") is None:
-        pytest.skip("Kafka Streams' jars or Java are missing: run `make tools`")
     with new_server(tmp_path / "data", PROPERTIES) as running:
         create(running.bootstrap, "orders", "customers", "sums", partition_count=PARTITIONS)
         yield running
@@ -144,9 +163,9 @@ def test_sums_are_exact_while_instances_come_and_are_killed(broker: Server, prot
         first.kill()
         shop.order()
         shop.wait_for_sums(second)
-    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
+    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
     internal = {f"{APPLICATION}-{each}" for each in ("by-region-repartition", "sums-changelog", "regions-changelog")}
-    assert internal <= topics.keys()
+    assert internal <= found.keys()
 
 
 def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path: Path) -> None:
@@ -156,3 +175,23 @@ def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path:
             with closing(Instance(broker.bootstrap, tmp_path / "one", protocol)) as instance:
                 shop.wait_for_sums(instance)
                 instance.stop()
+
+
+def test_sums_are_exact_while_nodes_of_three_are_killed(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ThreeNodes(KIND, tmp_path, OF_THREE_NODES, heap="256m"))
+        topics.create(cluster.bootstrap, "orders", "customers", "sums", partitions=PARTITIONS, replicas=3)
+        shop = stack.enter_context(closing(Shop(cluster.bootstrap)))
+        shop.order()
+        instances = [
+            stack.enter_context(closing(Instance(cluster.bootstrap, tmp_path / name, "streams")))
+            for name in ("first", "second")
+        ]
+        shop.wait_for_sums(*instances)
+        for node in cluster.nodes[:2]:
+            node.stop(signal.SIGKILL)
+            shop.order()
+            shop.wait_for_sums(*instances)
+            node.start()
+        shop.order()
+        shop.wait_for_sums(*instances)

@@ -21,7 +21,7 @@ from spark_jobs import oracle, page
 from spark_jobs.config import JobConfig
 from spark_jobs.depth import parse
 from spark_jobs.errors import JobError
-from spark_jobs.events import SENT_NS, Trade
+from spark_jobs.events import SENT_NS, Depth, Trade
 from spark_jobs.generator import Market, generate
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.order_book import OrderBook
@@ -176,6 +176,18 @@ def test_the_ladder_is_the_book_and_the_facts_are_those_of_topics_and_jobs(runni
     expect(looked.locator("#topics tbody tr").first).to_contain_text("-trades53")
     _, changes = served[0].changes(0)
     assert LATENCY_MS <= changes["latency"]["p50"] <= changes["latency"]["p99"]
+    looked.context.close()
+
+
+def test_a_book_with_a_gap_says_that_it_waits(running: Browser, served: Served) -> None:
+    looked, wrong = opened(running, served[0].url, 390, "light")
+    _, producer, topics = served
+    delta = Depth("XRPUSDT", "delta", 1, 9, 9, 8, [("0.5", "1")], [])
+    producer.produce(topics["depth"], delta.to_json(), "XRPUSDT")
+    assert producer.flush(30) == 0
+    ladder = looked.locator("section[data-symbol=XRPUSDT] .ladder")
+    expect(ladder).to_contain_text("waiting for a snapshot", timeout=WAIT_MS)
+    assert wrong == []
     looked.context.close()
 
 

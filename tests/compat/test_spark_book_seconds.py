@@ -16,6 +16,7 @@ from spark_jobs.book import BookConfig
 from spark_jobs.book import run as run_book
 from spark_jobs.depth import Delta, DepthMessage
 from spark_jobs.errors import JobError
+from spark_jobs.latency import delete_topics
 from spark_jobs.topics import create_topic
 from tests.support import market
 from tests.support.eventually import eventually
@@ -169,7 +170,7 @@ def test_the_audit_finds_each_book_in_the_state_and_a_planted_digit(spark, boots
     assert audit_book.audit(spark, config) == {"BTCUSDT": "current"}
     changed, price = deepcopy(sent), max(exchange.bids)
     changed[-1][1].bids.append((int(price * 10**8), 123))
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(30)
+    delete_topics({"bootstrap.servers": bootstrap}, [topic])
     eventually(lambda: topic not in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics)
     create_topic(bootstrap, topic, 1, retention_ms="-1")
     put(bootstrap, topic, changed)

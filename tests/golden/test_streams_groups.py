@@ -145,6 +145,15 @@ class Replayed:
                 check(topic, topic_id(topic), int(partition))
         yield "committed"
 
+    def state(self) -> Any:
+        """Return what the log holds of the group."""
+        group = self.world.groups.get(GROUP)
+        if group is None:
+            return None
+        log = group.log
+        assert log.state.value == group.state_name
+        return log.members, log.static_members, log.targets, log.metadata, log.assignment_epoch, log.topology, log.state
+
     def describe(self) -> Iterator[Any]:
         yield unordered(to_json(StreamsGroupDescribeResponse(groups=[self.streams.describe(GROUP)]), 1))
 
@@ -183,6 +192,9 @@ def test_streams_groups_answer_and_write_as_apache_kafka() -> None:
     count = 0
     for operation, outcome in steps():
         if operation.startswith("#"):
+            before = replayed.state()
+            replayed.world.restart()
+            assert replayed.state() == before, "another coordinator reads something else in the log"
             replayed = Replayed(operation[2:])
             continue
         count += 1

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkapy.group.hash_order import hash_of_text, in_put_order
 from kafkapy.protocol.error_code import ErrorCode
 from tests.support.client_requests import create_topic
 from tests.support.membership import (
@@ -110,6 +111,16 @@ def test_a_member_that_the_leader_left_out_gets_zero_bytes(new_member: NewMember
     answer = left_out.client.receive()
     assert (answer.error_code, answer.assignment) == (NONE, b"")
     assert left_out.sync().assignment == b""
+
+
+def test_members_are_described_in_the_order_of_a_javas_hash_map(
+    new_member: NewMember, client: WireClient, group: str
+) -> None:
+    members = [new_member() for _ in range(7)]
+    stabilize(*members)
+    ids = [each.member_id for each in describe_group(client, group).members]
+    assert ids == in_put_order(ids, hash_of_text)
+    assert set(ids) == {each.member_id for each in members}
 
 
 def test_a_new_member_makes_the_others_join_again(new_member: NewMember, client: WireClient, group: str) -> None:

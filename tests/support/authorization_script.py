@@ -370,20 +370,29 @@ def _share_groups(topic_id: bytes) -> Iterator[Step]:
     yield Step("DeleteShareGroupOffsets", 0, "a topic", {"group_id": "queue", "topics": [{"topic_name": "orders"}]})
 
 
-def _streams_groups() -> Iterator[Step]:
-    """Yield what members of streams groups and tools ask."""
-    changelog = {"name": "streams-store-changelog", "partitions": 0}
-    subtopology = {"subtopology_id": "0", "source_topics": ["orders"], "state_changelog_topics": [changelog]}
-    nothing: Fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-    joining = {
-        "group_id": "streams",
+def _joining_streams(group_id: str, *changelogs: str) -> Fields:
+    """Return a heartbeat that joins a streams group, whose topology has these changelog topics."""
+    subtopology = {
+        "subtopology_id": "0",
+        "source_topics": ["orders"],
+        "state_changelog_topics": [{"name": name, "partitions": 0} for name in changelogs],
+    }
+    return {
+        "group_id": group_id,
         "member_id": "m",
         "member_epoch": 0,
         "rebalance_timeout_ms": 1_000,
         "process_id": "p",
         "topology": {"epoch": 0, "subtopologies": [subtopology]},
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
     }
-    yield Step("StreamsGroupHeartbeat", 1, "joins", {**joining, **nothing})
+
+
+def _streams_groups() -> Iterator[Step]:
+    """Yield what members of streams groups and tools ask."""
+    yield Step("StreamsGroupHeartbeat", 1, "joins", _joining_streams("streams"))
     described = {"group_ids": ["streams", "modern"], "include_authorized_operations": True}
     yield Step("StreamsGroupDescribe", 1, "two groups", described)
     description: Fields = {"subtopologies": [], "global_stores": []}
@@ -408,6 +417,8 @@ def steps_that_create(number: str) -> Iterator[Step]:
     missing = [{"name": f"auto-{number}"}, {"name": f"another-{number}"}]
     operations = {"include_topic_authorized_operations": True}
     yield Step("Metadata", 12, "topics to create", {"topics": missing, **operations})
+    joining = _joining_streams(f"streams-{number}", f"streams-{number}-changelog")
+    yield Step("StreamsGroupHeartbeat", 1, "joins, with a topic to create", {**joining, "member_id": "n"})
     share = ["modern:AAAAAAAAAAAAAAAAAAAAAQ:0", "nonsense"]
     yield Step("FindCoordinator", 6, "share groups", {"key_type": 2, "coordinator_keys": share})
 

@@ -82,7 +82,7 @@ def describe(nodes: Nodes, group_id: str) -> Description:
 
 
 def committed_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
-    """Return the offsets that a group has committed; of a share group, from which on it has not finished."""
+    """Return the offsets that a group has committed; of a share group, the start offsets that are stored."""
     if group.type == SHARE:
         return {partition: start for partition, (start, _) in _share_offsets(nodes, group).items()}
     response = nodes.ask(group.coordinator, OffsetFetchRequest(group_id=group.group_id, topics=None))

@@ -84,7 +84,7 @@ class Group:
 
     @property
     def committed(self) -> dict[TopicPartition, int]:
-        """The committed offset of each partition that has one."""
+        """The committed offset of each partition that has one; of a share group, the start offset that is stored."""
         return committed_offsets(self._sources.nodes, self._described())
 
     @property

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kafkapy.errors import ApiError, KafkapyError, described
+from kafkapy.errors import KafkapyError, described
 
 R = TypeVar("R")
 
@@ -32,7 +32,7 @@ def wait_until(find: Callable[[], R | None], complaint: Callable[[], str], timeo
         try:
             found = find()
             last_error = ""
-        except (ObservationError, ApiError, OSError) as error:
+        except (KafkapyError, OSError) as error:
             found, last_error = None, f" ({described(error)})"
         if found is not None:
             return found

@@ -24,6 +24,7 @@ from kafkapy.group.classic.state import CONSUMER_PROTOCOL, ClassicGroupLog
 from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.group import CheckPartition
+from kafkapy.group.hash_order import hash_of_text, in_put_order
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -88,7 +89,12 @@ class ClassicGroup:
         return self.log.tombstone_records()
 
     def describe(self) -> DescribedGroup:
-        """Return the group as DescribeGroups shows it: subscriptions and protocol only in state STABLE."""
+        """Return the group as DescribeGroups shows it: subscriptions and protocol only in state STABLE.
+
+        The members are in the order of Apache Kafka's hash map.
+        """
+        members = self.log.members
+        in_order = in_put_order((member.member_id for member in members), hash_of_text)
         is_stable = self.log.state is ClassicState.STABLE
         return DescribedGroup(
             group_id=self.log.group_id,
@@ -104,7 +110,7 @@ class ClassicGroup:
                     member_metadata=member.metadata(self.log.protocol_name) if is_stable else b"",
                     member_assignment=member.assignment,
                 )
-                for member in self.log.members
+                for member in map(members.__getitem__, in_order)
             ],
         )
 

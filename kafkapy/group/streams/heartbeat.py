@@ -42,6 +42,7 @@ from kafkapy.group.streams.removal import removal_records
 from kafkapy.group.streams.settings import RACK_TAGS, StreamsSettings
 from kafkapy.group.streams.state import NO_TOPOLOGY_EPOCH, GroupState
 from kafkapy.group.streams.target import Targets, changed_targets, new_target, updated_view
+from kafkapy.group.streams.task_offsets import NO_OFFSETS
 from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple
 from kafkapy.group.streams.topic_configuration import configure_topology
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
@@ -223,17 +224,21 @@ class Heartbeat:
                 topic = by_name.get(name)
                 return None if topic is None else len(topic.partitions)
 
-            configured = group.configured = configure_topology(topology, partition_count_of, metadata_hash)
+            configured = configure_topology(topology, partition_count_of, metadata_hash)
         return metadata_hash, configured
 
     def _check_reported(self, configured: ConfiguredTopology) -> None:
-        """Raise INVALID_REQUEST if the member reports tasks that there are not; keep the offsets that it reports."""
+        """Keep the topology and the offsets that the member reports. Raises INVALID_REQUEST, also for unknown tasks."""
         group, request = self._group, self._request
         if configured.is_ready:
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
                 check_tasks(configured.subtopologies or {}, tasks)
+        offsets = group.offsets_of(request.member_id)
         if request.task_offsets is not None or request.task_end_offsets is not None:
-            group.task_offsets[request.member_id] = group.offsets_of(request.member_id).updated(request)
+            offsets = offsets.updated(request)
+        group.configured = configured
+        if offsets is not NO_OFFSETS:
+            group.task_offsets[request.member_id] = offsets
 
     # -- the group epoch and the target ---------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
@@ -39,4 +40,4 @@ def _by_task(reported: Sequence[TaskOffset]) -> Mapping[str, Mapping[int, int]]:
     return by_task
 
 
-NO_OFFSETS = MemberTaskOffsets()
+NO_OFFSETS: Final = MemberTaskOffsets()

@@ -300,6 +300,11 @@ def test_a_reset_names_the_members_in_its_way(server, capsys) -> None:
         (["dump-log"], "kafkapy: no file was given (see kafkapy dump-log -h)"),
         (["console", "--lisn", "1"], "kafkapy: unrecognized arguments: --lisn 1 (see kafkapy console -h)"),
         (["acls"], "kafkapy: No such command 'acls'. It is `kafkapy security acl`. (see kafkapy -h)"),
+        (
+            ["configs", "alter", "orders", "-b", "127.0.0.1:1"],
+            "kafkapy: Got unexpected extra argument(s) (orders) Say whose configs by --topic, --broker or --group, a "
+            "change by --set KEY=VALUE. (see kafkapy configs alter -h)",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_line(arguments, line, capsys) -> None:

@@ -41,7 +41,9 @@ threading.setprofile(None)
 calls = next(counter)
 modules = [name for name in sys.modules if name not in already]
 next(with_fixture, None)
-print(json.dumps({"calls": calls, "modules": modules, "kept": kept, "named": named, "synced": len(synced)}))
+unused = [name for name in sys.modules if name.startswith(("kafkapy.embedded.faults", "kafkapy.embedded.observed"))]
+facts = {"calls": calls, "modules": modules, "unused": unused, "kept": kept, "named": named, "synced": len(synced)}
+print(json.dumps(facts))
 """
 MOST_CALLS = 12_000
 """Of kafkapy's own functions: they were 8,800."""
@@ -60,6 +62,10 @@ def test_it_calls_little(made: Any) -> None:
 
 def test_it_imports_nothing_that_another_broker_has_not_imported(made: Any) -> None:
     assert made["modules"] == []
+
+
+def test_what_finds_faults_and_what_happened_is_imported_when_it_is_used(made: Any) -> None:
+    assert made["unused"] == []
 
 
 def test_no_disk_is_waited_for_where_nothing_is_kept(made: Any) -> None:

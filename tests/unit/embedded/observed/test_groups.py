@@ -4,12 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from kafka import KafkaConsumer
 
-from kafkapy.testing import Broker, NotObserved, ObservationError
+from kafkapy.testing import Broker, NotObserved, ObservationError, TopicPartition
+from tests.support.client_requests import describe_topic, until
+from tests.support.share_members import LEAVES, ShareMember, set_group_configs
+from tests.support.wire import WireClient
 
 TIMEOUT_S = 60
+ACCEPT = 1
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +64,14 @@ def test_members_assignment_and_lag(broker: Broker, protocol: str) -> None:
         assert group.type == protocol
         assert group.wait_for_state("Stable") == "Stable"
         assert group.lags == {("orders", 0): 3, ("orders", 1): 3}, "nothing is committed: all of it counts"
-        consumer.commit(offsets=[TopicPartition("orders", 0, 3), TopicPartition("orders", 1, 1)], asynchronous=False)
+        consumer.commit(offsets=[ClientPartition("orders", 0, 3), ClientPartition("orders", 1, 1)], asynchronous=False)
         assert group.committed == {("orders", 0): 3, ("orders", 1): 1}
         assert (group.lags, group.lag) == ({("orders", 0): 0, ("orders", 1): 2}, 2)
         group.wait_for_lag(2)
         with pytest.raises(NotObserved) as failed:
             group.wait_for_lag(timeout_s=0.05)
         assert f"{protocol}, Stable; lag 2 (orders-0 0, orders-1 2); of-{protocol}-client (" in str(failed.value)
-        consumer.commit(offsets=[TopicPartition("orders", 1, 3)], asynchronous=False)
+        consumer.commit(offsets=[ClientPartition("orders", 1, 3)], asynchronous=False)
         group.wait_for_lag()
     assert group.wait_for_state("Empty") == "Empty"
     assert group.members == []
@@ -94,7 +99,7 @@ def test_two_members_share(broker: Broker) -> None:
 
 def test_a_group_that_has_only_committed(broker: Broker) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "assigned"})
-    consumer.commit(offsets=[TopicPartition("orders", 1, 2)], asynchronous=False)
+    consumer.commit(offsets=[ClientPartition("orders", 1, 2)], asynchronous=False)
     consumer.close()
     assert broker.groups["assigned"].lags == {("orders", 1): 1}
     assert "assigned" in broker.groups
@@ -107,3 +112,21 @@ def test_a_group_that_does_not_exist_is_named(broker: Broker) -> None:
     with pytest.raises(NotObserved, match=r"a lag of at most 0: there is no group 'nobody'"):
         broker.groups["nobody"].wait_for_lag(timeout_s=0.05)
     assert "nobody" not in broker.groups
+
+
+def test_a_share_group(broker: Broker) -> None:
+    group = broker.groups["queue"]
+    with WireClient(broker.bootstrap_servers) as client:
+        set_group_configs(client, "queue", share_auto_offset_reset="earliest")
+        member = ShareMember(client, "queue", describe_topic(client, "orders").topic_id)
+        member.join("orders")
+        (found,) = group.wait_for_members(1)
+        assert (group.type, found.member_id) == ("share", "m")
+        assert found.assignment == (("orders", 0), ("orders", 1))
+        until(lambda: member.fetch().error_code == 0 and bool(group.lags))
+        assert group.lags[TopicPartition("orders", 0)] == 3
+        assert group.committed[TopicPartition("orders", 0)] == 0
+        member.fetch((0, 2, (ACCEPT,)))
+        until(lambda: group.lags[TopicPartition("orders", 0)] == 0)
+        member.heartbeat(member_epoch=LEAVES)
+    assert group.wait_for_state("Empty") == "Empty"

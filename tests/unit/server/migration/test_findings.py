@@ -66,7 +66,7 @@ def test_levels_that_are_not_served_are_lowered_by_one_command() -> None:
         ({"subscriptions": ["s"]}, Kind.NOTE, "client-metrics subscriptions"),
         ({"brokers": [Broker(1, problem="h:1 does not answer")]}, Kind.WAITS, "broker 1"),
         ({"brokers": [Broker(1, properties=BROKER, offline_log_dirs=("/d",))]}, Kind.BLOCKS, "broker 1"),
-        ({"brokers": [Broker(1, properties=BROKER, apis=frozenset({0, 4}))]}, Kind.NOTE, "requests"),
+        ({"brokers": [Broker(1, properties=BROKER, apis=frozenset({0, 52}))]}, Kind.NOTE, "requests"),
         ({"brokers": [Broker(1, properties=BROKER, group_types={"s": "new"})]}, Kind.BLOCKS, "groups s"),
     ],
 )

@@ -1,0 +1,54 @@
+"""Kafka Streams, with both group protocols: from start() until the application is RUNNING with its tasks.
+
+The application has a repartition topic and a changelog, which are made, too: with group.protocol=streams by the broker,
+which also waits group.streams.initial.rebalance.delay.ms (3 s) before it assigns the first tasks. The JVM's
+own start is not timed.
+"""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.topics import create_topic, delete_topic
+from benchmarks.workload import Figures, Workload
+from harness.servers import Server, java
+from tools.kafka import STREAMS_LIBS
+
+PROGRAM = Path(__file__).with_name("StreamsStart.java")
+PARTITIONS = 4
+TIMEOUT_S = 180
+
+
+def start(server: Server, topic: str, scale: float, *, protocol: str) -> Figures:
+    """Return how long the start took, and what it cost the broker. `scale` changes nothing: it is one application."""
+    create_topic(server, topic, PARTITIONS)
+    with tempfile.TemporaryDirectory(prefix="kafkapy-streams-") as state:
+        arguments = [server.bootstrap, f"{topic}-app", topic, state, protocol]
+        cpu_s = server.cpu_s()
+        command = java(str(PROGRAM), *arguments, libs=[STREAMS_LIBS])
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    found = re.search(r"^RUNNING (\d+)$", run.stdout, re.MULTILINE)
+    assert found, f"StreamsStart said:\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}"
+    delete_topic(server, topic)
+    return {"running_s": int(found[1]) / 1000, "broker_cpu_s": server.cpu_s() - cpu_s}
+
+
+def _missing(server: Server) -> str | None:
+    if STREAMS_LIBS.is_dir() and shutil.which("java") is not None:
+        return None
+    return "needs Kafka Streams: run `make tools`"
+
+
+WORKLOADS = [
+    Workload(
+        f"Kafka Streams from start to RUNNING, {protocol}",
+        partial(start, protocol=protocol),
+        family="streams",
+        quick_rounds=1,
+        missing=_missing,
+    )
+    for protocol in ("classic", "streams")
+]
