@@ -79,7 +79,11 @@ def table(load: Workload, found: dict[str, Figures]) -> Iterator[str]:
     yield f"| {load.name} | {' | '.join(UNITS[figure] for figure in figures)} |"
     yield f"|---|{'--:|' * len(figures)}"
     for name, each in found.items():
-        yield f"| {name} | {' | '.join(f'{each[figure]:,.3g}' for figure in figures)} |"
+        yield f"| {name} | {' | '.join(_text(each[figure]) for figure in figures)} |"
+
+
+def _text(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
 
 
 def main() -> int:

@@ -366,12 +366,8 @@ class ReplicaManager:
             return None
         if not CoalescedAppend.is_possible(log):
             return None
-        return CoalescedAppend(
-            log,
-            leader_epoch=partition.leader_epoch,
-            now_ms=self._clock.wall_ms(),
-            verify=verify,
-        )
+        now_ms = self._clock.wall_ms()
+        return CoalescedAppend(log, leader_epoch=partition.leader_epoch, now_ms=now_ms, verify=verify)
 
     def notify_appended(self, partition: HostedPartition) -> None:
         """Advance the high watermark and complete waiting requests after an append."""
