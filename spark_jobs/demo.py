@@ -198,8 +198,9 @@ def bars_of_market(config: feed.FeedConfig, page: Page, ports: dict[str, int], f
             sent = first + feed.run(kept)
             if sent < sum(1 for _ in feed.events(config)):
                 raise JobError("stopped before the feed's end")
+            latency = latency_text(page)
             demo_live.wait_until_read(page, jobs)
-            done(f"{sent:,}", latency_text(page))
+            done(f"{sent:,}", latency)
         with step("the streams stop"):
             streams.close()
         once = {**session, "trigger": "available_now"}
