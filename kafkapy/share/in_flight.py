@@ -174,7 +174,6 @@ class InFlightRecords:
             index -= 1
         assert self.start_offset > last_done_offset or self.active_gap_window is not None, "what is done stays behind"
         self.delivery_complete_count -= done_count
-        assert self.delivery_complete_count >= 0, f"{done_count} records are done that were not counted"
         self._drop(index)
         return True
 
@@ -229,7 +228,6 @@ class InFlightRecords:
             self.must_search = True
         self.start_offset = log_start_offset
         self.delivery_complete_count -= done_count
-        assert self.delivery_complete_count >= 0, f"{done_count} records are done that were not counted"
         self.end_offset = max(self.end_offset, self.start_offset)
 
     def _count_done_below(self, offset: int) -> int:

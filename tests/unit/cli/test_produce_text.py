@@ -118,7 +118,7 @@ def test_options_that_cannot_be_used_are_named(run, options, message) -> None:
     ("pattern", "line", "message"),
     [
         ("%T %v", b"now 1", "it does not read %T %v"),
-        ("%d %v", b"now 1", "'now' is not a time"),
+        ("%d %v", b"soon 1", "'soon' is not a time"),
         ("%h %v", b"a 1", "the header 'a' must read name=value"),
     ],
 )
