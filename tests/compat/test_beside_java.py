@@ -7,8 +7,6 @@ and `kafkapy dump-log` print of each.
 
 import itertools
 import os
-import re
-import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +36,6 @@ from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 from tests.support.migrating import records_of
 
-FEATURES = "org.apache.kafka.tools.FeatureCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 PROPERTIES = {
     "offsets.topic.replication.factor": "2",
@@ -69,35 +66,20 @@ pytestmark = [
     params=[ApacheKafka, Kafkapy, pytest.param(PreviousKafka, marks=only_soaked)],
     ids=["java-controller", "our-controller", "all-java-4.3.1"],
 )
-def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_tool: Callable[..., str]
-) -> Iterator[Nodes]:
-    """Apache Kafka's controller begins with levels that we do not serve; they are lowered as our broker says."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Apache Kafka's controller begins with all features at their highest levels; nothing is lowered."""
     javas = PreviousKafka if request.param is PreviousKafka else ApacheKafka
     plans = [Plan(request.param, 100, CONTROLLER), Plan(Kafkapy, OURS, BROKER), Plan(javas, JAVAS, BROKER)]
     nodes = Nodes(plans, tmp_path_factory.mktemp("mixed"), PROPERTIES, heap="256m")
     nodes.prepare()
     try:
-        if request.param is not Kafkapy:
-            nodes.by_id[100].start()
-            java_tool(FEATURES, *command_that_lowers(nodes))
         for node in nodes.nodes:
-            if node.process is None:
-                node.launch()
+            node.launch()
         for node in nodes.nodes:
             node.wait_until_ready(START_S)
         yield nodes
     finally:
         nodes.stop(signal.SIGKILL)
-
-
-def command_that_lowers(nodes: Nodes) -> list[str]:
-    """Have our broker refused, return the arguments of the kafka-features.sh that it names."""
-    refusal = r"finalized .*streams\.version at level \d \(this broker serves 0 at most\)"
-    with pytest.raises(RuntimeError, match=refusal) as refused:
-        nodes.by_id[OURS].start()
-    (command,) = re.findall(r"kafka-features\.sh (.*)", str(refused.value))
-    return shlex.split(command)
 
 
 def admin(node: Server) -> AdminClient:
