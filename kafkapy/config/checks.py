@@ -397,6 +397,8 @@ def _check_group_protocols(config: BrokerConfig) -> None:
     protocols = config.value(key)
     assert isinstance(protocols, tuple)
     _require("classic" in protocols, key, config, "Disabling the 'classic' protocol is not supported.")
+    key = "group.streams.assignors"
+    _require(config.value(key) == ("sticky",), key, config, f"{key}: sticky is the only assignor that is known here")
 
 
 _NEVER_WRITTEN: Final = (

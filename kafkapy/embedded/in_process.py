@@ -147,7 +147,7 @@ class InProcessCluster:
         return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
 
     def _count_unfinished(self) -> int:
-        return self._work.unfinished + sum(server.node.unfinished_count for server in self._servers.values())
+        return self._work.unfinished + sum(server.node.unfinished_count for server in list(self._servers.values()))
 
     def _postpone_fetches(self, by_ms: int) -> None:
         for server in self.servers():
@@ -168,7 +168,8 @@ class InProcessCluster:
     def servers(self) -> "list[BrokerServer]":
         """Return the brokers that run."""
         ids = {node.node_id for node in self.plan.brokers}
-        return [cast("BrokerServer", server) for node_id, server in self._servers.items() if node_id in ids]
+        found = list(self._servers.items())  # another thread may start or stop nodes
+        return [cast("BrokerServer", server) for node_id, server in found if node_id in ids]
 
     disk = None
 

@@ -119,7 +119,9 @@ class GroupShard:
 
         Yields None for each group that does not match, so that callers can yield to the event loop in between.
         """
-        wanted_states = {state.strip().lower() for state in states}
+        wanted_states = {
+            state.strip().lower().replace("_", "") for state in states
+        }  # Kafka says not_ready for NotReady
         wanted_types = {kind.strip().lower() for kind in types}
         for group in list(self._all()):
             is_listed = (not states or group.state_name.lower() in wanted_states) and (

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
-from kafkapy.group.decision import Client, GroupDecision, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -20,7 +20,7 @@ from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, decide_leave
 from kafkapy.group.streams.history import EXPIRED, streams_history
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_EPOCHS
-from kafkapy.group.streams.removal import removal_records
+from kafkapy.group.streams.removal import at_once, removal_records
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup
@@ -77,7 +77,17 @@ class StreamsGroups:
         decision = heartbeat.decide(replaced)
         if is_new:
             self._initial_delays[group_id] = group.timers.initial_delay_until_ms
+            decision.on_failed = self._forget_new(group_id)
         return decision
+
+    def _forget_new(self, group_id: str) -> Callable[[int], list[Reply]]:
+        """Return what forgets a group that was made, whose records cannot be appended."""
+
+        def forget(_code: int) -> list[Reply]:
+            self._initial_delays.pop(group_id, None)
+            return []
+
+        return forget
 
     def describe(self, group_id: str, *, start: int = 0, count: int | None = None) -> DescribedGroup:
         """Return the group as StreamsGroupDescribe shows it, with GROUP_ID_NOT_FOUND if it is not a streams group.
@@ -101,9 +111,8 @@ class StreamsGroups:
         if group.timers.ends_initial_delay(now_ms):
             context = RequestContext(NOBODY, now_ms, self._wall_ms(), image)
             return decide_delayed_target(group, context, ASSIGNORS[settings.assignor_name])
-        return GroupDecision(
-            records=removal_records(group.log, group.timers.late_members(now_ms, settings.session_timeout_ms))
-        )
+        late = group.timers.late_members(now_ms, settings.session_timeout_ms)
+        return GroupDecision(records=removal_records(group.log, at_once(group.group_id, late)))
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request."""

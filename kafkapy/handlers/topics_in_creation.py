@@ -45,7 +45,7 @@ class TopicsInCreation:
     def hold_error(self, name: str, reason: str, *, now_ms: int, held_ms: int) -> None:
         """Keep for a while why a topic could not be created; with too many, forget those that end soonest."""
         self._held_errors[name] = now_ms + held_ms, reason
-        if len(self._held_errors) > MAX_FAILURES:
+        if len(self._held_errors) > 2 * MAX_FAILURES:  # not at each one, as they are sorted
             in_order = sorted(self._held_errors.items(), key=lambda item: item[1][0])
             self._held_errors = dict(item for item in in_order[-MAX_FAILURES:] if item[1][0] > now_ms)
 

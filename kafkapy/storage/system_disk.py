@@ -223,11 +223,11 @@ class SystemDisk:
             os.close(descriptor)
 
     def read_file(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # of a small file three system calls, with open() nine
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # of a small file four system calls, with open() nine
         try:
-            parts = [os.read(descriptor, READ_BYTES)]
-            while len(parts[-1]) == READ_BYTES:  # a regular file's short read is its last
-                parts.append(os.read(descriptor, READ_BYTES))
+            parts = []
+            while part := os.read(descriptor, READ_BYTES):  # after a short read, too: it may end before a bad sector
+                parts.append(part)
             return b"".join(parts)
         finally:
             os.close(descriptor)

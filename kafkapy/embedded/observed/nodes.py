@@ -35,7 +35,7 @@ class Nodes(Protocol):
     """The brokers that run."""
 
     def ids(self) -> list[int]:
-        """Return the node ids. Raises RuntimeError or ClusterError if there is none."""
+        """Return the node ids. Raises ApiError, RuntimeError or ClusterError if there is none."""
         ...
 
     def ask(self, node_id: int, request: Message) -> Any:
@@ -51,7 +51,10 @@ class NodesHere:
         self._servers = servers
 
     def ids(self) -> list[int]:
-        return [server.node_id for server in self._servers()]
+        found = [server.node_id for server in self._servers()]
+        if not found:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker runs")
+        return found
 
     def ask(self, node_id: int, request: Message) -> Any:
         server = next((each for each in self._servers() if each.node_id == node_id), None)

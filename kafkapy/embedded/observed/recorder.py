@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.dataclass import dataclass
@@ -20,6 +21,8 @@ from kafkapy.types import TopicPartition
 if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
 
+ERROR_FIELDS: Final = ("error_code", "partition_error_code", "acknowledge_error_code")
+"""Of responses. A topic with a topic_config_error_code was created."""
 MAX_BYTES: Final = 16 << 20
 """Of a request or an answer that is looked into: of a larger one only API and client are recorded."""
 MAX_ELEMENTS: Final = 100_000
@@ -106,14 +109,20 @@ class RequestRecorder:
 
 def _about(parts: list[Selected]) -> _About:
     def named(selector: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(str(part[selector]) for part in parts if part.get(selector)))
+        return _shared(tuple(dict.fromkeys(str(part[selector]) for part in parts if part.get(selector))))
 
     partitions = [
         TopicPartition(str(part["topic"]), int(part["partition"]))
         for part in parts
         if part.get("topic") and part.get("partition") is not None
     ]
-    return _About(tuple(dict.fromkeys(partitions)), named("topic"), named("group"), named("transactional_id"))
+    return _About(_shared(tuple(dict.fromkeys(partitions))), named("topic"), named("group"), named("transactional_id"))
+
+
+@lru_cache(256)
+def _shared(names: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the equal tuple that is kept: all Fetches of a session are about the same partitions."""
+    return names
 
 
 def _errors(header: RequestHeader, answer: Writer | None) -> tuple[str, ...]:
@@ -132,7 +141,7 @@ def _errors(header: RequestHeader, answer: Writer | None) -> tuple[str, ...]:
 def _error_names(part: MessageStruct) -> Iterator[str]:
     for name in part.field_names():
         value = getattr(part, name)
-        if name == "error_code":
+        if name in ERROR_FIELDS:
             if value:
                 yield ErrorCode(value).name
         elif isinstance(value, list):

@@ -144,13 +144,20 @@ class Seeder:
             code = ErrorCode.LEADER_NOT_AVAILABLE
             message: str | None = None
             if leader >= 0:
-                answer = self._nodes.ask(leader, request).responses[0].partition_responses[0]
-                code, message = ErrorCode(answer.error_code), answer.error_message
+                code, message = self._answer(leader, request)
             if code is ErrorCode.NONE:
                 return
             if code not in MOVED or time.monotonic() > deadline:
                 raise ApiError(code, f"{self._topic}-{partition}{f': {message}' if message else ''}")
             time.sleep(RETRY_S)
+
+    def _answer(self, leader: int, request: ProduceRequest) -> tuple[ErrorCode, str | None]:
+        """Return the leader's code and message; that of a broker which does not run if it has no address."""
+        try:
+            answer = self._nodes.ask(leader, request).responses[0].partition_responses[0]
+        except ApiError as error:
+            return ErrorCode(error.code), error.message
+        return ErrorCode(answer.error_code), answer.error_message
 
 
 def murmur2(data: bytes) -> int:

@@ -1,7 +1,7 @@
 """Checks of heartbeats of streams groups. Error messages are Kafka's, word for word."""
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from kafkapy.errors import ApiError
 from kafkapy.group.shared_rules import unknown_member
@@ -10,8 +10,10 @@ from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, Streams
 from kafkapy.group.streams.state import StreamsGroupLog
 from kafkapy.group.streams.topology import check_changelog_topics, check_source_topic_regexes
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, TaskIds
+from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, TaskIds, TaskOffset
 
+MOST_ID_CHARACTERS: Final = 100_000
+"""Of the subtopologies for whose tasks a member reports offsets."""
 INCOMPLETE_TASKS = "If one task-type is non-null, all must be non-null."
 
 
@@ -38,6 +40,18 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         _invalid(INCOMPLETE_TASKS)
     if request.member_epoch != JOIN_EPOCH and request.topology is not None:
         _invalid("Topology can only be provided when (re-)joining.")
+    for offsets in (request.task_offsets, request.task_end_offsets):
+        _check_offsets(offsets or ())
+
+
+def _check_offsets(offsets: Sequence[TaskOffset]) -> None:
+    """Raise INVALID_REQUEST for subtopology ids that take much memory.
+
+    Deviation: Apache Kafka keeps the offsets of any subtopologies that a member names. Here more than
+    MOST_ID_CHARACTERS in their ids are refused, because the group keeps them for as long as the member is in it.
+    """
+    if sum(map(len, {each.subtopology_id for each in offsets})) > MOST_ID_CHARACTERS:
+        _invalid(f"The task offsets name subtopologies with more than {MOST_ID_CHARACTERS} characters in their ids.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:

@@ -6,11 +6,12 @@ have reported. It is lost with the coordinator, as in Kafka. Driven by `runtime/
 shard.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
+from kafkapy.group.decision import Reply
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.metadata_hash import MetadataHashes
@@ -34,6 +35,8 @@ from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsG
 from kafkapy.protocol.primitives import Message
 
 GROUP_TYPE: Final = "streams"
+MOST_OFFSETS: Final = 100_000
+"""Of tasks, that a group keeps: some 10 MB."""
 COMMIT_VERSION_OF_MEMBERS: Final = 9
 """The first OffsetCommit with STALE_MEMBER_EPOCH."""
 
@@ -64,6 +67,8 @@ class StreamsGroup:
         self.shutdown_member_id: str | None = None
         """The member that has asked for the shutdown of the application; all members are told until they are gone."""
         self.task_offsets: dict[str, MemberTaskOffsets] = {}
+        self._offset_count = 0
+        """Of all members in task_offsets."""
         self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
         """What members were to have at the target epoch given, if tasks are warmed up: for the time being its targets.
 
@@ -104,7 +109,7 @@ class StreamsGroup:
         if isinstance(key, StreamsGroupMemberMetadataKey | StreamsGroupCurrentMemberAssignmentKey):
             self.timers.on_replay(key.member_id)
             if key.member_id not in self.log.members:
-                self.task_offsets.pop(key.member_id, None)
+                self.keep_offsets(key.member_id, NO_OFFSETS)
             if not self.log.members:
                 self.shutdown_member_id = None
 
@@ -125,6 +130,29 @@ class StreamsGroup:
 
     def offsets_of(self, member_id: str) -> MemberTaskOffsets:
         return self.task_offsets.get(member_id, NO_OFFSETS)
+
+    def keep_offsets(self, member_id: str, offsets: MemberTaskOffsets) -> None:
+        """Keep what a member reports in place of what it did before, as long as there is room.
+
+        Deviation: Apache Kafka keeps all that members report. Here it is MOST_OFFSETS of a group, because a client
+        would fill the memory; tasks whose offsets are not kept count as those of a member that has no copy.
+        """
+        self._offset_count -= self.task_offsets.pop(member_id, NO_OFFSETS).count
+        count = offsets.count
+        if 0 < count <= MOST_OFFSETS - self._offset_count:
+            self.task_offsets[member_id] = offsets
+            self._offset_count += count
+
+    def restorer(self, member_id: str) -> Callable[[int], list[Reply]]:
+        """Return what puts back what a member's heartbeat may change, for records that cannot be appended."""
+        configured, refined, offsets = self.configured, self.refined_targets, self.offsets_of(member_id)
+
+        def restore(_code: int) -> list[Reply]:
+            self.configured, self.refined_targets = configured, refined
+            self.keep_offsets(member_id, offsets)
+            return []
+
+        return restore
 
     def relabel_refined(self, old_member_id: str, member_id: str) -> None:
         """Hand the tasks of a static member to the member id with which it comes back."""

@@ -42,7 +42,6 @@ from kafkapy.group.streams.removal import removal_records
 from kafkapy.group.streams.settings import RACK_TAGS, StreamsSettings
 from kafkapy.group.streams.state import NO_TOPOLOGY_EPOCH, GroupState
 from kafkapy.group.streams.target import Targets, changed_targets, new_target, updated_view
-from kafkapy.group.streams.task_offsets import NO_OFFSETS
 from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple
 from kafkapy.group.streams.topic_configuration import configure_topology
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
@@ -99,6 +98,7 @@ class Heartbeat:
         """Return the decision; `first_records` come before its own. Raises ApiError."""
         self._records += first_records
         group, request, context = self._group, self._request, self._context
+        restore = group.restorer(request.member_id)
         if self._is_joining:
             check_size(self._log, request, self._settings.max_size)
         member = self._static_member() if request.instance_id is not None else self._dynamic_member()
@@ -118,7 +118,8 @@ class Heartbeat:
         if request.shutdown_application:
             group.request_shutdown(after.member_id)
         response = self._response(member, after, configured)
-        return GroupDecision(HeartbeatResult(response, configured.internal_topics_to_be_created), self._records)
+        result = HeartbeatResult(response, configured.internal_topics_to_be_created)
+        return GroupDecision(result, self._records, on_failed=restore)
 
     # -- the member -----------------------------------------------------------------------------------------------
 
@@ -193,14 +194,14 @@ class Heartbeat:
     def _topology(self, updated: StreamsMember) -> StreamsTopology:
         """Return the group's topology, that of the request if it has none. Raises INVALID_REQUEST for another one."""
         known, given = self._log.topology, self._request.topology
+        value = None if given is None else stored_topology(given)
         if known is None:
-            if given is None:
+            if value is None:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            value = stored_topology(given)
             self._records.append(topology_record(self._group.group_id, value))
             return StreamsTopology.of(value)
-        is_current = given is not None and given.epoch >= known.topology_epoch
-        if given is not None and is_current and StreamsTopology.of(stored_topology(given)) != known:
+        is_current = value is not None and value.epoch >= known.topology_epoch
+        if value is not None and is_current and StreamsTopology.of(value) != known:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         if updated.topology_epoch < known.topology_epoch:
             self._tell(
@@ -233,12 +234,9 @@ class Heartbeat:
         if configured.is_ready:
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
                 check_tasks(configured.subtopologies or {}, tasks)
-        offsets = group.offsets_of(request.member_id)
         if request.task_offsets is not None or request.task_end_offsets is not None:
-            offsets = offsets.updated(request)
+            group.keep_offsets(request.member_id, group.offsets_of(request.member_id).updated(request))
         group.configured = configured
-        if offsets is not NO_OFFSETS:
-            group.task_offsets[request.member_id] = offsets
 
     # -- the group epoch and the target ---------------------------------------------------------------------------
 
@@ -447,7 +445,11 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> Owned | None:
 
 
 def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:
-    return {each.subtopology_id: set(each.partitions) for each in tasks}
+    """Return a kind of tasks. Raises UNKNOWN_SERVER_ERROR, as Kafka, for a subtopology that is reported twice."""
+    by_id = {each.subtopology_id: set(each.partitions) for each in tasks}
+    if len(by_id) < len(tasks):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return by_id
 
 
 def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:

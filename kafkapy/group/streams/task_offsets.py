@@ -18,6 +18,11 @@ class MemberTaskOffsets:
     offsets: TaskOffsets = field(default_factory=dict)
     end_offsets: TaskOffsets = field(default_factory=dict)
 
+    @property
+    def count(self) -> int:
+        """How many offsets these are."""
+        return sum(map(len, self.offsets.values())) + sum(map(len, self.end_offsets.values()))
+
     def updated(self, request: StreamsGroupHeartbeatRequest) -> "MemberTaskOffsets":
         """Return the offsets with those that a heartbeat reports. Raises INVALID_REQUEST."""
         return MemberTaskOffsets(

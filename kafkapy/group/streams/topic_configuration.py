@@ -28,6 +28,8 @@ PartitionCountOf: TypeAlias = Callable[[str], int | None]
 ItemT = TypeVar("ItemT")
 
 MAX_TOPICS_IN_MESSAGE: Final = 3
+MOST_TASKS: Final = 20_000
+"""Of a topology: some 10 us each to assign."""
 
 
 class _Misconfigured(KafkapyError):
@@ -69,6 +71,7 @@ class _Configuration:
             subtopology_id: self._configured_subtopology(self._topology.subtopologies[subtopology_id])
             for subtopology_id in sorted(self._topology.subtopologies, key=natural_order)
         }
+        _check_task_count(sum(each.number_of_tasks for each in subtopologies.values()))
         missing = self._missing_internal_topics(subtopologies)
         problem = None
         if missing:
@@ -96,13 +99,15 @@ class _Configuration:
         repartition = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
         fixed = {topic.name for topic in repartition if topic.partitions != 0}
         flexible = {topic.name for topic in repartition if topic.partitions == 0}
+        fixed_counts = {topic: self._known_count(topic) for topic in fixed}
+        are_alike = len(set(fixed_counts.values())) == 1
         for topics in groups:
             counts = {topic: self._known_count(topic) for topic in topics if topic in fixed or topic in flexible}
             others = {topic: self._known_count(topic) for topic in topics if topic not in counts}
             if others:
                 count = _same_count(others, others)
             elif fixed:
-                count = _same_count({topic: self._known_count(topic) for topic in fixed}, counts)
+                count = next(iter(fixed_counts.values())) if are_alike else _same_count(fixed_counts, counts)
             else:
                 count = max(counts.values(), default=0)
             for topic in in_put_order(counts, hash_of_text):
@@ -170,6 +175,16 @@ class _Configuration:
         return {name: internal[name] for name in in_order if name in internal}
 
 
+def _check_task_count(count: int) -> None:
+    """Raise STREAMS_INVALID_TOPOLOGY for very many tasks.
+
+    Deviation: Apache Kafka assigns any number of tasks. Here a topology of more than MOST_TASKS is refused, because
+    they are assigned in one turn of the event loop.
+    """
+    if count > MOST_TASKS:
+        raise ApiError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"The topology has {count} tasks, more than {MOST_TASKS}.")
+
+
 def _copartition_groups(subtopology: Subtopology) -> list[list[str]]:
     """Return the topics of each copartition group, in the order of a HashSet."""
     try:
@@ -208,17 +223,17 @@ def _spread_counts(subtopologies: list[Subtopology], count_of: PartitionCountOf,
     """Add the counts that are known from what is decided already; return whether another pass is needed."""
     is_needed = has_progress = False
     for subtopology in subtopologies:
-        for sink in subtopology.repartition_sink_topics:
-            if sink in counts:
-                continue
-            inputs = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
-            inputs += [count_of(topic) for topic in subtopology.source_topics]
-            known = [count for count in inputs if count is not None]
-            if known:
-                counts[sink] = max(known)
-                has_progress = True
-            else:
-                is_needed = True
+        sinks = [sink for sink in subtopology.repartition_sink_topics if sink not in counts]
+        if not sinks:
+            continue
+        inputs = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
+        inputs += [count_of(topic) for topic in subtopology.source_topics]
+        known = [count for count in inputs if count is not None]
+        if known:
+            counts.update(dict.fromkeys(sinks, max(known)))
+            has_progress = True
+        else:
+            is_needed = True
     if is_needed and not has_progress:
         raise ApiError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,

@@ -1,15 +1,17 @@
 """The topology of a streams group: its subtopologies, as a member sent them and the log keeps them.
 
-A request's topology is checked by check_topic_names() before the ACLs of its topics are, then by the other two checks,
-in Apache Kafka's order: check_source_topic_regexes() first of all, check_changelog_topics() of those that join.
+A request's topology is checked by check_bounds() and check_topic_names() before the ACLs of its topics are, then by the
+other two checks, in Apache Kafka's order: check_source_topic_regexes() first of all, check_changelog_topics() of those
+that join.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.hash_order import hash_of_text, in_put_order
+from kafkapy.group.settings import MOST_NAMES
 from kafkapy.metadata.topic_names import INTERNAL_TOPICS, invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_topology_value import (
@@ -22,6 +24,9 @@ from kafkapy.protocol.messages.streams_group_topology_value import (
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages import streams_group_heartbeat_request as heartbeat
+
+MOST_SUBTOPOLOGIES: Final = 1_000
+"""Of a topology. With MOST_NAMES it bounds what a heartbeat has to configure in one turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,12 @@ class StreamsTopology:
 
 
 def stored_topology(topology: "heartbeat.Topology") -> StreamsGroupTopologyValue:
-    """Return the record that keeps a request's topology. Raises UNKNOWN_SERVER_ERROR, as Kafka, for equal ids."""
-    if len({each.subtopology_id for each in topology.subtopologies}) < len(topology.subtopologies):
+    """Return the record that keeps a request's topology.
+
+    Raises UNKNOWN_SERVER_ERROR, as Kafka, for equal ids and a negative epoch.
+    """
+    ids = {each.subtopology_id for each in topology.subtopologies}
+    if topology.epoch < 0 or len(ids) < len(topology.subtopologies):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return StreamsGroupTopologyValue(
         epoch=topology.epoch, subtopologies=[_subtopology(each) for each in topology.subtopologies]
@@ -101,6 +110,26 @@ def topics_of_request(topology: "heartbeat.Topology") -> list[str]:
         names.update(dict.fromkeys(topic.name for topic in each.repartition_source_topics))
         names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
     return list(names)
+
+
+def check_bounds(topology: "heartbeat.Topology") -> None:
+    """Raise INVALID_REQUEST for a topology that would take long to configure.
+
+    Deviation: Apache Kafka accepts a topology of any size. Here one of more than MOST_SUBTOPOLOGIES subtopologies or
+    MOST_NAMES names of topics is refused, because it is configured in one turn of the event loop.
+    """
+    names = sum(
+        len(each.source_topics)
+        + len(each.repartition_sink_topics)
+        + len(each.repartition_source_topics)
+        + len(each.state_changelog_topics)
+        for each in topology.subtopologies
+    )
+    if names > MOST_NAMES or len(topology.subtopologies) > MOST_SUBTOPOLOGIES:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The topology has more than {MOST_SUBTOPOLOGIES} subtopologies, or names more than {MOST_NAMES} topics.",
+        )
 
 
 def check_topic_names(names: Iterable[str]) -> None:

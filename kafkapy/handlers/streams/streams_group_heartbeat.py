@@ -9,7 +9,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import Client
 from kafkapy.group.streams.decision import HeartbeatResult
-from kafkapy.group.streams.topology import check_topic_names, topics_of_request
+from kafkapy.group.streams.topology import check_bounds, check_topic_names, topics_of_request
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.streams.gate import is_protocol_enabled
@@ -31,6 +31,7 @@ async def handle(
     if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     if request.topology is not None:
+        check_bounds(request.topology)
         names = topics_of_request(request.topology)
         check_topic_names(names)
         if TopicAccess(services, context, AclOperation.DESCRIBE, names).denied(names):

@@ -60,7 +60,8 @@ def create_soon(
     wanted = under_way.begin(topic.name for topic in topics)
     if not wanted:
         return
-    request = CreateTopicsRequest(topics=[topic for topic in topics if topic.name in wanted])
+    chosen = frozenset(wanted)
+    request = CreateTopicsRequest(topics=[topic for topic in topics if topic.name in chosen])
 
     def on_done(response: CreateTopicsResponse | BaseException) -> None:
         under_way.end(wanted)

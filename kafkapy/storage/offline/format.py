@@ -177,7 +177,7 @@ def with_absolute_directories(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties with absolute directories, as clients are to see them."""
     absolute = {
         key: ",".join(
-            name if name == "*" else os.path.join(os.getcwd(), name)
+            name if name == "*" or os.path.isabs(name) else os.path.join(os.getcwd(), name)
             for name in map(str.strip, properties[key].split(","))
             if name
         )
