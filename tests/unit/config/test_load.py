@@ -216,6 +216,7 @@ def test_broker_id_and_node_id_stand_for_each_other(minimal) -> None:
         ({"max.connections.per.ip.overrides": "h:x"}, "is not a number of connections"),
         ({"connections.max.idle.ms": "50"}, "should always be less than connections.max.idle.ms=50"),
         ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol"),
+        ({"group.streams.assignors": "foo"}, "sticky is the only assignor"),
         ({"cordoned.log.dirs": "/nowhere"}, "Missing entries : /nowhere"),
         ({"cordoned.log.dirs": "*,/tmp/kafka-logs"}, "must not contain other values"),
         (

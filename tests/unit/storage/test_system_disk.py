@@ -1,6 +1,7 @@
 """SystemDisk on real files. What the tests of storage assume of a disk holds for it and for SimDisk alike."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from kafkapy.seams import Disk, set_failpoint_hook
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles, PinnedRegion
 from kafkapy.storage.system_disk import SystemDisk
 from tests.simulator.disk import SimDisk
+from tests.support.interpreter import needs_interpreter
 
 
 @pytest.fixture(params=["system", "without fsync", "sim"])
@@ -217,3 +219,12 @@ def test_a_link_is_what_it_leads_to(tmp_path: Path) -> None:
     found = dict(disk.scan_directory(path))
     assert found == {name: disk.is_directory(f"{path}/{name}") for name in disk.list_directory(path)}
     assert [name for name, is_directory in found.items() if is_directory] == ["directory", "to-directory"]
+
+
+@needs_interpreter("it replaces os.read, as a disk with a bad sector would")
+def test_a_short_read_is_not_the_end_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux returns what lies before a bad sector, and the error at the next read."""
+    (tmp_path / "f").write_bytes(b"abcdef")
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, count: read(descriptor, min(count, 4)))
+    assert SystemDisk().read_file(str(tmp_path / "f")) == b"abcdef"
