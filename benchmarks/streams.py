@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.workload import Figures, Workload
-from harness.servers import Server, java
+from harness.servers import Server, java, temporary_in
 from tools.kafka import STREAMS_LIBS
 
 PROGRAM = Path(__file__).with_name("StreamsStart.java")
@@ -28,7 +28,7 @@ def start(server: Server, topic: str, scale: float, *, protocol: str) -> Figures
     with tempfile.TemporaryDirectory(prefix="kafkapy-streams-") as state:
         arguments = [server.bootstrap, f"{topic}-app", topic, state, protocol]
         cpu_s = server.cpu_s()
-        command = java(str(PROGRAM), *arguments, libs=[STREAMS_LIBS])
+        command = java(str(PROGRAM), *arguments, options=[temporary_in(Path(state))], libs=[STREAMS_LIBS])
         run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     found = re.search(r"^RUNNING (\d+)$", run.stdout, re.MULTILINE)
     assert found, f"StreamsStart said:\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}"

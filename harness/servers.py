@@ -54,6 +54,11 @@ def java(
     return ["java", f"-Xmx{heap}", *options, "-cp", class_path, main_class, *arguments]
 
 
+def temporary_in(directory: Path) -> str:
+    """Return a JVM's option to keep temporary files there: one that is killed leaves 15 MB of RocksDB in /tmp."""
+    return f"-Djava.io.tmpdir={directory}"
+
+
 PORTS = range(10_000, 32_000)
 """Below the ephemeral ports, which outgoing connections take."""
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from starlette.testclient import TestClient
 
-from harness.servers import QUICK_JVM, ApacheKafka, java
+from harness.servers import QUICK_JVM, ApacheKafka, java, temporary_in
 from kafkapy.console.app import new_app
 from kafkapy.console.settings import Settings
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
@@ -109,7 +109,8 @@ def produce(bootstrap: str) -> None:
 @pytest.mark.skipif(not STREAMS_LIBS.is_dir(), reason="`make tools` brings Kafka Streams")
 def test_a_streams_group_is_listed_and_shown_with_its_tasks(kafka: str, page: TestClient, tmp_path: Path) -> None:
     arguments = [kafka, "copiers", "orders", "copies", str(tmp_path / "state")]
-    with running(java(str(PROGRAM), *arguments, options=QUICK_JVM, libs=[STREAMS_LIBS])):
+    options = [*QUICK_JVM, temporary_in(tmp_path)]
+    with running(java(str(PROGRAM), *arguments, options=options, libs=[STREAMS_LIBS])):
         eventually(lambda: re.search(r"copiers Streams streams Stable", text_of(page, "/groups")))
         eventually(lambda: re.search(r"Type Streams .*task 0-0 task 0-1", group(page, "copiers")))
         shown = group(page, "copiers")

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.servers import Server, java
+from harness.servers import Server, java, temporary_in
 from tests.compat.conftest import QUICK_JVM, new_server
 from tests.compat.test_transactions import create
 from tools.kafka import STREAMS_LIBS
@@ -56,7 +56,9 @@ class Application:
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.state_directory = directory / "state"
         arguments = [bootstrap, "counting", "words", "word-counts", str(self.state_directory)]
-        self._command = java(str(PROGRAM), *arguments, options=QUICK_JVM.split(), libs=[STREAMS_LIBS])
+        self._command = java(
+            str(PROGRAM), *arguments, options=[*QUICK_JVM.split(), temporary_in(directory)], libs=[STREAMS_LIBS]
+        )
         self._log = directory / "application.log"
         self.start()
 

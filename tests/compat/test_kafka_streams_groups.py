@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, java
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, java, temporary_in
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
 from tests.support import topics
@@ -86,8 +86,9 @@ class Instance:
         directory.mkdir(exist_ok=True)
         self.log = directory / "log"
         arguments = [bootstrap, APPLICATION, str(directory / "state"), "processing.guarantee=exactly_once_v2"]
+        options = [*QUICK_JVM, temporary_in(directory)]
         command = java(
-            str(PROGRAM), *arguments, *PROTOCOLS[protocol], options=QUICK_JVM, heap="128m", libs=[STREAMS_LIBS]
+            str(PROGRAM), *arguments, *PROTOCOLS[protocol], options=options, heap="128m", libs=[STREAMS_LIBS]
         )
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness.servers import Server, java
+from harness.servers import Server, java, temporary_in
 from tests.compat.conftest import QUICK_JVM, new_server
 from tests.compat.test_kafka_streams import Feed, create
 from tools.kafka import STREAMS_LIBS
@@ -49,7 +49,9 @@ class Instance:
     def __init__(self, bootstrap: str, directory: Path) -> None:
         directory.mkdir()
         arguments = [bootstrap, "counting", "words", "word-counts", str(directory / "state"), "streams"]
-        command = java(str(PROGRAM), *arguments, options=QUICK_JVM.split(), libs=[STREAMS_LIBS])
+        command = java(
+            str(PROGRAM), *arguments, options=[*QUICK_JVM.split(), temporary_in(directory)], libs=[STREAMS_LIBS]
+        )
         self._log = directory / "log"
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
