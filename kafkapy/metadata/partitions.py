@@ -68,9 +68,7 @@ class PartitionControl:
 
     def unfence(self, broker_id: int) -> RecordSteps:
         """Unfence a broker and elect it for partitions that have no leader."""
-        broker = self._brokers.brokers[broker_id]
-        assert broker.fenced, f"{broker} is unfenced twice"
-        yield [change_record(broker, fenced=UNFENCE)]
+        yield [change_record(self._brokers.brokers[broker_id], fenced=UNFENCE)]
         yield from self._update(lambda partition: partition.leader == NO_LEADER, added=broker_id)
 
     def begin_controlled_shutdown(self, broker_id: int) -> RecordSteps:

@@ -114,6 +114,8 @@ def run_on(loop: SimLoop, main: Callable[[SimLoop], Coroutine[Any, Any, T]], *, 
 
 
 CANCEL_ROUNDS = 10
+CANCEL_S = 1.0
+"""Of virtual time in a round: a task that goes on though it was cancelled is cancelled again in the next one."""
 
 
 def _cancel_all(loop: SimLoop) -> None:
@@ -124,4 +126,7 @@ def _cancel_all(loop: SimLoop) -> None:
             return
         for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        ended, _ = loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_S))
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # retrieved, so that asyncio does not log it
