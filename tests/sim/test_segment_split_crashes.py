@@ -134,7 +134,8 @@ def check(log: Log, disk: SimDisk, case: Case, written: list[bytes]) -> None:
 def check_that_it_goes_on(log: Log, disk: SimDisk, case: Case, written: list[bytes]) -> None:
     """What is appended behind it and flushed is there after the next power cut, too."""
     data = bytearray(build_batch([(NOW_MS, b"next", b"life", ())]))
-    log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    data[:8] = log.append_as_leader(bytes(data), leader_epoch=0, now_ms=NOW_MS).first_offset.to_bytes(8)
+    data[12:16] = bytes(4)  # the leader epoch
     flush_log(log)
     disk.crash("none")
     log = start(disk, case)

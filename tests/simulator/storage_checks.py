@@ -238,7 +238,8 @@ def check_second_crash(disk: SimDisk, manager: LogManager, promises: dict[TopicP
         isolation = _second_isolation(partition)
         before = consume(log, isolation)
         data = bytearray(build_batch([(NOW_MS, b"second", b"life", ())]))
-        offset = log.append_as_leader(data, leader_epoch=1000, now_ms=NOW_MS).first_offset
+        offset = log.append_as_leader(bytes(data), leader_epoch=1000, now_ms=NOW_MS).first_offset
+        data[:8] = offset.to_bytes(8)
         log.update_high_watermark(log.log_end_offset)
         flush_log(log)
         is_stable = partition != COMPACTED or log.last_stable_offset > offset
