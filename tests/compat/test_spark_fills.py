@@ -16,6 +16,7 @@ from spark_jobs.fills import FillsConfig
 from spark_jobs.schemas import FILL
 from spark_jobs.topics import create_topic
 from tests.support import market
+from tests.support.copying import only_soaked
 from tests.support.spark_job import run_with_kills
 
 pytestmark = [
@@ -156,6 +157,7 @@ def test_each_trade_is_held_against_the_book_of_its_second(spark, bootstrap, top
     check(spark, bootstrap, topic, trades, books, tmp_path)
 
 
+@only_soaked  # three minutes; test_spark_book_seconds.py kills a driver in CI
 def test_a_driver_killed_amid_its_batches_makes_each_row_once(spark, bootstrap, topic, tmp_path) -> None:
     trades, books = made(2, 50)
     put_all(bootstrap, topic, trades, books)
