@@ -21,9 +21,12 @@ from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, java, temporary_in
+from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
+from kafkapy.server.cluster.queries import query
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
 from tests.support import topics
+from tests.support.eventually import eventually
 from tools.kafka import STREAMS_LIBS
 
 pytestmark = [
@@ -176,6 +179,14 @@ def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path:
             with closing(Instance(broker.bootstrap, tmp_path / "one", protocol)) as instance:
                 shop.wait_for_sums(instance)
                 instance.stop()
+            eventually(lambda: is_empty(broker))  # else the other protocol is refused, as by Apache Kafka
+
+
+def is_empty(broker: Server) -> bool:
+    """Whether the application's group has no members any more."""
+    request = ListGroupsRequest(states_filter=["Empty"])
+    groups = query(("127.0.0.1", broker.port), request, timeout_s=TIMEOUT_S).groups
+    return any(group.group_id == APPLICATION for group in groups)
 
 
 def test_sums_are_exact_while_nodes_of_three_are_killed(tmp_path: Path) -> None:
