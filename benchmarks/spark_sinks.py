@@ -124,16 +124,13 @@ def trades_of(config: Any) -> Any:
     return good.select(*SILVER_TRADE.names(), F.to_date("event_time").alias("date"))
 
 
-def timed_stream(server: Server, topic: str, rows: Any, config: Any, write: Callable[[Any, int], object]) -> Figures:
+def timed_stream(server: Server, topic: str, rows: Any, config: Any, write: Callable[[Any, int], None]) -> Figures:
     """Run a query from the topic's beginning to its end, and return what it cost."""
     from spark_jobs.batches import run_batches
     from spark_jobs.metrics import QueryMetrics
 
-    def write_batch(batch: Any, batch_id: int) -> None:
-        write(batch, batch_id)
-
     with Cost(server) as cost:
-        run_batches(rows, config, QueryMetrics(config, "bench"), write_batch)
+        run_batches(rows, config, QueryMetrics(config, "bench"), write)
     return spark_figures(cost, _filled[server.name, topic])
 
 

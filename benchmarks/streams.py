@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.topics import create_topic, delete_topic
-from benchmarks.workload import Figures, Workload
+from benchmarks.workload import Cost, Figures, Workload
 from harness.servers import Server, java, temporary_in
 from tools.kafka import STREAMS_LIBS
 
@@ -27,13 +27,13 @@ def start(server: Server, topic: str, scale: float, *, protocol: str) -> Figures
     create_topic(server, topic, PARTITIONS)
     with tempfile.TemporaryDirectory(prefix="kafkapy-streams-") as state:
         arguments = [server.bootstrap, f"{topic}-app", topic, state, protocol]
-        cpu_s = server.cpu_s()
         command = java(str(PROGRAM), *arguments, options=[temporary_in(Path(state))], libs=[STREAMS_LIBS])
-        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        with Cost(server) as cost:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     found = re.search(r"^RUNNING (\d+)$", run.stdout, re.MULTILINE)
     assert found, f"StreamsStart said:\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}"
     delete_topic(server, topic)
-    return {"running_s": int(found[1]) / 1000, "broker_cpu_s": server.cpu_s() - cpu_s}
+    return {"running_s": int(found[1]) / 1000, "broker_cpu_s": cost.cpu_s}
 
 
 def _missing(server: Server) -> str | None:

@@ -1,8 +1,8 @@
-"""System calls of catching up, for each MiB that is read: `python -m benchmarks.system_calls`, where strace is.
+"""How many system calls a broker makes per MiB that a consumer reads: `python -m benchmarks.system_calls`.
 
-kafkapy beside Apache Kafka, one after the other. librdkafka reads a topic to its end, once to warm up, once from the
-page cache and once from the disk; strace counts the calls of all threads of the broker meanwhile. Counts depend little
-on what else runs on the machine; only how often a socket is full does.
+Needs strace. kafkapy is measured first, then Apache Kafka. librdkafka reads a topic to its end three times: to warm up,
+from the page cache, and from the disk. During the second and the third, strace counts the calls of all threads of the
+broker. Other load on the machine hardly changes these counts, except that of writes that find the socket's buffer full.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.consume import VALUE_BYTES, drop_from_page_cache, read_with_librdkafka
@@ -54,10 +55,7 @@ def measure(server: Server, size_mib: int) -> None:
         create_topic(server, topic)
         records = fill(server, topic, size_mib * MIB, value_bytes=value_bytes)
         size_bytes = records * value_bytes
-
-        def read(topic: str = topic, records: int = records, size_bytes: int = size_bytes) -> None:
-            read_with_librdkafka(server, topic, records, size_bytes)
-
+        read = partial(read_with_librdkafka, server, topic, records, size_bytes)
         read()
         show(f"{server.name}, {size}, hot", counted(server, read), size_bytes)
         drop_from_page_cache(server.directory, topic)

@@ -24,13 +24,13 @@ from kafkapy.types import LEAST_VIEW_BYTES
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 """The attributes of plain batches: no compression, CreateTime, no control batch."""
-BatchHeader: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of BATCH_HEADER."""
 PlainBounds: TypeAlias = tuple[int, int, int]
 """(most bytes of a batch, earliest timestamp, latest timestamp); this one may be beyond what a header can hold."""
 unpack_header: Final = BATCH_HEADER.unpack_from
-_LEAST_RECORD_BYTES: Final = 6
-"""The length of an empty record: attributes, two deltas, two lengths, the header count."""
+_LEAST_LENGTH: Final = 6
+"""What the length field of an empty record says: alike.LEAST_RECORD_BYTES without the field itself."""
 
 
 def takes_unchanged(rules: ValidationRules) -> bool:
@@ -41,7 +41,7 @@ def takes_unchanged(rules: ValidationRules) -> bool:
     return rules.timestamp_type == CREATE_TIME and rules.compression_type in ("producer", "uncompressed")
 
 
-def check_plain(header: BatchHeader, data: bytes, start: int, end: int, bounds: PlainBounds) -> bool:
+def check_plain(header: HeaderFields, data: bytes, start: int, end: int, bounds: PlainBounds) -> bool:
     """Return whether data[start:end], of more than HEADER_BYTES, is a plain batch; `header` is its header, unpacked.
 
     Plain means: magic 2, not larger than the bounds allow, correct CRC and records, all timestamps within the bounds,
@@ -84,7 +84,7 @@ def _is_one_record(data: bytes, at: int, end: int) -> bool:
         if second >= 0x80:
             return False
         length = length & 0x7F | second << 7
-    if length & 1 or length < 2 * _LEAST_RECORD_BYTES or at + (length >> 1) != end:
+    if length & 1 or length < 2 * _LEAST_LENGTH or at + (length >> 1) != end:
         return False
     key_length = data[at + 3]
     if data[at + 1] or data[at + 2]:

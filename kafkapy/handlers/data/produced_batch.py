@@ -6,15 +6,22 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import ProduceRequest
-from kafkapy.record.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, TRANSACTIONAL_FLAG
+from kafkapy.record.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MIN_MESSAGE_BYTES,
+    TRANSACTIONAL_FLAG,
+)
 from kafkapy.record.compression import ZSTD
 from kafkapy.seams import FileRegion
 
 ZSTD_SINCE: Final = 7
 _BATCH_START: Final = Struct(">8xi4xb4xH")
 """Fields of a batch header: length, magic, attributes."""
-_MAGIC_POSITION: Final = 16
-_FLAGS_POSITION: Final = 22
+_FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
 """Of the lower byte of the attributes."""
 
 
@@ -28,7 +35,7 @@ def has_transactional_batch(request: ProduceRequest) -> bool:
                 records is not None
                 and len(records) >= HEADER_BYTES
                 and records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG
-                and records[_MAGIC_POSITION] == 2
+                and records[MAGIC_POSITION] == 2
             ):
                 return True
     return False
@@ -43,7 +50,11 @@ def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memor
     if records is None or len(records) < HEADER_BYTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has none")
     length, magic, attributes = _BATCH_START.unpack_from(records)
-    if magic == 2 and length + LOG_OVERHEAD_BYTES == len(records) and attributes & CODEC_MASK != ZSTD:
+    if (
+        magic == 2
+        and length + LOG_OVERHEAD_BYTES == len(records)
+        and (version >= ZSTD_SINCE or attributes & CODEC_MASK != ZSTD)
+    ):
         return records, attributes  # as nearly all
     if length < MIN_MESSAGE_BYTES:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch with length {length}")
@@ -56,8 +67,6 @@ def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memor
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce {version}, which came with {ZSTD_SINCE}"
         )
     size_bytes = length + LOG_OVERHEAD_BYTES
-    if size_bytes == len(records):
-        return records, attributes
     if size_bytes > len(records):
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has part of one")
     if _has_whole_batch(records[size_bytes:]):

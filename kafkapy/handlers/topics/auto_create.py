@@ -33,17 +33,11 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
 
     TOPIC_ALREADY_EXISTS is not logged: another broker created the topic at the same time.
     """
-    under_way = services.topics_in_creation
-    wanted = under_way.begin(name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL)
-    if not wanted:
-        return
-    request = CreateTopicsRequest(topics=[creatable_topic(services, name) for name in wanted])
-
-    def on_done(response: CreateTopicsResponse | BaseException) -> None:
-        under_way.end(wanted)
-        _log_failures(services, wanted, response)
-
-    _send_soon(services, context, request, on_done)
+    possible = (name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL)
+    wanted = services.topics_in_creation.begin(possible)
+    if wanted:
+        topics = [creatable_topic(services, name) for name in wanted]
+        _send_soon(services, context, topics, lambda response: _log_failures(services, wanted, response))
 
 
 def create_soon(
@@ -56,15 +50,12 @@ def create_soon(
 
     What is in creation already is left out.
     """
-    under_way = services.topics_in_creation
-    wanted = under_way.begin(topic.name for topic in topics)
+    wanted = services.topics_in_creation.begin(topic.name for topic in topics)
     if not wanted:
         return
     chosen = frozenset(wanted)
-    request = CreateTopicsRequest(topics=[topic for topic in topics if topic.name in chosen])
 
     def on_done(response: CreateTopicsResponse | BaseException) -> None:
-        under_way.end(wanted)
         if isinstance(response, BaseException):
             failures = dict.fromkeys(wanted, str(response))
         else:
@@ -76,22 +67,30 @@ def create_soon(
         for name, reason in failures.items():
             on_failed(name, reason)
 
-    _send_soon(services, context, request, on_done)
+    _send_soon(services, context, [topic for topic in topics if topic.name in chosen], on_done)
 
 
 def _send_soon(
     services: Services,
     context: RequestContext,
-    request: CreateTopicsRequest,
+    topics: list[CreatableTopic],
     on_done: Callable[[CreateTopicsResponse | BaseException], None],
 ) -> None:
+    """Request topics that are marked as in creation, without waiting; on the answer, unmark them and call `on_done`."""
+    under_way = services.topics_in_creation
+    request = CreateTopicsRequest(topics=topics)
+
+    def end(response: CreateTopicsResponse | BaseException) -> None:
+        under_way.end(topic.name for topic in topics)
+        on_done(response)
+
     if services.active_controller.is_local:
         meter = context.meter
         count = count_none if meter is None else meter.mutations_apart(is_strict=True)
         services.active_controller.send_request_soon(
             request,
             lambda controller, _: controller.topics.decide_create(request, count_partitions=count),
-            on_done,
+            end,
         )
         return
     from kafkapy.handlers.forwarding import forward_once  # imported late: a single node forwards nothing
@@ -100,7 +99,7 @@ def _send_soon(
         CREATE_TOPICS, APIS[CREATE_TOPICS].max_stable_version, context.correlation_id, context.client_id
     )
     forwarding = forward_once(services, RequestContext(header, context.connection), request)
-    services.topics_in_creation.run(forwarding, on_done)
+    under_way.run(forwarding, end)
 
 
 async def create_topic(services: Services, name: str) -> None:

@@ -233,7 +233,7 @@ def _producer_batch(data: Sequence[ReadableBuffer], index: int, span: BatchSpan)
     )
 
 
-def follow(producer: ProducerEntry, span: BatchSpan) -> PlacedBatch:
+def in_sequence_batch(producer: ProducerEntry, span: BatchSpan) -> PlacedBatch:
     """Return the batch of a span that is next in its producer's sequence."""
     return PlacedBatch(
         span.size_bytes,

@@ -35,7 +35,7 @@ from kafkapy.storage.log.append import (
     assign_leader_epochs,
     commit_producers,
     duplicate_result,
-    follow,
+    in_sequence_batch,
     prepare_producers,
     validate_on_worker,
 )
@@ -254,7 +254,7 @@ class Log:
             prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
                 return duplicate_result(prepared.duplicate, self.log_start_offset, stats)
-        in_sequence = () if producer is None else (follow(producer, span),)
+        in_sequence = () if producer is None else (in_sequence_batch(producer, span),)
         segment = self.segments.active
         if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, at_offset=first_offset)
