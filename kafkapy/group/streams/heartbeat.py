@@ -217,7 +217,7 @@ class Heartbeat:
         stored_hash, configured = self._log.metadata.metadata_hash, group.configured
         if self._log.topology is not None and configured is not None and not group.has_metadata_expired(image):
             return stored_hash, configured
-        metadata_hash = group.hashes.of(set(topology.required_topics()), image)
+        metadata_hash = group.hashes.of(topology.required_topics(), image)
         if self._log.topology is None or configured is None or metadata_hash != stored_hash:
             by_name = image.topics.by_name
 
@@ -225,7 +225,7 @@ class Heartbeat:
                 topic = by_name.get(name)
                 return None if topic is None else len(topic.partitions)
 
-            configured = configure_topology(topology, partition_count_of, metadata_hash)
+            configured = configure_topology(topology, partition_count_of)
         return metadata_hash, configured
 
     def _check_reported(self, configured: ConfiguredTopology) -> None:
