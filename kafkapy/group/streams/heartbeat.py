@@ -113,11 +113,12 @@ class Heartbeat:
         if group.is_empty and self._settings.initial_rebalance_delay_ms > 0:
             group.timers.start_initial_delay(context.now_ms + self._settings.initial_rebalance_delay_ms)
         target_epoch, target = self._target(updated, configured, update)
-        after = self._reconciled(updated, target_epoch, target)
+        owned = _owned(request)
+        after = self._reconciled(updated, target_epoch, target, owned)
         group.sessions.touch(after.member_id, context.now_ms + self._settings.session_timeout_ms)
         if request.shutdown_application:
             group.request_shutdown(after.member_id)
-        response = self._response(member, after, configured)
+        response = self._response(member, after, owned, configured)
         result = HeartbeatResult(response, configured.internal_topics_to_be_created)
         return GroupDecision(result, self._records, on_failed=restore)
 
@@ -312,8 +313,10 @@ class Heartbeat:
     def _write_target_epoch(self, timestamp_ms: int) -> None:
         self._records.append(target_epoch_record(self._group.group_id, self._group_epoch, timestamp_ms))
 
-    def _reconciled(self, updated: StreamsMember, target_epoch: int, target: TasksTuple) -> StreamsMember:
-        after = reconcile(updated, target_epoch, target, _owned(self._request), self._log.owners)
+    def _reconciled(
+        self, updated: StreamsMember, target_epoch: int, target: TasksTuple, owned: Owned | None
+    ) -> StreamsMember:
+        after = reconcile(updated, target_epoch, target, owned, self._log.owners)
         if after != updated:
             self._records.append(current_record(self._group.group_id, after))
             self._group.timers.on_reconciled(after, self._context.now_ms)
@@ -322,7 +325,7 @@ class Heartbeat:
     # -- the answer -----------------------------------------------------------------------------------------------
 
     def _response(
-        self, before: StreamsMember, after: StreamsMember, configured: ConfiguredTopology
+        self, before: StreamsMember, after: StreamsMember, owned: Owned | None, configured: ConfiguredTopology
     ) -> StreamsGroupHeartbeatResponse:
         settings = self._settings
         response = StreamsGroupHeartbeatResponse(
@@ -334,7 +337,7 @@ class Heartbeat:
             status=self._statuses,
         )
         has_changed = after.assigned != before.assigned
-        if self._is_joining or has_changed or self._reports_others(after.assigned):
+        if self._is_joining or has_changed or _reports_others(owned, after.assigned):
             response.active_tasks = _task_ids({each: epochs.keys() for each, epochs in after.assigned.active.items()})
             response.standby_tasks = _task_ids(after.assigned.standby)
             response.warmup_tasks = _task_ids(after.assigned.warmup)
@@ -349,16 +352,6 @@ class Heartbeat:
             )
         self._tell_missing_tags(after)
         return response
-
-    def _reports_others(self, assigned: AssignedTasks) -> bool:
-        """Whether the member reports other tasks than it has: it may not know them.
-
-        Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports
-        other tasks, as a stock client does after a failed request, because with a lost answer it would never run what
-        it was assigned, or be fenced because it revokes nothing.
-        """
-        owned = _owned(self._request)
-        return owned is not None and not owned.is_exactly(assigned)
 
     def _tell_endpoints(
         self,
@@ -423,9 +416,8 @@ def decide_delayed_target(group: StreamsGroup, context: RequestContext, assignor
     if not is_due or not may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms):
         return GroupDecision()
     assert configured is not None
-    members, before = updated_view(log, None)
-    after = new_target(members, configured, group.task_offsets, log.assignment_configs, assignor)
-    records = changed_targets(group.group_id, before, after)
+    after = new_target(log.members, configured, group.task_offsets, log.assignment_configs, assignor)
+    records = changed_targets(group.group_id, log.targets, after)
     records.append(target_epoch_record(group.group_id, log.group_epoch, context.wall_ms))
     return GroupDecision(records=records)
 
@@ -442,6 +434,16 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> Owned | None:
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return Owned(_reported(request.active_tasks), _reported(request.standby_tasks), _reported(request.warmup_tasks))
+
+
+def _reports_others(owned: Owned | None, assigned: AssignedTasks) -> bool:
+    """Whether the member reports other tasks than it has: it may not know them.
+
+    Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports other
+    tasks, as a stock client does after a failed request, because with a lost answer it would never run what it was
+    assigned, or be fenced because it revokes nothing.
+    """
+    return owned is not None and not owned.is_exactly(assigned)
 
 
 def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:

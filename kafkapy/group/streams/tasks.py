@@ -21,8 +21,6 @@ OwnedTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 ReportedTasks: TypeAlias = Mapping[str, Set[int]]
 """What a heartbeat says; here a subtopology may have no partition."""
 
-NO_TASKS: Final[Tasks] = {}
-
 
 class TaskId(NamedTuple):
     subtopology_id: str
