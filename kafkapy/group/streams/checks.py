@@ -130,16 +130,14 @@ def check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _has_all(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> bool:
-    active = {each: epochs.keys() for each, epochs in member.assigned.active.items()}
+    assigned = member.assigned
     return all(
         tasks is not None
-        and all(
-            each.subtopology_id in assigned and assigned[each.subtopology_id] >= set(each.partitions) for each in tasks
-        )
-        for tasks, assigned in (
-            (request.active_tasks, active),
-            (request.standby_tasks, member.assigned.standby),
-            (request.warmup_tasks, member.assigned.warmup),
+        and all(each.subtopology_id in owned and owned[each.subtopology_id] >= set(each.partitions) for each in tasks)
+        for tasks, owned in (
+            (request.active_tasks, assigned.active_partitions),
+            (request.standby_tasks, assigned.standby),
+            (request.warmup_tasks, assigned.warmup),
         )
     )
 

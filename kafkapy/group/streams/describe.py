@@ -1,6 +1,6 @@
 """A streams group as StreamsGroupDescribe shows it."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 from kafkapy.group.hash_order import natural_order
 from kafkapy.group.streams.assignor_spec import TaskOffsets
@@ -8,7 +8,7 @@ from kafkapy.group.streams.configured_topology import ConfiguredInternalTopic, C
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.task_offsets import MemberTaskOffsets
-from kafkapy.group.streams.tasks import EMPTY_TASKS, TasksTuple
+from kafkapy.group.streams.tasks import EMPTY_TASKS, Tasks, TasksTuple
 from kafkapy.group.streams.topology import StreamsTopology
 from kafkapy.protocol.messages.streams_group_describe_response import (
     Assignment,
@@ -74,7 +74,7 @@ def _member(member: StreamsMember, target: TasksTuple, offsets: MemberTaskOffset
         task_offsets=_offsets(offsets.offsets),
         task_end_offsets=_offsets(offsets.end_offsets),
         assignment=Assignment(
-            _task_ids({each: epochs.keys() for each, epochs in assigned.active.items()}),
+            _task_ids(assigned.active_partitions),
             standby_tasks=_task_ids(assigned.standby),
             warmup_tasks=_task_ids(assigned.warmup),
         ),
@@ -84,7 +84,7 @@ def _member(member: StreamsMember, target: TasksTuple, offsets: MemberTaskOffset
     )
 
 
-def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
+def _task_ids(tasks: Tasks) -> list[TaskIds]:
     return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
 
 

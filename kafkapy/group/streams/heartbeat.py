@@ -4,7 +4,7 @@ Member, topology, group epoch, target, the member's next step towards it. Soft s
 of a group which the heartbeat creates is lost, as in Kafka, but for the delay of the first assignment.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -42,7 +42,7 @@ from kafkapy.group.streams.removal import removal_records
 from kafkapy.group.streams.settings import RACK_TAGS, StreamsSettings
 from kafkapy.group.streams.state import NO_TOPOLOGY_EPOCH, GroupState
 from kafkapy.group.streams.target import Targets, changed_targets, new_target, updated_view
-from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple
+from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, Tasks, TasksTuple
 from kafkapy.group.streams.topic_configuration import configure_topology
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
 from kafkapy.protocol.error_code import ErrorCode
@@ -338,7 +338,7 @@ class Heartbeat:
         )
         has_changed = after.assigned != before.assigned
         if self._is_joining or has_changed or _reports_others(owned, after.assigned):
-            response.active_tasks = _task_ids({each: epochs.keys() for each, epochs in after.assigned.active.items()})
+            response.active_tasks = _task_ids(after.assigned.active_partitions)
             response.standby_tasks = _task_ids(after.assigned.standby)
             response.warmup_tasks = _task_ids(after.assigned.warmup)
         self._tell_endpoints(response, before, after, configured, has_changed=has_changed)
@@ -426,7 +426,7 @@ def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:
     return (
         target.standby == assigned.standby
         and target.warmup == assigned.warmup
-        and {each: frozenset(epochs) for each, epochs in assigned.active.items()} == target.active
+        and target.active == assigned.active_partitions
     )
 
 
@@ -454,5 +454,5 @@ def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:
     return by_id
 
 
-def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
+def _task_ids(tasks: Tasks) -> list[TaskIds]:
     return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]

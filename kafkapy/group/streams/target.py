@@ -60,7 +60,7 @@ def _spec(member: StreamsMember, offsets: MemberTaskOffsets) -> MemberSpec:
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_tags=member.client_tags,
-        active={each: frozenset(epochs) for each, epochs in member.assigned.active.items()},
+        active=member.assigned.active_partitions,
         standby=member.assigned.standby,
         warmup=member.assigned.warmup,
         task_offsets=offsets.offsets,

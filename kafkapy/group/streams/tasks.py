@@ -61,6 +61,11 @@ class AssignedTasks:
     warmup: Tasks = field(default_factory=dict)
 
     @property
+    def active_partitions(self) -> Tasks:
+        """Return the active tasks without their epochs."""
+        return {each: frozenset(epochs) for each, epochs in self.active.items()}
+
+    @property
     def is_empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
 
