@@ -13,7 +13,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision, RequestContext
 from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.shared_rules import may_assign
+from kafkapy.group.shared_rules import check_static_member, may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
 from kafkapy.group.streams.checks import (
     check_epoch,
@@ -21,7 +21,6 @@ from kafkapy.group.streams.checks import (
     check_size,
     check_tasks,
     known_member,
-    known_static_member,
 )
 from kafkapy.group.streams.configured_topology import ConfiguredTopology, StatusCode
 from kafkapy.group.streams.decision import HeartbeatResult
@@ -136,7 +135,7 @@ class Heartbeat:
         instance_id, member_id = self._request.instance_id, self._request.member_id
         assert instance_id is not None
         if not self._is_joining:
-            member = known_static_member(self._log, member_id, instance_id)
+            member = check_static_member(self._log.static_member(instance_id), member_id, instance_id)
             check_epoch(member, self._request)
             return member
         existing = self._log.static_member(instance_id)
@@ -399,7 +398,8 @@ def decide_leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> 
     if request.instance_id is None:
         member = known_member(log, member_id)
     else:
-        member = known_static_member(log, member_id, request.instance_id)
+        existing = log.static_member(request.instance_id)
+        member = check_static_member(existing, member_id, request.instance_id)
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch, status=[])
     if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
         records = [current_record(log.group_id, member.left_for_a_while())]
