@@ -9,6 +9,8 @@ NO_ASSIGNMENT_EPOCH: Final = -1
 """The assignment epoch of a share or streams group that is being deleted."""
 NEVER_ASSIGNED_AT_MS: Final = 0
 """The assignment timestamp of a group that was converted or is empty: the target may be recomputed at once."""
+FENCE_RETRY_MS: Final = 500
+"""When to retry the removal of an expired member, in case its tombstones could not be written."""
 
 
 def may_assign(last_ms: int, wall_ms: int, interval_ms: int) -> bool:
