@@ -108,7 +108,7 @@ class StreamsGroups:
         self._history.begin_decision(EXPIRED)
         image = self._metadata()
         settings = group.own_settings(image.configs)
-        if group.timers.ends_initial_delay(now_ms):
+        if group.timers.maybe_end_initial_delay(now_ms):
             context = RequestContext(NOBODY, now_ms, self._wall_ms(), image)
             return decide_delayed_target(group, context, ASSIGNORS[settings.assignor_name])
         late = group.timers.late_members(now_ms, settings.session_timeout_ms)
