@@ -22,19 +22,12 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
 )
 from tests.support.consumer_groups import CLIENT, image_of
 from tests.support.interpreter import needs_interpreter
-from tests.support.streams_groups import StreamsShard, chain
+from tests.support.streams_groups import StreamsShard, chain, request_of
 
 
 def shard_with(**config: Any) -> StreamsShard:
     keys = {"group_streams_assignment_interval_ms": 0, "group_streams_initial_rebalance_delay_ms": 0, **config}
     return StreamsShard(image_of(**{"in": 4}), **keys)
-
-
-def request_of(member_id: str, topology: Topology | None, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    values = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": member_id, **fields}
-    return StreamsGroupHeartbeatRequest(
-        "g", member_id=member_id, rebalance_timeout_ms=1_000, topology=topology, **values
-    )
 
 
 def decided(shard: StreamsShard, request: StreamsGroupHeartbeatRequest) -> GroupDecision:
