@@ -11,7 +11,6 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision, RequestContext
-from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
@@ -41,7 +40,7 @@ from kafkapy.group.streams.removal import removal_records
 from kafkapy.group.streams.settings import RACK_TAGS, StreamsSettings
 from kafkapy.group.streams.state import NO_TOPOLOGY_EPOCH, GroupState
 from kafkapy.group.streams.target import Targets, changed_targets, new_target, updated_view
-from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, Tasks, TasksTuple
+from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple, task_ids
 from kafkapy.group.streams.topic_configuration import configure_topology
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
 from kafkapy.protocol.error_code import ErrorCode
@@ -337,9 +336,9 @@ class Heartbeat:
         )
         has_changed = after.assigned != before.assigned
         if self._is_joining or has_changed or _reports_others(owned, after.assigned):
-            response.active_tasks = _task_ids(after.assigned.active_partitions)
-            response.standby_tasks = _task_ids(after.assigned.standby)
-            response.warmup_tasks = _task_ids(after.assigned.warmup)
+            response.active_tasks = task_ids(TaskIds, after.assigned.active_partitions)
+            response.standby_tasks = task_ids(TaskIds, after.assigned.standby)
+            response.warmup_tasks = task_ids(TaskIds, after.assigned.warmup)
         self._tell_endpoints(response, before, after, configured, has_changed=has_changed)
         if configured.problem is not None:
             self._tell(configured.problem.status, configured.problem.message)
@@ -452,7 +451,3 @@ def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:
     if len(by_id) < len(tasks):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return by_id
-
-
-def _task_ids(tasks: Tasks) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.streams.member import StreamsMember
-from kafkapy.group.streams.tasks import Tasks, TasksTuple
+from kafkapy.group.streams.tasks import TasksTuple, task_ids
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
 from kafkapy.protocol.messages.streams_group_metadata_key import StreamsGroupMetadataKey
@@ -61,9 +60,9 @@ def metadata_record(
 def target_record(group_id: str, member_id: str, target: TasksTuple) -> CoordinatorRecord:
     key = StreamsGroupTargetAssignmentMemberKey(group_id, member_id=member_id)
     value = StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=_task_ids(target.active),
-        standby_tasks=_task_ids(target.standby),
-        warmup_tasks=_task_ids(target.warmup),
+        active_tasks=task_ids(TaskIds, target.active),
+        standby_tasks=task_ids(TaskIds, target.standby),
+        warmup_tasks=task_ids(TaskIds, target.warmup),
     )
     return CoordinatorRecord(key, value)
 
@@ -102,7 +101,3 @@ def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Coordinat
         CoordinatorRecord(StreamsGroupMetadataKey(group_id), None),
         CoordinatorRecord(StreamsGroupTopologyKey(group_id), None),
     ]
-
-
-def _task_ids(tasks: Tasks) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
