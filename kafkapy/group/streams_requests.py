@@ -20,7 +20,7 @@ from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, decide_leave
 from kafkapy.group.streams.history import EXPIRED, streams_history
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_EPOCHS
-from kafkapy.group.streams.removal import at_once, removal_records
+from kafkapy.group.streams.removal import members_of_one_batch, removal_records
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup
@@ -112,7 +112,8 @@ class StreamsGroups:
             context = RequestContext(NOBODY, now_ms, self._wall_ms(), image)
             return decide_delayed_target(group, context, ASSIGNORS[settings.assignor_name])
         late = group.timers.late_members(now_ms, settings.session_timeout_ms)
-        return GroupDecision(records=removal_records(group.log, at_once(group.group_id, late)))
+        removed = members_of_one_batch(group.group_id, late)
+        return GroupDecision(records=removal_records(group.log, removed))
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request."""

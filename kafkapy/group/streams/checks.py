@@ -96,7 +96,7 @@ def check_instance_is_free(existing: StreamsMember, member_id: str) -> None:
 def check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, joins again, or missed the last response.
 
-    Who missed it may be at the previous epoch, with tasks that are among those assigned.
+    A member that missed it is at the previous epoch, and reports only tasks that are assigned to it.
     """
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -126,7 +126,7 @@ def _has_all(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> bo
 
 
 def check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Sequence[TaskIds] | None) -> None:
-    """Raise INVALID_REQUEST if a member reports tasks that the topology has not."""
+    """Raise INVALID_REQUEST if a member reports tasks that are not in the topology."""
     for each in tasks or ():
         subtopology = subtopologies.get(each.subtopology_id)
         if subtopology is None:

@@ -48,7 +48,7 @@ def described_group(group: StreamsGroup, members: Iterable[StreamsMember], assig
 
 
 def topics_of(group: DescribedGroup) -> set[str]:
-    """Return all topics that a described group names: who may not describe them may not see the group."""
+    """Return all topics that a described group names. A client must be allowed to describe them all."""
     if group.topology is None:
         return set()
     names: set[str] = set()

@@ -70,9 +70,9 @@ class StreamsGroup:
         self._offset_count = 0
         """Of all members in task_offsets."""
         self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
-        """What members were to have at the target epoch given, if tasks are warmed up: for the time being its targets.
+        """A target epoch and its targets, kept if tasks may be warmed up. No assignor here warms up tasks yet.
 
-        As in Apache Kafka, one that leaves and comes back before the next target gets its tasks again.
+        As in Apache Kafka, a member that leaves and comes back before the next target epoch gets its tasks again.
         """
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0

@@ -1,7 +1,7 @@
 """The decision of a StreamsGroupHeartbeat: Apache Kafka 4.4.0's steps in its order, on which the records depend.
 
-Member, topology, group epoch, target, the member's next step towards it. Soft state of the group changes at once: that
-of a group which the heartbeat creates is lost, as in Kafka, but for the delay of the first assignment.
+Member, topology, group epoch, target, the member's next step towards it. Soft state of the group changes at once. If
+the heartbeat creates the group, its soft state is lost, as in Kafka, except for the delay of the first assignment.
 """
 
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ class Heartbeat:
         )
 
     def _write_member(self, member: StreamsMember, updated: StreamsMember) -> _Update:
-        """Write a member that is new or changed. A static member may change what tasks do not depend on."""
+        """Write a member that is new or changed. For a static one, recompute only if tasks depend on the change."""
         if updated == member:
             return _Update.NONE
         self._records.append(member_record(self._group.group_id, updated))

@@ -4,8 +4,8 @@ First the member revokes the tasks that are not in the target, and stays at its 
 (UNREVOKED_TASKS). Then it moves to the target's epoch and gets the tasks that are free, later those that others give up
 (UNRELEASED_TASKS). An active task is free once nobody has it, and no other member of the same process has a copy; a
 standby or warm-up once no other member of the process has the task at all. A copy that becomes active in the same
-member stays until the active task is given, so that its state is never away. The states and transitions are those of
-Apache Kafka 4.4.0's CurrentAssignmentBuilder.
+member stays until the active task is given, so that the member always has its state. The states and transitions are
+those of Apache Kafka 4.4.0's CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set

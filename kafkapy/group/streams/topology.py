@@ -1,8 +1,8 @@
 """The topology of a streams group: its subtopologies, as a member sent them and the log keeps them.
 
-A request's topology is checked by check_bounds() and check_topic_names() before the ACLs of its topics are, then by the
-other two checks, in Apache Kafka's order: check_source_topic_regexes() first of all, check_changelog_topics() of those
-that join.
+The checks of a request's topology are in Apache Kafka's order: check_bounds() and check_topic_names() before the topics
+are authorized, then check_source_topic_regexes() before the rest of the heartbeat, and check_changelog_topics() at the
+end of the checks of a join.
 """
 
 from collections.abc import Iterable, Mapping, Set

@@ -1,7 +1,7 @@
 """Creates the internal topics of a streams group that are missing, with the rights of the member that asks for them.
 
-Nothing waits for it: a later heartbeat finds the topics. What fails stands in the status of the heartbeats for a while,
-and is not tried again until then.
+Nothing waits for it: a later heartbeat finds the topics. An error is shown in the status of heartbeats for a while, and
+the topic is tried again only after that.
 """
 
 from collections.abc import Mapping

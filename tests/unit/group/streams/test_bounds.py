@@ -9,7 +9,7 @@ from kafkapy.group.decision import GroupDecision
 from kafkapy.group.settings import MOST_NAMES
 from kafkapy.group.streams import group as streams_group
 from kafkapy.group.streams.checks import MOST_ID_CHARACTERS
-from kafkapy.group.streams.removal import BYTES_AT_ONCE, at_once
+from kafkapy.group.streams.removal import BYTES_PER_BATCH, members_of_one_batch
 from kafkapy.group.streams.topic_configuration import MOST_TASKS
 from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES, check_bounds
 from kafkapy.protocol.error_code import ErrorCode
@@ -125,9 +125,9 @@ def test_members_that_are_late_together_are_removed_by_several_batches() -> None
     members = [f"{'m' * 30_000}{number}" for number in range(12)]
     parts = []
     while members:
-        parts.append(at_once("g", members))
+        parts.append(members_of_one_batch("g", members))
         members = members[len(parts[-1]) :]
-    assert all(sum(map(len, part)) <= BYTES_AT_ONCE for part in parts)
+    assert all(sum(map(len, part)) <= BYTES_PER_BATCH for part in parts)
     assert sum(map(len, parts)) == 12
-    assert len(at_once("g", [str(number) for number in range(100)])) == 100
-    assert len(at_once("g", ["m" * BYTES_AT_ONCE])) == 1, "one is always removed"
+    assert len(members_of_one_batch("g", [str(number) for number in range(100)])) == 100
+    assert len(members_of_one_batch("g", ["m" * BYTES_PER_BATCH])) == 1, "one is always removed"
