@@ -255,13 +255,11 @@ class Heartbeat:
             self._group_epoch += 1
             self._records.append(
                 metadata_record(
-                    group.group_id,
+                    log,
                     group_epoch=self._group_epoch,
                     metadata_hash=metadata_hash,
                     validated_topology_epoch=validated_epoch,
                     assignment_configs=configs,
-                    stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
-                    failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
                 )
             )
         group.metadata_checked(self._context.image, self._group_epoch)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.streams.member import StreamsMember
+from kafkapy.group.streams.state import StreamsGroupLog
 from kafkapy.group.streams.tasks import TasksTuple, task_ids
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
@@ -35,15 +36,14 @@ def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
 
 
 def metadata_record(
-    group_id: str,
+    log: StreamsGroupLog,
     *,
     group_epoch: int,
     metadata_hash: int,
     validated_topology_epoch: int,
     assignment_configs: Mapping[str, str],
-    stored_description_topology_epoch: int,
-    failed_description_topology_epoch: int,
 ) -> CoordinatorRecord:
+    """Return the record of a next group epoch. What is known of topology descriptions stays as it is in the log."""
     value = StreamsGroupMetadataValue(
         epoch=group_epoch,
         metadata_hash=metadata_hash,
@@ -51,10 +51,10 @@ def metadata_record(
         last_assignment_configs=[
             LastAssignmentConfig(key, value=value) for key, value in sorted(assignment_configs.items())
         ],
-        stored_description_topology_epoch=stored_description_topology_epoch,
-        failed_description_topology_epoch=failed_description_topology_epoch,
+        stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
+        failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
     )
-    return CoordinatorRecord(StreamsGroupMetadataKey(group_id), value)
+    return CoordinatorRecord(StreamsGroupMetadataKey(log.group_id), value)
 
 
 def target_record(group_id: str, member_id: str, target: TasksTuple) -> CoordinatorRecord:

@@ -33,13 +33,11 @@ def removal_records(log: StreamsGroupLog, member_ids: Sequence[str]) -> list[Coo
         records += member_tombstones(log.group_id, member_id)
         records.append(
             metadata_record(
-                log.group_id,
+                log,
                 group_epoch=group_epoch,
                 metadata_hash=log.metadata.metadata_hash,
                 validated_topology_epoch=log.metadata.validated_topology_epoch,
                 assignment_configs=log.assignment_configs,
-                stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
-                failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
             )
         )
     if member_ids and len(member_ids) == len(log.members):
