@@ -49,7 +49,7 @@ class StreamsGroups:
         self._metadata = metadata
         self._wall_ms = wall_ms
         self._history = streams_history(wall_ms)
-        self._initial_delays: dict[str, int | None] = {}
+        self._initial_delays: dict[str, int] = {}
         """Of groups that are made, by id, until their first record is replayed."""
 
     def heartbeat(
@@ -76,7 +76,8 @@ class StreamsGroups:
         heartbeat = Heartbeat(group, request, context, assignor, version=version, is_known=found is not None)
         decision = heartbeat.decide(replaced)
         if is_new:
-            self._initial_delays[group_id] = group.timers.initial_delay_until_ms
+            if group.timers.initial_delay_until_ms is not None:
+                self._initial_delays[group_id] = group.timers.initial_delay_until_ms
             decision.on_failed = self._forget_new(group_id)
         return decision
 
@@ -129,15 +130,17 @@ class StreamsGroups:
         if not isinstance(group, StreamsGroup):
             if value is None:
                 return
-            group = self._groups[group_id] = self.make(group_id, self._initial_delays.pop(group_id, None))
+            group = self._groups[group_id] = self.make(group_id)
+            if group_id in self._initial_delays:
+                group.timers.start_initial_delay(self._initial_delays.pop(group_id))
         self._history.before_replay(group, key, value)
         group.replay(key, value)
         self._history.after_replay(group, key, value)
         if group.log.is_deleted:
             del self._groups[group_id]
 
-    def make(self, group_id: str, initial_delay_until_ms: int | None = None) -> StreamsGroup:
-        return StreamsGroup(group_id, self._settings, self._hashes, initial_delay_until_ms)
+    def make(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id, self._settings, self._hashes)
 
     def _existing(self, group_id: str, noun: str = "Group") -> StreamsGroup:
         """Return the group. `noun` begins the message for one that is missing: Kafka has two."""

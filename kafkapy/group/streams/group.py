@@ -48,20 +48,14 @@ class StreamsGroup:
     protocol_type = GROUP_TYPE
     may_expire = True
 
-    def __init__(
-        self,
-        group_id: str,
-        settings: GroupSettings,
-        hashes: MetadataHashes,
-        initial_delay_until_ms: int | None = None,
-    ) -> None:
-        """`hashes` is shared by the groups of a shard. `initial_delay_until_ms`: that of the request that made it."""
+    def __init__(self, group_id: str, settings: GroupSettings, hashes: MetadataHashes) -> None:
+        """`hashes` is shared by the groups of a shard."""
         self.group_id = group_id
         self.settings = settings
         self.hashes = hashes
         self.history = RebalanceHistory()
         self.log = StreamsGroupLog(group_id)
-        self.timers = StreamsTimers(self.log, initial_delay_until_ms)
+        self.timers = StreamsTimers(self.log)
         self.configured: ConfiguredTopology | None = None
         self.endpoint_information_epoch = 0
         self.shutdown_member_id: str | None = None

@@ -15,9 +15,9 @@ from kafkapy.group.streams.tasks import MemberState
 class StreamsTimers:
     """The deadlines of one group."""
 
-    def __init__(self, log: StreamsGroupLog, initial_delay_until_ms: int | None = None) -> None:
+    def __init__(self, log: StreamsGroupLog) -> None:
         self.sessions = Sessions()
-        self.initial_delay_until_ms = initial_delay_until_ms
+        self.initial_delay_until_ms: int | None = None
         self._log = log
         self._rebalances: dict[str, tuple[int, int]] = {}
         """By member id: the epoch that the member must leave, and the deadline for that."""
