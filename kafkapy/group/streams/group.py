@@ -237,9 +237,7 @@ def _check_partition(
     subtopology_id = by_source.get(topic)
     if subtopology_id is None:
         raise _stale(f"Topic {topic} is not in the topology.")
-    epoch = None
-    for tasks in (member.assigned, member.pending_revocation):
-        epoch = tasks.active.get(subtopology_id, {}).get(partition) if epoch is None else epoch
+    epoch = member.assignment_epoch(subtopology_id, partition)
     if epoch is None:
         raise _stale(f"Task {subtopology_id}-{partition} is not assigned or pending revocation for member.")
     if received_epoch < epoch:

@@ -61,6 +61,11 @@ class StreamsMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
+    def assignment_epoch(self, subtopology_id: str, partition: int) -> int | None:
+        """Return the epoch at which an active task, assigned or to be revoked, was assigned; None if it is neither."""
+        epoch = self.assigned.active.get(subtopology_id, {}).get(partition)
+        return self.pending_revocation.active.get(subtopology_id, {}).get(partition) if epoch is None else epoch
+
     def joining_as(self, member_id: str) -> "StreamsMember":
         """Return the static member as it joins again with this member id."""
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
