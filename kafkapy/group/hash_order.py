@@ -39,7 +39,7 @@ def in_computed_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capa
 def in_order_of_computing(calls: Iterable[KeyT], hash_of: Callable[[KeyT], int], key_count: int) -> list[KeyT]:
     """Return the keys of these calls of computeIfAbsent() on a `new HashMap(key_count)`, keys that are there included.
 
-    Each call grows the map first if that is too full, even one of a key that is there.
+    Each call first grows a map that is too full, even if the key is in it already.
     """
     capacity = power_of_two(key_count)
     ranks: dict[KeyT, None] = {}

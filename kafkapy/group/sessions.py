@@ -5,10 +5,8 @@ log, its session begins anew.
 """
 
 from collections.abc import Collection
-from typing import Final
 
-FENCE_RETRY_MS: Final = 500
-"""When to retry the removal of an expired member, in case its tombstones could not be written."""
+from kafkapy.group.shared_rules import FENCE_RETRY_MS
 
 
 class Sessions:

@@ -119,9 +119,8 @@ class GroupShard:
 
         Yields None for each group that does not match, so that callers can yield to the event loop in between.
         """
-        wanted_states = {
-            state.strip().lower().replace("_", "") for state in states
-        }  # Kafka says not_ready for NotReady
+        # Kafka says not_ready for NotReady.
+        wanted_states = {state.strip().lower().replace("_", "") for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         for group in list(self._all()):
             is_listed = (not states or group.state_name.lower() in wanted_states) and (

@@ -20,7 +20,7 @@ from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, decide_leave
 from kafkapy.group.streams.history import EXPIRED, streams_history
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_EPOCHS
-from kafkapy.group.streams.removal import at_once, removal_records
+from kafkapy.group.streams.removal import members_of_one_batch, removal_records
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup
@@ -49,7 +49,7 @@ class StreamsGroups:
         self._metadata = metadata
         self._wall_ms = wall_ms
         self._history = streams_history(wall_ms)
-        self._initial_delays: dict[str, int | None] = {}
+        self._initial_delays: dict[str, int] = {}
         """Of groups that are made, by id, until their first record is replayed."""
 
     def heartbeat(
@@ -76,7 +76,8 @@ class StreamsGroups:
         heartbeat = Heartbeat(group, request, context, assignor, version=version, is_known=found is not None)
         decision = heartbeat.decide(replaced)
         if is_new:
-            self._initial_delays[group_id] = group.timers.initial_delay_until_ms
+            if group.timers.initial_delay_until_ms is not None:
+                self._initial_delays[group_id] = group.timers.initial_delay_until_ms
             decision.on_failed = self._forget_new(group_id)
         return decision
 
@@ -108,11 +109,12 @@ class StreamsGroups:
         self._history.begin_decision(EXPIRED)
         image = self._metadata()
         settings = group.own_settings(image.configs)
-        if group.timers.ends_initial_delay(now_ms):
+        if group.timers.maybe_end_initial_delay(now_ms):
             context = RequestContext(NOBODY, now_ms, self._wall_ms(), image)
             return decide_delayed_target(group, context, ASSIGNORS[settings.assignor_name])
         late = group.timers.late_members(now_ms, settings.session_timeout_ms)
-        return GroupDecision(records=removal_records(group.log, at_once(group.group_id, late)))
+        removed = members_of_one_batch(group.group_id, late)
+        return GroupDecision(records=removal_records(group.log, removed))
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request."""
@@ -128,15 +130,17 @@ class StreamsGroups:
         if not isinstance(group, StreamsGroup):
             if value is None:
                 return
-            group = self._groups[group_id] = self.make(group_id, self._initial_delays.pop(group_id, None))
+            group = self._groups[group_id] = self.make(group_id)
+            if group_id in self._initial_delays:
+                group.timers.start_initial_delay(self._initial_delays.pop(group_id))
         self._history.before_replay(group, key, value)
         group.replay(key, value)
         self._history.after_replay(group, key, value)
         if group.log.is_deleted:
             del self._groups[group_id]
 
-    def make(self, group_id: str, initial_delay_until_ms: int | None = None) -> StreamsGroup:
-        return StreamsGroup(group_id, self._settings, self._hashes, initial_delay_until_ms)
+    def make(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id, self._settings, self._hashes)
 
     def _existing(self, group_id: str, noun: str = "Group") -> StreamsGroup:
         """Return the group. `noun` begins the message for one that is missing: Kafka has two."""

@@ -15,14 +15,10 @@ from starlette.testclient import TestClient
 from harness.servers import QUICK_JVM, ApacheKafka, java, temporary_in
 from kafkapy.console.app import new_app
 from kafkapy.console.settings import Settings
-from kafkapy.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from tests.support import topics
 from tests.support.committed import commit
 from tests.support.eventually import eventually
+from tests.support.group_configs import set_group_configs
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS, STREAMS_LIBS
 
@@ -31,8 +27,6 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it starts Apache Kafka as it is"),
     pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
 ]
-GROUP_RESOURCE = 32
-SET = 0
 PROGRAM = Path(__file__).with_name("StreamsGroup.java")
 
 
@@ -90,13 +84,8 @@ def test_a_share_group_is_listed_and_shown_with_its_members_and_lag(kafka: str, 
 
 
 def read_from_the_beginning(bootstrap: str, share_group: str) -> None:
-    configs = [AlterableConfig("share.auto.offset.reset", config_operation=SET, value="earliest")]
-    request = IncrementalAlterConfigsRequest(
-        [AlterConfigsResource(GROUP_RESOURCE, resource_name=share_group, configs=configs)]
-    )
     with WireClient(bootstrap) as client:
-        (response,) = client.call(request, 1).responses
-    assert response.error_code == 0, response
+        set_group_configs(client, share_group, share_auto_offset_reset="earliest")
 
 
 def produce(bootstrap: str) -> None:

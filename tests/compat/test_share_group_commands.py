@@ -11,8 +11,9 @@ import pytest
 from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.support.client_requests import batch_of, create_topic, produce
+from tests.support.group_configs import set_group_configs
 from tests.support.offsets import commit, find_coordinator
-from tests.support.share_members import LEAVES, ShareMember, set_group_configs
+from tests.support.share_members import LEAVES, ShareMember
 from tests.support.wire import WireClient
 
 pytestmark = pytest.mark.long

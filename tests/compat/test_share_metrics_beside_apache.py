@@ -12,10 +12,11 @@ import pytest
 from harness.servers import Kafkapy, free_port
 from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.eventually import eventually
+from tests.support.group_configs import set_group_configs
 from tests.support.offsets import find_coordinator
 from tests.support.quick_kafka import QuickKafka
 from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of
-from tests.support.share_members import LEAVES, ShareMember, set_group_configs
+from tests.support.share_members import LEAVES, ShareMember
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS, JMX_EXPORTER_LIBS
 

@@ -14,9 +14,10 @@ import pytest
 from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, Server
 from tests.support import java_tools
 from tests.support.client_requests import batch_of, create_topic, produce, until
+from tests.support.group_configs import set_group_configs
 from tests.support.offsets import find_coordinator
 from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
-from tests.support.share_members import ShareMember, set_group_configs
+from tests.support.share_members import ShareMember
 from tests.support.wire import WireClient
 from tools.kafka import KAFKA_VERSION, PREVIOUS_VERSION
 

@@ -1,12 +1,10 @@
 """Share groups against Apache Kafka's own coordinator (tools/record_share_groups.py, which tells the format)."""
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.records import CoordinatorRecord, decode_record
 from kafkapy.group.share.decision import InitializeStates
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequestPartition,
@@ -14,47 +12,15 @@ from kafkapy.protocol.messages.alter_share_group_offsets_request import (
 )
 from kafkapy.protocol.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
-from tests.support.consumer_groups import Client, image_of, topic_id
+from tests.support.consumer_groups import image_of, topic_id
+from tests.support.recorded_groups import CLIENT, GROUP, plain, plain_record, sent_epoch, steps
 from tests.support.share_groups import ShareWorld, partitions
 
 GOLDEN = Path(__file__).parent / "share_groups.txt.gz"
-CLIENT = Client("client", "localhost/127.0.0.1")
-"""Java's text of the loopback address, with which the script was recorded."""
-GROUP = "g"
-
-
-def steps() -> Iterator[tuple[str, list[str]]]:
-    """Yield each operation with what came of it."""
-    outcome: list[str] = []
-    operation = ""
-    for line in gzip.decompress(GOLDEN.read_bytes()).decode().splitlines():
-        if line.startswith("  "):
-            outcome.append(line.strip())
-            continue
-        if operation:
-            yield operation, outcome
-        operation, outcome = line, []
-    yield operation, outcome
 
 
 def name_of(identity: bytes) -> str:
     return identity.rstrip(b"\0").decode()
-
-
-def plain(record: CoordinatorRecord | None) -> Any:
-    """Return a record as plain values, its lists sorted: Kafka's are in the order of hash maps."""
-    assert record is not None
-    return record.key.NAME, _plain(record.key), None if record.value is None else _plain(record.value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return sorted((_plain(each) for each in value), key=repr)
-    if hasattr(value, "field_names"):
-        return {name: _plain(getattr(value, name)) for name in value.field_names()}
-    if hasattr(value, "__slots__"):
-        return {name: _plain(getattr(value, name)) for name in value.__slots__}
-    return value
 
 
 class Replayed:
@@ -89,12 +55,10 @@ class Replayed:
         yield from ()
 
     def heartbeat(self, member_id: str, epoch: str, rack: str, names: str) -> Iterator[Any]:
-        last = self.epochs.get(member_id, 0)
-        sent = {"=": last, "<": max(last - 1, 1), ">": last + 5}.get(epoch)
         request = ShareGroupHeartbeatRequest(
             GROUP,
             member_id=member_id,
-            member_epoch=int(epoch) if sent is None else sent,
+            member_epoch=sent_epoch(epoch, self.epochs.get(member_id, 0)),
             rack_id=None if rack == "-" else rack,
             subscribed_topic_names=None if names == "-" else names.split(","),
         )
@@ -197,16 +161,13 @@ def assignment_text(assignment: Any) -> str:
 
 def expected_of(line: str) -> Any:
     kind, _, rest = line.partition(" ")
-    if kind != "record":
-        return line
-    key, _, value = rest.partition(" ")
-    return plain(decode_record(bytes.fromhex(key), bytes.fromhex(value) if value else None))
+    return plain_record(rest) if kind == "record" else line
 
 
 def test_share_groups_answer_and_write_as_apache_kafka() -> None:
     replayed = Replayed("")
     count = 0
-    for operation, outcome in steps():
+    for operation, outcome in steps(GOLDEN):
         if operation.startswith("#"):
             replayed = Replayed(operation[2:])
             continue

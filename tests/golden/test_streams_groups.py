@@ -1,6 +1,5 @@
 """Streams groups against Apache Kafka's own coordinator (tools/record_streams_groups.py, which tells the format)."""
 
-import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.records import decode_record
 from kafkapy.group.streams.decision import HeartbeatResult
 from kafkapy.protocol.json_lines import from_json, to_json
 from kafkapy.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
-from tests.golden.test_share_groups import CLIENT, plain
 from tests.support.consumer_groups import GroupWorld, image_of, topic_id
+from tests.support.recorded_groups import CLIENT, GROUP, plain, plain_record, sent_epoch, steps
 
 GOLDEN = Path(__file__).parent / "streams_groups.txt.gz"
-GROUP = "g"
 DEFAULTS: dict[str, Any] = {
     "groupId": GROUP,
     "endpointInformationEpoch": 0,
@@ -35,20 +32,6 @@ DEFAULTS: dict[str, Any] = {
     "shutdownApplication": False,
 }
 TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
-
-
-def steps() -> Iterator[tuple[str, list[str]]]:
-    """Yield each operation with what came of it."""
-    outcome: list[str] = []
-    operation = ""
-    for line in gzip.decompress(GOLDEN.read_bytes()).decode().splitlines():
-        if line.startswith("  "):
-            outcome.append(line.strip())
-            continue
-        if operation:
-            yield operation, outcome
-        operation, outcome = line, []
-    yield operation, outcome
 
 
 def unordered(value: Any) -> Any:
@@ -95,16 +78,11 @@ class Replayed:
         self.world.image = replace(self.world.image, configs=replace(self.world.image.configs))
         yield from ()
 
-    def epoch(self, member_id: str, word: str) -> int:
-        last = self.epochs.get(member_id, 0)
-        sent = {"=": last, "<": max(last - 1, 1), ">": last + 5}.get(word)
-        return int(word) if sent is None else sent
-
     def heartbeat(self, member_id: str, epoch: str, version: str, tasks: str, *rest: str) -> Iterator[Any]:
         nothing: dict[str, Any] = {kind: [] for kind in TASKS}
         reported = {"-": {}, "0": nothing, "=": self.owned.get(member_id, nothing)}[tasks]
         fields = DEFAULTS | reported | json.loads(" ".join(rest))
-        fields |= {"memberId": member_id, "memberEpoch": self.epoch(member_id, epoch)}
+        fields |= {"memberId": member_id, "memberEpoch": sent_epoch(epoch, self.epochs.get(member_id, 0))}
         if fields["memberEpoch"] == 0 and fields["topology"] is None:
             return
         request = from_json("StreamsGroupHeartbeatRequest", int(version), fields)
@@ -138,7 +116,7 @@ class Replayed:
     def commit(self, member_id: str, epoch: str, text: str) -> Iterator[Any]:
         group = self.streams._existing(GROUP)
         check = group.check_offset_commit(
-            member_id, None, self.epoch(member_id, epoch), version=10, is_transactional=False
+            member_id, None, sent_epoch(epoch, self.epochs.get(member_id, 0)), version=10, is_transactional=False
         )
         for topic, partition in (each.split(":") for each in text.split(",")):
             if check is not None:
@@ -181,16 +159,13 @@ def expected_of(line: str) -> Any:
     kind, _, rest = line.partition(" ")
     if kind in ("answer", "described"):
         return unordered(json.loads(rest))
-    if kind != "record":
-        return line
-    key, _, value = rest.partition(" ")
-    return plain(decode_record(bytes.fromhex(key), bytes.fromhex(value) if value else None))
+    return plain_record(rest) if kind == "record" else line
 
 
 def test_streams_groups_answer_and_write_as_apache_kafka() -> None:
     replayed = Replayed("")
     count = 0
-    for operation, outcome in steps():
+    for operation, outcome in steps(GOLDEN):
         if operation.startswith("#"):
             before = replayed.state()
             replayed.world.restart()

@@ -9,8 +9,9 @@ from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, 
 from kafkapy.share.letter_headers import OFFSET_HEADER
 from tests.scenarios.conftest import serving
 from tests.support.client_requests import LATEST, batch_of, consume, create_topic, list_offset, produce, until
+from tests.support.group_configs import set_group_configs
 from tests.support.offsets import find_coordinator
-from tests.support.share_members import LEAVES, ShareMember, set_group_configs
+from tests.support.share_members import LEAVES, ShareMember
 from tests.support.wire import WireClient
 
 REJECT = 3

@@ -14,8 +14,9 @@ from harness.servers import Kafkapy
 from kafkapy.server.process.failpoints import VARIABLE
 from kafkapy.share.letter_headers import OFFSET_HEADER
 from tests.support.client_requests import LATEST, batch_of, consume, create_topic, list_offset, produce, until
+from tests.support.group_configs import set_group_configs
 from tests.support.offsets import find_coordinator
-from tests.support.share_members import ShareMember, set_group_configs
+from tests.support.share_members import ShareMember
 from tests.support.wire import ConnectionClosed, WireClient
 
 pytestmark = [pytest.mark.long, pytest.mark.ours]

@@ -12,10 +12,10 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from tests.support.client_requests import create_topic, until
+from tests.support.group_configs import GROUP_RESOURCE
 from tests.support.offsets import find_coordinator
 from tests.support.wire import WireClient
 
-GROUP_RESOURCE = 32
 SET, DELETE = 0, 1
 INTERVAL = "consumer.heartbeat.interval.ms"
 TIMEOUT, ASSIGNMENT = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"

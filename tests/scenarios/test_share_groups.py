@@ -21,9 +21,10 @@ from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.scenarios.conftest import IS_APACHE, serving
 from tests.support.client_requests import batch_of, create_topic, delete_topic, describe_topic, produce, until
+from tests.support.group_configs import set_group_configs
 from tests.support.membership import describe_group, join_request
 from tests.support.offsets import commit, committed, delete_offsets
-from tests.support.share_members import ENDS, LEAVES, OPENS, ShareMember, set_group_configs
+from tests.support.share_members import ENDS, LEAVES, OPENS, ShareMember
 from tests.support.wire import WireClient
 
 NONE, INVALID_REQUEST = ErrorCode.NONE, ErrorCode.INVALID_REQUEST

@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.streams_group_topology_description_update_request
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.scenarios.conftest import serving
 from tests.support.client_requests import create_topic, describe_topic, until
+from tests.support.group_configs import set_group_configs
 from tests.support.membership import describe_group, join_request
 from tests.support.offsets import commit, committed, fetch_group
 from tests.support.streams_members import (
@@ -27,7 +28,6 @@ from tests.support.streams_members import (
     describe,
     joined_topics,
     reading,
-    set_group_config,
     with_changelog,
 )
 from tests.support.wire import WireClient
@@ -39,8 +39,7 @@ SHUTDOWN, DELAYED = 4, 5
 @pytest.fixture
 def member(client: WireClient, group: str) -> Iterator[StreamsMember]:
     """A member of a group that assigns at once; the topic has two partitions."""
-    set_group_config(client, group, "streams.initial.rebalance.delay.ms", "0")
-    set_group_config(client, group, "streams.assignment.interval.ms", "0")
+    set_group_configs(client, group, streams_initial_rebalance_delay_ms="0", streams_assignment_interval_ms="0")
     member = StreamsMember(client, group)
     yield member
     member.leave()
@@ -203,7 +202,7 @@ def test_tasks_move_to_a_second_member_once_they_are_given_up(member: StreamsMem
 
 
 def test_static_member_comes_back_to_its_tasks_with_another_id(client: WireClient, group: str) -> None:
-    set_group_config(client, group, "streams.initial.rebalance.delay.ms", "0")
+    set_group_configs(client, group, streams_initial_rebalance_delay_ms="0")
     first = StreamsMember(client, group, "first", instance_id="i")
     first.run(reading(group))
     taken = StreamsMember(client, group, "again", instance_id="i")

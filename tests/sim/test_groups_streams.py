@@ -253,8 +253,8 @@ def take_tasks_for_released(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     record = heartbeat.metadata_record
 
-    def older(group_id: str, *, group_epoch: int, **fields: Any) -> Any:
-        return record(group_id, group_epoch=group_epoch - 3 if group_epoch > 5 else group_epoch, **fields)
+    def older(log: Any, *, group_epoch: int, **fields: Any) -> Any:
+        return record(log, group_epoch=group_epoch - 3 if group_epoch > 5 else group_epoch, **fields)
 
     monkeypatch.setattr(heartbeat, "metadata_record", older)
 

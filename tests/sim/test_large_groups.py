@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.groups import consumer_group_describe, offset_fetch
+from kafkapy.handlers import described_groups
+from kafkapy.handlers.groups import offset_fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -95,7 +96,7 @@ async def test_a_group_of_many_members_is_described_in_turns(loop: SimLoop, monk
 
     at_once, count_at_once = await overtaken(machine, requested, 1)
     for size in (MEMBERS, MEMBERS - 1, 5, 1):
-        monkeypatch.setattr(consumer_group_describe, "MEMBERS_AT_ONCE", size)
+        monkeypatch.setattr(described_groups, "MEMBERS_AT_ONCE", size)
         in_turns, count_in_turns = await overtaken(machine, requested, 1)
         assert in_turns == at_once
         assert count_in_turns > count_at_once
@@ -114,7 +115,7 @@ async def test_a_group_that_changes_while_it_is_described_is_described_as_it_is_
     for number in range(MEMBERS):
         joining.member_id = f"member-{number:02}"
         await client.call(joining, 1)
-    monkeypatch.setattr(consumer_group_describe, "MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr(described_groups, "MEMBERS_AT_ONCE", 2)
     answer = asyncio.ensure_future(machine.connect().call(ConsumerGroupDescribeRequest(["group"]), 1))
     leaving = ConsumerGroupHeartbeatRequest("group", member_id="member-00", member_epoch=-1)
     assert (await client.call(leaving, 1)).error_code == ErrorCode.NONE

@@ -20,17 +20,13 @@ from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerPro
 from kafkapy.protocol.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
-from kafkapy.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.primitives import MessageStruct
 from kafkapy.record.batches import batches
 from kafkapy.runtime.coordinators.coordinator import java_hash
 from tests.support.client_requests import create_topic, fetch_request, metadata
+from tests.support.group_configs import set_group_configs
 from tests.support.membership import describe_group, join_request, leave
 from tests.support.offsets import commit, fetch_group, find_coordinator
 from tests.support.wire import WireClient
@@ -41,7 +37,6 @@ TIMES: Final = {"commit_timestamp", "assignment_timestamp", "timestamp"}
 NO_TIMES: Final = (0, -1)
 ID_LENGTH: Final = 22
 """Ids that brokers make are at least as long, those of the scripts shorter."""
-GROUP_RESOURCE: Final = 32
 
 
 def subscription(*owned: int, version: int = 1, user_data: bytes | None = None, topic: str) -> bytes:
@@ -66,7 +61,7 @@ class Play:
         self._names: dict[str, str] = {}
         self._clients: dict[str, WireClient] = {}
         self.client = self._connected("")
-        alter_group(self.client, group, "consumer.assignment.interval.ms", "0")
+        set_group_configs(self.client, group, consumer_assignment_interval_ms="0")
         topic_id = create_topic(self.client, group, 3)
         self._names[topic_id.hex()] = "<topic id>"
         find_coordinator(self.client, group)
@@ -209,15 +204,6 @@ def _plain(value: Any, name: str = "") -> Any:
     if name == "metadata_hash":
         return "hash" if value else 0
     return value
-
-
-def alter_group(client: WireClient, group: str, key: str, value: str) -> None:
-    configs = [AlterableConfig(key, config_operation=0, value=value)]
-    request = IncrementalAlterConfigsRequest(
-        [AlterConfigsResource(GROUP_RESOURCE, resource_name=group, configs=configs)]
-    )
-    (answer,) = client.call(request, 1).responses
-    assert answer.error_code == 0, answer
 
 
 Script = Callable[[Play], None]

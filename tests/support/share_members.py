@@ -5,30 +5,16 @@ from typing import Any
 
 from kafkapy.protocol.messages import share_acknowledge_request as acknowledging
 from kafkapy.protocol.messages import share_fetch_request as fetching
-from kafkapy.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from tests.support.client_requests import until
 from tests.support.wire import WireClient
 
-GROUP_RESOURCE = 32
 LEAVES = -1
 OPENS, ENDS = 0, -1
 """Epochs of a share session."""
 
 Acknowledged = tuple[int, int, Sequence[int]]
 """First offset, last offset, types."""
-
-
-def set_group_configs(client: WireClient, group_id: str, **configs: str) -> None:
-    """Set share.auto_offset_reset and others of a group, written with _ for each dot."""
-    altered = [AlterableConfig(key.replace("_", "."), value=value) for key, value in configs.items()]
-    resource = AlterConfigsResource(GROUP_RESOURCE, resource_name=group_id, configs=altered)
-    (result,) = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
-    assert result.error_code == 0, result
 
 
 class ShareMember:

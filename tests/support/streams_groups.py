@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Set
 from typing import Any
 
-from kafkapy.group.decision import Client
 from kafkapy.group.streams.decision import HeartbeatResult
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
@@ -13,9 +12,8 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     TopicInfo,
     Topology,
 )
-from tests.support.consumer_groups import GroupWorld
+from tests.support.consumer_groups import CLIENT, GroupWorld
 
-CLIENT = Client("client", "/127.0.0.1")
 Task = tuple[str, int]
 
 
@@ -49,6 +47,14 @@ def chain(*stateful: bool, sources: Iterable[str] = ("in",), epoch: int = 0) -> 
             )
         )
     return Topology(epoch, subtopologies=subtopologies)
+
+
+def request_of(member_id: str, topology: Topology | None, **fields: Any) -> StreamsGroupHeartbeatRequest:
+    """Return the heartbeat of a member that has no tasks, in a process of its own."""
+    values = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": member_id, **fields}
+    return StreamsGroupHeartbeatRequest(
+        "g", member_id=member_id, rebalance_timeout_ms=1_000, topology=topology, **values
+    )
 
 
 def task_ids(tasks: Set[Task]) -> list[TaskIds]:

@@ -2,11 +2,6 @@
 
 from typing import Any
 
-from kafkapy.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     CopartitionGroup,
@@ -17,7 +12,6 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from tests.support.client_requests import until
-from tests.support.share_members import GROUP_RESOURCE
 from tests.support.wire import WireClient
 
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
@@ -37,12 +31,6 @@ def with_changelog(topic: str, changelog: str, partitions: int = 0, replication_
 def joined_topics(*topics: str) -> Topology:
     """Return a topology that joins topics, which need the same number of partitions."""
     return reading(*topics, copartition_groups=[CopartitionGroup(list(range(len(topics))))])
-
-
-def set_group_config(client: WireClient, group_id: str, key: str, value: str) -> None:
-    resource = AlterConfigsResource(GROUP_RESOURCE, resource_name=group_id, configs=[AlterableConfig(key, value=value)])
-    (result,) = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
-    assert result.error_code == 0, result
 
 
 def describe(client: WireClient, group_id: str, version: int = 1) -> Any:

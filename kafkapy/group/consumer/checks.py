@@ -1,10 +1,11 @@
-"""Checks of member ids, epochs, instance ids and group size of a KIP-848 group. Error messages are Kafka's."""
+"""Checks of member epochs, instance ids and group size of a KIP-848 group. Error messages are Kafka's."""
 
 from kafkapy.errors import ApiError
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.reconcile import Reported
 from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.shared_rules import unreleased_instance
 from kafkapy.protocol.error_code import ErrorCode
 
 
@@ -27,23 +28,6 @@ def check_member_epoch(member: ConsumerMember, received_epoch: int, reported: Re
     )
 
 
-def check_static_member(member: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return the static member if it has this member id. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-    if member is None:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    check_fenced(member, member_id, instance_id)
-    return member
-
-
-def check_fenced(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raise FENCED_INSTANCE_ID if another member has the instance id now."""
-    if member.member_id != member_id:
-        raise ApiError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-
-
 def check_instance_is_free(existing: ConsumerMember, member_id: str) -> None:
     """Raise UNRELEASED_INSTANCE_ID unless a member of the consumer protocol may replace the static member.
 
@@ -51,11 +35,7 @@ def check_instance_is_free(existing: ConsumerMember, member_id: str) -> None:
     """
     if existing.member_epoch == LEAVE_STATIC_EPOCH or existing.uses_classic_protocol:
         return
-    raise ApiError(
-        ErrorCode.UNRELEASED_INSTANCE_ID,
-        f"Static member {member_id} with instance id {existing.instance_id} cannot join the group because "
-        f"the instance id is owned by {existing.member_id} member.",
-    )
+    raise unreleased_instance(existing, member_id)
 
 
 def check_size(log: ConsumerGroupLog, settings: GroupSettings, member_id: str) -> None:

@@ -15,7 +15,6 @@ from kafkapy.group.consumer.checks import (
     check_instance_is_free,
     check_member_epoch,
     check_size,
-    check_static_member,
 )
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
@@ -24,7 +23,7 @@ from kafkapy.group.consumer.subscriptions import Subscriptions
 from kafkapy.group.consumer.update import MemberUpdate, replace_static
 from kafkapy.group.decision import Client, GroupDecision, RequestContext
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.shared_rules import unknown_member
+from kafkapy.group.shared_rules import check_static_member, unknown_member
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
     Assignment as AssignmentAnswer,

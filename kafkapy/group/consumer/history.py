@@ -1,6 +1,7 @@
 """What the records of KIP-848 groups tell of their rebalances (epoch_history.py)."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from kafkapy.group.consumer.member import ConsumerMember
@@ -26,7 +27,7 @@ def consumer_history(wall_ms: Callable[[], int]) -> EpochHistory:
         target_value=ConsumerGroupTargetAssignmentMetadataValue,
         metadata_changed=TOPICS_CHANGED,
         has_changed_subscription=_has_changed_subscription,
-        instance_id_of=_instance_id,
+        instance_id_of=attrgetter("instance_id"),
     )
     return EpochHistory(records, wall_ms)
 
@@ -37,7 +38,3 @@ def _has_changed_subscription(member: ConsumerMember, value: ConsumerGroupMember
         member.subscribed_topic_names != after.subscribed_topic_names
         or member.subscribed_topic_regex != after.subscribed_topic_regex
     )
-
-
-def _instance_id(member: ConsumerMember) -> str | None:
-    return member.instance_id

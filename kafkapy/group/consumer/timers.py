@@ -8,14 +8,10 @@ When a new coordinator loads a member from the log, its session (with the group'
 too until their next request) and its time to revoke begin anew, as in Apache Kafka.
 """
 
-from typing import Final
-
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
 from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.settings import GroupSettings
-
-FENCE_RETRY_MS: Final = 500
-"""When to retry the removal of an expired member, in case its tombstones could not be written."""
+from kafkapy.group.shared_rules import FENCE_RETRY_MS
 
 
 class ConsumerTimers:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.classic.state import CONSUMER_PROTOCOL
-from kafkapy.group.consumer.checks import check_size, check_static_member
+from kafkapy.group.consumer.checks import check_size
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.state import ConsumerGroupLog
@@ -19,6 +19,7 @@ from kafkapy.group.embedded import by_topic_id, read_subscription
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.migration.policy import is_disabled
 from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.shared_rules import check_static_member
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
 from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

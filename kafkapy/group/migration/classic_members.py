@@ -8,13 +8,12 @@ word for word.
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
 from kafkapy.group.classic.state import CONSUMER_PROTOCOL
-from kafkapy.group.consumer.checks import check_fenced
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
 from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.embedded import read_version, write_assignment
-from kafkapy.group.shared_rules import unknown_member
+from kafkapy.group.shared_rules import check_fenced, unknown_member
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest

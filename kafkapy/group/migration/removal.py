@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
-from kafkapy.group.consumer.checks import check_static_member
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.records import (
@@ -21,7 +20,7 @@ from kafkapy.group.consumer.records import (
 from kafkapy.group.decision import GroupDecision, RequestContext
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS
+from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS, check_static_member
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from kafkapy.errors import ApiError
-from kafkapy.group.shared_rules import unknown_member
+from kafkapy.group.shared_rules import unknown_member, unreleased_instance
 from kafkapy.group.streams.configured_topology import ConfiguredSubtopology
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember
 from kafkapy.group.streams.state import StreamsGroupLog
@@ -87,33 +87,16 @@ def known_member(log: StreamsGroupLog, member_id: str | None) -> StreamsMember:
     return member
 
 
-def known_static_member(log: StreamsGroupLog, member_id: str, instance_id: str) -> StreamsMember:
-    """Return the static member if it has this member id. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-    member = log.static_member(instance_id)
-    if member is None:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise ApiError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-    return member
-
-
 def check_instance_is_free(existing: StreamsMember, member_id: str) -> None:
     """Raise UNRELEASED_INSTANCE_ID unless the static member has left temporarily, so that another may replace it."""
     if existing.member_epoch != LEAVE_STATIC_EPOCH:
-        raise ApiError(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {existing.instance_id} cannot join the group because the "
-            f"instance id is owned by {existing.member_id} member.",
-        )
+        raise unreleased_instance(existing, member_id)
 
 
 def check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, joins again, or missed the last response.
 
-    Who missed it may be at the previous epoch, with tasks that are among those assigned.
+    A member that missed it is at the previous epoch, and reports only tasks that are assigned to it.
     """
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -130,22 +113,20 @@ def check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _has_all(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> bool:
-    active = {each: epochs.keys() for each, epochs in member.assigned.active.items()}
+    assigned = member.assigned
     return all(
         tasks is not None
-        and all(
-            each.subtopology_id in assigned and assigned[each.subtopology_id] >= set(each.partitions) for each in tasks
-        )
-        for tasks, assigned in (
-            (request.active_tasks, active),
-            (request.standby_tasks, member.assigned.standby),
-            (request.warmup_tasks, member.assigned.warmup),
+        and all(each.subtopology_id in owned and owned[each.subtopology_id] >= set(each.partitions) for each in tasks)
+        for tasks, owned in (
+            (request.active_tasks, assigned.active_partitions),
+            (request.standby_tasks, assigned.standby),
+            (request.warmup_tasks, assigned.warmup),
         )
     )
 
 
 def check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Sequence[TaskIds] | None) -> None:
-    """Raise INVALID_REQUEST if a member reports tasks that the topology has not."""
+    """Raise INVALID_REQUEST if a member reports tasks that are not in the topology."""
     for each in tasks or ():
         subtopology = subtopologies.get(each.subtopology_id)
         if subtopology is None:

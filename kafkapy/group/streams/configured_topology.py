@@ -62,7 +62,6 @@ class ConfiguredTopology:
     """
 
     topology_epoch: int
-    metadata_hash: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     internal_topics_to_be_created: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
     problem: TopicConfigurationProblem | None = None

@@ -1,6 +1,6 @@
 """A streams group as StreamsGroupDescribe shows it."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 from kafkapy.group.hash_order import natural_order
 from kafkapy.group.streams.assignor_spec import TaskOffsets
@@ -8,7 +8,7 @@ from kafkapy.group.streams.configured_topology import ConfiguredInternalTopic, C
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.task_offsets import MemberTaskOffsets
-from kafkapy.group.streams.tasks import EMPTY_TASKS, TasksTuple
+from kafkapy.group.streams.tasks import EMPTY_TASKS, TasksTuple, task_ids
 from kafkapy.group.streams.topology import StreamsTopology
 from kafkapy.protocol.messages.streams_group_describe_response import (
     Assignment,
@@ -48,7 +48,7 @@ def described_group(group: StreamsGroup, members: Iterable[StreamsMember], assig
 
 
 def topics_of(group: DescribedGroup) -> set[str]:
-    """Return all topics that a described group names: who may not describe them may not see the group."""
+    """Return all topics that a described group names. A client must be allowed to describe them all."""
     if group.topology is None:
         return set()
     names: set[str] = set()
@@ -74,18 +74,16 @@ def _member(member: StreamsMember, target: TasksTuple, offsets: MemberTaskOffset
         task_offsets=_offsets(offsets.offsets),
         task_end_offsets=_offsets(offsets.end_offsets),
         assignment=Assignment(
-            _task_ids({each: epochs.keys() for each, epochs in assigned.active.items()}),
-            standby_tasks=_task_ids(assigned.standby),
-            warmup_tasks=_task_ids(assigned.warmup),
+            task_ids(TaskIds, assigned.active_partitions),
+            standby_tasks=task_ids(TaskIds, assigned.standby),
+            warmup_tasks=task_ids(TaskIds, assigned.warmup),
         ),
         target_assignment=Assignment(
-            _task_ids(target.active), standby_tasks=_task_ids(target.standby), warmup_tasks=_task_ids(target.warmup)
+            task_ids(TaskIds, target.active),
+            standby_tasks=task_ids(TaskIds, target.standby),
+            warmup_tasks=task_ids(TaskIds, target.warmup),
         ),
     )
-
-
-def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
 
 
 def _offsets(offsets: TaskOffsets) -> list[TaskOffset]:
@@ -136,8 +134,7 @@ def _stored(topology: StreamsTopology) -> Topology:
                 state_changelog_topics=_stored_topics(each.state_changelog_topics),
                 repartition_source_topics=_stored_topics(each.repartition_source_topics),
             )
-            for subtopology_id in sorted(topology.subtopologies, key=natural_order)
-            for each in (topology.subtopologies[subtopology_id],)
+            for subtopology_id, each in sorted(topology.subtopologies.items(), key=lambda item: natural_order(item[0]))
         ],
     )
 

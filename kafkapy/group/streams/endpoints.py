@@ -1,9 +1,10 @@
 """Which partitions the application answers interactive queries for at which endpoint (application.server)."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 
 from kafkapy.group.streams.configured_topology import ConfiguredSubtopology, ConfiguredTopology
 from kafkapy.group.streams.member import StreamsMember, UserEndpoint
+from kafkapy.group.streams.tasks import Tasks
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.streams_group_heartbeat_response import Endpoint, EndpointToPartitions, TopicPartition
 
@@ -30,20 +31,19 @@ def _of_member(
     image: MetadataImage,
 ) -> EndpointToPartitions:
     assigned = member.assigned
-    active = {each: epochs.keys() for each, epochs in assigned.active.items()}
     copies = {
         each: assigned.standby.get(each, frozenset()) | assigned.warmup.get(each, frozenset())
         for each in {**assigned.standby, **assigned.warmup}
     }
     return EndpointToPartitions(
         Endpoint(endpoint.host, port=endpoint.port),
-        active_partitions=_partitions(active, subtopologies, image),
+        active_partitions=_partitions(assigned.active_partitions, subtopologies, image),
         standby_partitions=_partitions(copies, subtopologies, image),
     )
 
 
 def _partitions(
-    tasks: Mapping[str, Set[int]], subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
+    tasks: Tasks, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> list[TopicPartition]:
     found = []
     for subtopology_id, numbers in tasks.items():

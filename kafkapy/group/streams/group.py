@@ -48,20 +48,14 @@ class StreamsGroup:
     protocol_type = GROUP_TYPE
     may_expire = True
 
-    def __init__(
-        self,
-        group_id: str,
-        settings: GroupSettings,
-        hashes: MetadataHashes,
-        initial_delay_until_ms: int | None = None,
-    ) -> None:
-        """`hashes` is shared by the groups of a shard. `initial_delay_until_ms`: that of the request that made it."""
+    def __init__(self, group_id: str, settings: GroupSettings, hashes: MetadataHashes) -> None:
+        """`hashes` is shared by the groups of a shard."""
         self.group_id = group_id
         self.settings = settings
         self.hashes = hashes
         self.history = RebalanceHistory()
         self.log = StreamsGroupLog(group_id)
-        self.timers = StreamsTimers(self.log, initial_delay_until_ms)
+        self.timers = StreamsTimers(self.log)
         self.configured: ConfiguredTopology | None = None
         self.endpoint_information_epoch = 0
         self.shutdown_member_id: str | None = None
@@ -70,9 +64,9 @@ class StreamsGroup:
         self._offset_count = 0
         """Of all members in task_offsets."""
         self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
-        """What members were to have at the target epoch given, if tasks are warmed up: for the time being its targets.
+        """A target epoch and its targets, kept if tasks may be warmed up. No assignor here warms up tasks yet.
 
-        As in Apache Kafka, one that leaves and comes back before the next target gets its tasks again.
+        As in Apache Kafka, a member that leaves and comes back before the next target epoch gets its tasks again.
         """
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
@@ -243,9 +237,7 @@ def _check_partition(
     subtopology_id = by_source.get(topic)
     if subtopology_id is None:
         raise _stale(f"Topic {topic} is not in the topology.")
-    epoch = None
-    for tasks in (member.assigned, member.pending_revocation):
-        epoch = tasks.active.get(subtopology_id, {}).get(partition) if epoch is None else epoch
+    epoch = member.assignment_epoch(subtopology_id, partition)
     if epoch is None:
         raise _stale(f"Task {subtopology_id}-{partition} is not assigned or pending revocation for member.")
     if received_epoch < epoch:

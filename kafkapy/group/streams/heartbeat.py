@@ -1,19 +1,18 @@
 """The decision of a StreamsGroupHeartbeat: Apache Kafka 4.4.0's steps in its order, on which the records depend.
 
-Member, topology, group epoch, target, the member's next step towards it. Soft state of the group changes at once: that
-of a group which the heartbeat creates is lost, as in Kafka, but for the delay of the first assignment.
+Member, topology, group epoch, target, the member's next step towards it. Soft state of the group changes at once. If
+the heartbeat creates the group, its soft state is lost, as in Kafka, except for the delay of the first assignment.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision, RequestContext
-from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.shared_rules import may_assign
+from kafkapy.group.shared_rules import check_static_member, may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
 from kafkapy.group.streams.checks import (
     check_epoch,
@@ -21,7 +20,6 @@ from kafkapy.group.streams.checks import (
     check_size,
     check_tasks,
     known_member,
-    known_static_member,
 )
 from kafkapy.group.streams.configured_topology import ConfiguredTopology, StatusCode
 from kafkapy.group.streams.decision import HeartbeatResult
@@ -42,7 +40,7 @@ from kafkapy.group.streams.removal import removal_records
 from kafkapy.group.streams.settings import RACK_TAGS, StreamsSettings
 from kafkapy.group.streams.state import NO_TOPOLOGY_EPOCH, GroupState
 from kafkapy.group.streams.target import Targets, changed_targets, new_target, updated_view
-from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple
+from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple, task_ids
 from kafkapy.group.streams.topic_configuration import configure_topology
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
 from kafkapy.protocol.error_code import ErrorCode
@@ -113,11 +111,12 @@ class Heartbeat:
         if group.is_empty and self._settings.initial_rebalance_delay_ms > 0:
             group.timers.start_initial_delay(context.now_ms + self._settings.initial_rebalance_delay_ms)
         target_epoch, target = self._target(updated, configured, update)
-        after = self._reconciled(updated, target_epoch, target)
+        owned = _owned(request)
+        after = self._reconciled(updated, target_epoch, target, owned)
         group.sessions.touch(after.member_id, context.now_ms + self._settings.session_timeout_ms)
         if request.shutdown_application:
             group.request_shutdown(after.member_id)
-        response = self._response(member, after, configured)
+        response = self._response(member, after, owned, configured)
         result = HeartbeatResult(response, configured.internal_topics_to_be_created)
         return GroupDecision(result, self._records, on_failed=restore)
 
@@ -135,7 +134,7 @@ class Heartbeat:
         instance_id, member_id = self._request.instance_id, self._request.member_id
         assert instance_id is not None
         if not self._is_joining:
-            member = known_static_member(self._log, member_id, instance_id)
+            member = check_static_member(self._log.static_member(instance_id), member_id, instance_id)
             check_epoch(member, self._request)
             return member
         existing = self._log.static_member(instance_id)
@@ -179,7 +178,7 @@ class Heartbeat:
         )
 
     def _write_member(self, member: StreamsMember, updated: StreamsMember) -> _Update:
-        """Write a member that is new or changed. A static member may change what tasks do not depend on."""
+        """Write a member that is new or changed. For a static one, recompute only if tasks depend on the change."""
         if updated == member:
             return _Update.NONE
         self._records.append(member_record(self._group.group_id, updated))
@@ -217,7 +216,7 @@ class Heartbeat:
         stored_hash, configured = self._log.metadata.metadata_hash, group.configured
         if self._log.topology is not None and configured is not None and not group.has_metadata_expired(image):
             return stored_hash, configured
-        metadata_hash = group.hashes.of(set(topology.required_topics()), image)
+        metadata_hash = group.hashes.of(topology.required_topics(), image)
         if self._log.topology is None or configured is None or metadata_hash != stored_hash:
             by_name = image.topics.by_name
 
@@ -225,7 +224,7 @@ class Heartbeat:
                 topic = by_name.get(name)
                 return None if topic is None else len(topic.partitions)
 
-            configured = configure_topology(topology, partition_count_of, metadata_hash)
+            configured = configure_topology(topology, partition_count_of)
         return metadata_hash, configured
 
     def _check_reported(self, configured: ConfiguredTopology) -> None:
@@ -256,13 +255,11 @@ class Heartbeat:
             self._group_epoch += 1
             self._records.append(
                 metadata_record(
-                    group.group_id,
+                    log,
                     group_epoch=self._group_epoch,
                     metadata_hash=metadata_hash,
                     validated_topology_epoch=validated_epoch,
                     assignment_configs=configs,
-                    stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
-                    failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
                 )
             )
         group.metadata_checked(self._context.image, self._group_epoch)
@@ -312,8 +309,10 @@ class Heartbeat:
     def _write_target_epoch(self, timestamp_ms: int) -> None:
         self._records.append(target_epoch_record(self._group.group_id, self._group_epoch, timestamp_ms))
 
-    def _reconciled(self, updated: StreamsMember, target_epoch: int, target: TasksTuple) -> StreamsMember:
-        after = reconcile(updated, target_epoch, target, _owned(self._request), self._log.owners)
+    def _reconciled(
+        self, updated: StreamsMember, target_epoch: int, target: TasksTuple, owned: Owned | None
+    ) -> StreamsMember:
+        after = reconcile(updated, target_epoch, target, owned, self._log.owners)
         if after != updated:
             self._records.append(current_record(self._group.group_id, after))
             self._group.timers.on_reconciled(after, self._context.now_ms)
@@ -322,7 +321,7 @@ class Heartbeat:
     # -- the answer -----------------------------------------------------------------------------------------------
 
     def _response(
-        self, before: StreamsMember, after: StreamsMember, configured: ConfiguredTopology
+        self, before: StreamsMember, after: StreamsMember, owned: Owned | None, configured: ConfiguredTopology
     ) -> StreamsGroupHeartbeatResponse:
         settings = self._settings
         response = StreamsGroupHeartbeatResponse(
@@ -334,10 +333,10 @@ class Heartbeat:
             status=self._statuses,
         )
         has_changed = after.assigned != before.assigned
-        if self._is_joining or has_changed or self._reports_others(after.assigned):
-            response.active_tasks = _task_ids({each: epochs.keys() for each, epochs in after.assigned.active.items()})
-            response.standby_tasks = _task_ids(after.assigned.standby)
-            response.warmup_tasks = _task_ids(after.assigned.warmup)
+        if self._is_joining or has_changed or _reports_others(owned, after.assigned):
+            response.active_tasks = task_ids(TaskIds, after.assigned.active_partitions)
+            response.standby_tasks = task_ids(TaskIds, after.assigned.standby)
+            response.warmup_tasks = task_ids(TaskIds, after.assigned.warmup)
         self._tell_endpoints(response, before, after, configured, has_changed=has_changed)
         if configured.problem is not None:
             self._tell(configured.problem.status, configured.problem.message)
@@ -349,16 +348,6 @@ class Heartbeat:
             )
         self._tell_missing_tags(after)
         return response
-
-    def _reports_others(self, assigned: AssignedTasks) -> bool:
-        """Whether the member reports other tasks than it has: it may not know them.
-
-        Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports
-        other tasks, as a stock client does after a failed request, because with a lost answer it would never run what
-        it was assigned, or be fenced because it revokes nothing.
-        """
-        owned = _owned(self._request)
-        return owned is not None and not owned.is_exactly(assigned)
 
     def _tell_endpoints(
         self,
@@ -406,7 +395,8 @@ def decide_leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> 
     if request.instance_id is None:
         member = known_member(log, member_id)
     else:
-        member = known_static_member(log, member_id, request.instance_id)
+        existing = log.static_member(request.instance_id)
+        member = check_static_member(existing, member_id, request.instance_id)
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch, status=[])
     if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
         records = [current_record(log.group_id, member.left_for_a_while())]
@@ -423,9 +413,8 @@ def decide_delayed_target(group: StreamsGroup, context: RequestContext, assignor
     if not is_due or not may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms):
         return GroupDecision()
     assert configured is not None
-    members, before = updated_view(log, None)
-    after = new_target(members, configured, group.task_offsets, log.assignment_configs, assignor)
-    records = changed_targets(group.group_id, before, after)
+    after = new_target(log.members, configured, group.task_offsets, log.assignment_configs, assignor)
+    records = changed_targets(group.group_id, log.targets, after)
     records.append(target_epoch_record(group.group_id, log.group_epoch, context.wall_ms))
     return GroupDecision(records=records)
 
@@ -434,7 +423,7 @@ def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:
     return (
         target.standby == assigned.standby
         and target.warmup == assigned.warmup
-        and {each: frozenset(epochs) for each, epochs in assigned.active.items()} == target.active
+        and target.active == assigned.active_partitions
     )
 
 
@@ -444,13 +433,19 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> Owned | None:
     return Owned(_reported(request.active_tasks), _reported(request.standby_tasks), _reported(request.warmup_tasks))
 
 
+def _reports_others(owned: Owned | None, assigned: AssignedTasks) -> bool:
+    """Whether the member reports other tasks than it has: it may not know them.
+
+    Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports other
+    tasks, as a stock client does after a failed request, because with a lost answer it would never run what it was
+    assigned, or be fenced because it revokes nothing.
+    """
+    return owned is not None and not owned.is_exactly(assigned)
+
+
 def _reported(tasks: Sequence[ReportedIds]) -> ReportedTasks:
     """Return a kind of tasks. Raises UNKNOWN_SERVER_ERROR, as Kafka, for a subtopology that is reported twice."""
     by_id = {each.subtopology_id: set(each.partitions) for each in tasks}
     if len(by_id) < len(tasks):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return by_id
-
-
-def _task_ids(tasks: Mapping[str, Set[int]]) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]

@@ -1,6 +1,7 @@
 """What the records of streams groups tell of their rebalances (epoch_history.py)."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from kafkapy.group.epoch_history import EpochHistory, EpochRecords
@@ -26,14 +27,10 @@ def streams_history(wall_ms: Callable[[], int]) -> EpochHistory:
         target_value=StreamsGroupTargetAssignmentMetadataValue,
         metadata_changed=TOPICS_CHANGED,
         has_changed_subscription=_has_changed_topology,
-        instance_id_of=_instance_id,
+        instance_id_of=attrgetter("instance_id"),
     )
     return EpochHistory(records, wall_ms)
 
 
 def _has_changed_topology(member: StreamsMember, value: StreamsGroupMemberMetadataValue) -> bool:
     return member.topology_epoch != value.topology_epoch
-
-
-def _instance_id(member: StreamsMember) -> str | None:
-    return member.instance_id

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.hash_order import natural_order
-from kafkapy.group.streams.tasks import NOTHING_ASSIGNED, AssignedTasks, MemberState, OwnedTasks, Tasks
+from kafkapy.group.streams.tasks import NOTHING_ASSIGNED, AssignedTasks, MemberState, OwnedTasks, task_ids, tasks_of
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.messages.streams_group_current_member_assignment_value import (
     StreamsGroupCurrentMemberAssignmentValue,
@@ -61,6 +61,11 @@ class StreamsMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
+    def assignment_epoch(self, subtopology_id: str, partition: int) -> int | None:
+        """Return the epoch at which an active task, assigned or to be revoked, was assigned; None if it is neither."""
+        epoch = self.assigned.active.get(subtopology_id, {}).get(partition)
+        return self.pending_revocation.active.get(subtopology_id, {}).get(partition) if epoch is None else epoch
+
     def joining_as(self, member_id: str) -> "StreamsMember":
         """Return the static member as it joins again with this member id."""
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
@@ -110,11 +115,11 @@ class StreamsMember:
             previous_member_epoch=self.previous_member_epoch,
             state=int(self.state),
             active_tasks=_with_epochs(self.assigned.active),
-            standby_tasks=_task_ids(self.assigned.standby),
-            warmup_tasks=_task_ids(self.assigned.warmup),
+            standby_tasks=task_ids(TaskIds, self.assigned.standby),
+            warmup_tasks=task_ids(TaskIds, self.assigned.warmup),
             active_tasks_pending_revocation=_with_epochs(self.pending_revocation.active),
-            standby_tasks_pending_revocation=_task_ids(self.pending_revocation.standby),
-            warmup_tasks_pending_revocation=_task_ids(self.pending_revocation.warmup),
+            standby_tasks_pending_revocation=task_ids(TaskIds, self.pending_revocation.standby),
+            warmup_tasks_pending_revocation=task_ids(TaskIds, self.pending_revocation.warmup),
         )
 
     def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> "StreamsMember":
@@ -151,10 +156,6 @@ def _state_of(value: int) -> MemberState:
         return MemberState.UNKNOWN
 
 
-def _task_ids(tasks: Tasks) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
-
-
 def _with_epochs(tasks: OwnedTasks) -> list[TaskIds]:
     ids = []
     for each in sorted(tasks, key=natural_order):
@@ -169,8 +170,8 @@ def _assigned(
 ) -> AssignedTasks:
     return AssignedTasks(
         {each.subtopology_id: _epochs(each, member_epoch) for each in active},
-        {each.subtopology_id: frozenset(each.partitions) for each in standby},
-        {each.subtopology_id: frozenset(each.partitions) for each in warmup},
+        tasks_of(standby),
+        tasks_of(warmup),
     )
 
 

@@ -4,8 +4,8 @@ First the member revokes the tasks that are not in the target, and stays at its 
 (UNREVOKED_TASKS). Then it moves to the target's epoch and gets the tasks that are free, later those that others give up
 (UNRELEASED_TASKS). An active task is free once nobody has it, and no other member of the same process has a copy; a
 standby or warm-up once no other member of the process has the task at all. A copy that becomes active in the same
-member stays until the active task is given, so that its state is never away. The states and transitions are those of
-Apache Kafka 4.4.0's CurrentAssignmentBuilder.
+member stays until the active task is given, so that the member always has its state. The states and transitions are
+those of Apache Kafka 4.4.0's CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -83,7 +83,7 @@ def reconcile(
 class _Difference:
     """Of one kind of task: which the member keeps, must revoke, and may get now. Without partitions: absent."""
 
-    def __init__(self, current: Mapping[str, Set[int]], target: Tasks, is_unreleased: IsUnreleased) -> None:
+    def __init__(self, current: Tasks, target: Tasks, is_unreleased: IsUnreleased) -> None:
         self.kept: TaskSets = {}
         self.to_revoke: TaskSets = {}
         self.to_assign: TaskSets = {}
@@ -124,70 +124,73 @@ class _Step:
 
     def advanced(self, member_epoch: int) -> StreamsMember:
         assigned = self._member.assigned
-        current_active = {each: epochs.keys() for each, epochs in assigned.active.items()}
+        current_active = assigned.active_partitions
         active = _Difference(current_active, self._target.active, self._is_unreleased_active)
         standby = _Difference(assigned.standby, self._target.standby, self._is_unreleased_standby)
         warmup = _Difference(assigned.warmup, self._target.warmup, self._is_unreleased_warmup)
         _change_role(current_active, standby)
         _change_role(assigned.standby, warmup, standby.to_revoke)
         _change_role(assigned.warmup, standby, warmup.to_revoke)
-        to_revoke = self._with_promotions(active, standby, warmup)
-        has_unreleased = active.has_unreleased or standby.has_unreleased or warmup.has_unreleased
-        return self._next_member(member_epoch, to_revoke, (active, standby, warmup), has_unreleased=has_unreleased)
+        pending = self._pending_revocation(active, standby, warmup)
+        self._keep_promoted(active, standby, warmup, is_revoking=not pending.is_empty)
+        return self._next_member(member_epoch, active, standby, warmup, pending)
 
     def _next_member(
         self,
         member_epoch: int,
-        to_revoke: AssignedTasks,
-        differences: tuple[_Difference, _Difference, _Difference],
-        *,
-        has_unreleased: bool,
+        active: _Difference,
+        standby: _Difference,
+        warmup: _Difference,
+        pending_revocation: AssignedTasks,
     ) -> StreamsMember:
-        is_revoking = not to_revoke.is_empty and self.has_not_released(to_revoke)
-        active, standby, warmup = differences
         epochs = {each: self._epochs(each, partitions) for each, partitions in active.kept.items()}
-        if not is_revoking:
+        if not pending_revocation.is_empty:
+            state = MemberState.UNREVOKED_TASKS
+            assigned = AssignedTasks(epochs, _frozen(standby.kept), _frozen(warmup.kept))
+        else:
+            has_unreleased = active.has_unreleased or standby.has_unreleased or warmup.has_unreleased
+            state = MemberState.UNRELEASED_TASKS if has_unreleased else MemberState.STABLE
+            member_epoch = self._target_epoch
             for subtopology_id, partitions in active.to_assign.items():
                 epochs.setdefault(subtopology_id, {}).update(dict.fromkeys(partitions, self._target_epoch))
-        if is_revoking:
-            state = MemberState.UNREVOKED_TASKS
-        else:
-            state = MemberState.UNRELEASED_TASKS if has_unreleased else MemberState.STABLE
+            assigned = AssignedTasks(
+                epochs, _frozen(standby.kept, standby.to_assign), _frozen(warmup.kept, warmup.to_assign)
+            )
         return replace(
             self._member,
             state=state,
-            member_epoch=member_epoch if is_revoking else self._target_epoch,
+            member_epoch=member_epoch,
             previous_member_epoch=self._member.member_epoch,
-            assigned=AssignedTasks(
-                epochs,
-                _frozen(standby.kept, {} if is_revoking else standby.to_assign),
-                _frozen(warmup.kept, {} if is_revoking else warmup.to_assign),
-            ),
-            pending_revocation=to_revoke if is_revoking else NOTHING_ASSIGNED,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
         )
 
     def _epochs(self, subtopology_id: str, partitions: Iterable[int]) -> dict[int, int]:
         epochs = self._member.assigned.active[subtopology_id]
         return {partition: epochs[partition] for partition in partitions}
 
-    def _with_promotions(self, active: _Difference, standby: _Difference, warmup: _Difference) -> AssignedTasks:
-        """Return what must be revoked. Copies that are to become active are not: they stay until they do."""
+    def _pending_revocation(self, active: _Difference, standby: _Difference, warmup: _Difference) -> AssignedTasks:
+        """Return what must be revoked and is not yet. Copies that are to become active are not revoked."""
         assigned, wanted = self._member.assigned, self._target.active
-        copies = ((assigned.standby, standby), (assigned.warmup, warmup))
-        for tasks, difference in copies:
+        for tasks, difference in ((assigned.standby, standby), (assigned.warmup, warmup)):
             for subtopology_id, partition in _both(tasks, wanted):
                 _discard(difference.to_revoke, subtopology_id, partition)
         to_revoke = AssignedTasks(
             {each: self._epochs(each, partitions) for each, partitions in active.to_revoke.items()},
-            _frozen(standby.to_revoke, {}),
-            _frozen(warmup.to_revoke, {}),
+            _frozen(standby.to_revoke),
+            _frozen(warmup.to_revoke),
         )
-        is_revoking = not to_revoke.is_empty and self.has_not_released(to_revoke)
-        for tasks, difference in copies:
+        return to_revoke if self.has_not_released(to_revoke) else NOTHING_ASSIGNED
+
+    def _keep_promoted(
+        self, active: _Difference, standby: _Difference, warmup: _Difference, *, is_revoking: bool
+    ) -> None:
+        """Keep copies that are to become active until the active task is given."""
+        assigned, wanted = self._member.assigned, self._target.active
+        for tasks, difference in ((assigned.standby, standby), (assigned.warmup, warmup)):
             for subtopology_id, partition in _both(tasks, wanted):
                 if is_revoking or partition not in active.to_assign.get(subtopology_id, ()):
                     difference.kept.setdefault(subtopology_id, set()).add(partition)
-        return to_revoke
 
     # -- which tasks are free -------------------------------------------------------------------------------------
 
@@ -230,7 +233,7 @@ class _Step:
         return self._member.process_id in processes and partition not in mine.get(subtopology_id, ())
 
 
-def _change_role(outgoing: Mapping[str, Set[int]], incoming: _Difference, to_revoke: TaskSets | None = None) -> None:
+def _change_role(outgoing: Tasks, incoming: _Difference, to_revoke: TaskSets | None = None) -> None:
     """Give the tasks at once that the member has in another role, whose state it has already.
 
     `to_revoke`: those of the other role that it need not revoke then; an active task must be closed in any case.
@@ -256,8 +259,8 @@ def _discard(tasks: TaskSets, subtopology_id: str, partition: int) -> None:
             del tasks[subtopology_id]
 
 
-def _frozen(tasks: TaskSets, more: TaskSets) -> dict[str, frozenset[int]]:
+def _frozen(tasks: TaskSets, more: TaskSets | None = None) -> dict[str, frozenset[int]]:
     merged = {each: frozenset(partitions) for each, partitions in tasks.items()}
-    for each, partitions in more.items():
+    for each, partitions in (more or {}).items():
         merged[each] = merged.get(each, frozenset()) | partitions
     return merged

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from kafkapy.group.hash_order import natural_order
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.streams.member import StreamsMember
-from kafkapy.group.streams.tasks import Tasks, TasksTuple
+from kafkapy.group.streams.state import StreamsGroupLog
+from kafkapy.group.streams.tasks import TasksTuple, task_ids
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
 from kafkapy.protocol.messages.streams_group_metadata_key import StreamsGroupMetadataKey
@@ -36,15 +36,14 @@ def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
 
 
 def metadata_record(
-    group_id: str,
+    log: StreamsGroupLog,
     *,
     group_epoch: int,
     metadata_hash: int,
     validated_topology_epoch: int,
     assignment_configs: Mapping[str, str],
-    stored_description_topology_epoch: int,
-    failed_description_topology_epoch: int,
 ) -> CoordinatorRecord:
+    """Return the record of a next group epoch. What is known of topology descriptions stays as it is in the log."""
     value = StreamsGroupMetadataValue(
         epoch=group_epoch,
         metadata_hash=metadata_hash,
@@ -52,18 +51,18 @@ def metadata_record(
         last_assignment_configs=[
             LastAssignmentConfig(key, value=value) for key, value in sorted(assignment_configs.items())
         ],
-        stored_description_topology_epoch=stored_description_topology_epoch,
-        failed_description_topology_epoch=failed_description_topology_epoch,
+        stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
+        failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
     )
-    return CoordinatorRecord(StreamsGroupMetadataKey(group_id), value)
+    return CoordinatorRecord(StreamsGroupMetadataKey(log.group_id), value)
 
 
 def target_record(group_id: str, member_id: str, target: TasksTuple) -> CoordinatorRecord:
     key = StreamsGroupTargetAssignmentMemberKey(group_id, member_id=member_id)
     value = StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=_task_ids(target.active),
-        standby_tasks=_task_ids(target.standby),
-        warmup_tasks=_task_ids(target.warmup),
+        active_tasks=task_ids(TaskIds, target.active),
+        standby_tasks=task_ids(TaskIds, target.standby),
+        warmup_tasks=task_ids(TaskIds, target.warmup),
     )
     return CoordinatorRecord(key, value)
 
@@ -102,7 +101,3 @@ def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Coordinat
         CoordinatorRecord(StreamsGroupMetadataKey(group_id), None),
         CoordinatorRecord(StreamsGroupTopologyKey(group_id), None),
     ]
-
-
-def _task_ids(tasks: Tasks) -> list[TaskIds]:
-    return [TaskIds(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]

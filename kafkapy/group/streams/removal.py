@@ -8,15 +8,15 @@ from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS
 from kafkapy.group.streams.records import member_tombstones, metadata_record, target_epoch_record
 from kafkapy.group.streams.state import StreamsGroupLog
 
-BYTES_AT_ONCE: Final = 100_000
+BYTES_PER_BATCH: Final = 100_000
 """Of the records that remove members: far below max.message.bytes, which bounds them."""
 RECORD_BYTES: Final = 100
 """About what the four records of a member have beside its id and the group's."""
 
 
-def at_once(group_id: str, member_ids: Sequence[str]) -> Sequence[str]:
-    """Return as many members as are removed by one batch; the others are late again after FENCE_RETRY_MS."""
-    left = BYTES_AT_ONCE
+def members_of_one_batch(group_id: str, member_ids: Sequence[str]) -> Sequence[str]:
+    """Return as many of the members as one batch removes; the others are late again after FENCE_RETRY_MS."""
+    left = BYTES_PER_BATCH
     for count, member_id in enumerate(member_ids):
         left -= 3 * len(member_id.encode()) + 4 * len(group_id.encode()) + RECORD_BYTES
         if left < 0 and count:
@@ -33,13 +33,11 @@ def removal_records(log: StreamsGroupLog, member_ids: Sequence[str]) -> list[Coo
         records += member_tombstones(log.group_id, member_id)
         records.append(
             metadata_record(
-                log.group_id,
+                log,
                 group_epoch=group_epoch,
                 metadata_hash=log.metadata.metadata_hash,
                 validated_topology_epoch=log.metadata.validated_topology_epoch,
                 assignment_configs=log.assignment_configs,
-                stored_description_topology_epoch=log.metadata.stored_description_topology_epoch,
-                failed_description_topology_epoch=log.metadata.failed_description_topology_epoch,
             )
         )
     if member_ids and len(member_ids) == len(log.members):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
 from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.task_owners import TaskOwners
-from kafkapy.group.streams.tasks import TasksTuple
+from kafkapy.group.streams.tasks import TasksTuple, tasks_of
 from kafkapy.group.streams.topology import StreamsTopology
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
 from kafkapy.protocol.messages.streams_group_current_member_assignment_value import (
@@ -24,7 +24,6 @@ from kafkapy.protocol.messages.streams_group_metadata_value import StreamsGroupM
 from kafkapy.protocol.messages.streams_group_target_assignment_member_key import StreamsGroupTargetAssignmentMemberKey
 from kafkapy.protocol.messages.streams_group_target_assignment_member_value import (
     StreamsGroupTargetAssignmentMemberValue,
-    TaskIds,
 )
 from kafkapy.protocol.messages.streams_group_target_assignment_metadata_key import (
     StreamsGroupTargetAssignmentMetadataKey,
@@ -150,7 +149,7 @@ class StreamsGroupLog:
             self.targets.pop(key.member_id, None)
         else:
             self.targets[key.member_id] = TasksTuple(
-                _tasks(value.active_tasks), _tasks(value.standby_tasks), _tasks(value.warmup_tasks)
+                tasks_of(value.active_tasks), tasks_of(value.standby_tasks), tasks_of(value.warmup_tasks)
             )
 
     def _replay_target_epoch(
@@ -175,10 +174,6 @@ class StreamsGroupLog:
     def _forget_instance(self, member: StreamsMember) -> None:
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
-
-
-def _tasks(task_ids: list[TaskIds]) -> dict[str, frozenset[int]]:
-    return {each.subtopology_id: frozenset(each.partitions) for each in task_ids}
 
 
 _REPLAY: Final[Mapping[type[Message], Callable[[StreamsGroupLog, Any, Any], None]]] = {

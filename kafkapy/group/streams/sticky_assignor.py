@@ -18,26 +18,18 @@ from kafkapy.group.streams.assignor_spec import GroupAssignment, GroupSpec, Memb
 from kafkapy.group.streams.java_queue import JavaQueue
 from kafkapy.group.streams.process_state import ProcessState
 from kafkapy.group.streams.tasks import TaskId, Tasks, TasksTuple
-from kafkapy.machine import SmallSteps, end_of
 
 NAME: Final = "sticky"
-TASKS_PER_STEP: Final = 200
-"""Tasks that are assigned before other work may come: a millisecond or two."""
 
 
 def assign_sticky(spec: GroupSpec) -> GroupAssignment:
     """Return the active and standby tasks of every member."""
-    return end_of(assign_steps(spec))
-
-
-def assign_steps(spec: GroupSpec) -> SmallSteps[GroupAssignment]:
-    """As assign_sticky(), in steps of some milliseconds."""
     if not spec.members:
         return {}
     assignment = _Assignment(spec)
-    yield from assignment.assign_active()
+    assignment.assign_active()
     if spec.configs.num_standby_replicas > 0:
-        yield from assignment.assign_standby()
+        assignment.assign_standby()
     return assignment.result()
 
 
@@ -78,17 +70,15 @@ class _Assignment:
         }
         self._had_state = _members_with_state(members.items())
 
-    def assign_active(self) -> SmallSteps[None]:
+    def assign_active(self) -> None:
         by_partition = sorted(self._active_tasks, key=lambda task: (task.partition, natural_order(task.subtopology_id)))
         rest = []
-        for count, task in enumerate(by_partition, 1):
+        for task in by_partition:
             member_id = self._had_active.get(task)
             if member_id is None or not self._is_below(member_id, self._active_quota):
                 rest.append(task)
             else:
                 self._add_active(member_id, task)
-            if count % TASKS_PER_STEP == 0:
-                yield
         left = []
         for task in rest:
             member_id = self._least_loaded(self._had_state.get(task, ()))
@@ -96,33 +86,24 @@ class _Assignment:
                 left.append(task)
             else:
                 self._add_active(member_id, task)
-        yield
         queue = self._processes_by_load()
         left.sort(key=lambda task: (natural_order(task.subtopology_id), task.partition))
-        for count, task in enumerate(left, 1):
+        for task in left:
             process = queue.poll()
             self._on_active(process.add_to_least_loaded(task, is_active=True))
             queue.add(process.load, process)
-            if count % TASKS_PER_STEP == 0:
-                yield
 
-    def assign_standby(self) -> SmallSteps[None]:
+    def assign_standby(self) -> None:
         tasks = sorted(
             self._stateful_tasks, key=lambda task: (task.partition, natural_order(task.subtopology_id)), reverse=True
         )
-        missing: list[tuple[TaskId, int]] = []
-        for count, task in enumerate(tasks, 1):
-            missing.append((task, self._standby_count - self._add_standbys_that_had_it(task)))
-            if count % TASKS_PER_STEP == 0:
-                yield
+        missing = [(task, self._standby_count - self._add_standbys_that_had_it(task)) for task in tasks]
         missing.sort(key=lambda each: (natural_order(each[0].subtopology_id), each[0].partition), reverse=True)
         queue = self._processes_by_load()
-        for count, (task, missing_count) in enumerate(missing, 1):
+        for task, missing_count in missing:
             for _ in range(missing_count):
                 if not self._add_standby(queue, task):
                     break
-            if count % TASKS_PER_STEP == 0:
-                yield
 
     def result(self) -> GroupAssignment:
         assigned = {}

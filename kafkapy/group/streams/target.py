@@ -16,11 +16,9 @@ Members = Mapping[str, StreamsMember]
 Targets = Mapping[str, TasksTuple]
 
 
-def updated_view(log: StreamsGroupLog, updated: StreamsMember | None) -> tuple[Members, Targets]:
+def updated_view(log: StreamsGroupLog, updated: StreamsMember) -> tuple[Members, Targets]:
     """Return the members and targets with a member as `updated`. It replaces the static member of its instance."""
     members, targets = dict(log.members), dict(log.targets)
-    if updated is None:
-        return members, targets
     members[updated.member_id] = updated
     replaced = log.static_members.get(updated.instance_id) if updated.instance_id is not None else None
     if replaced is not None and replaced != updated.member_id:
@@ -62,7 +60,7 @@ def _spec(member: StreamsMember, offsets: MemberTaskOffsets) -> MemberSpec:
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_tags=member.client_tags,
-        active={each: frozenset(epochs) for each, epochs in member.assigned.active.items()},
+        active=member.assigned.active_partitions,
         standby=member.assigned.standby,
         warmup=member.assigned.warmup,
         task_offsets=offsets.offsets,

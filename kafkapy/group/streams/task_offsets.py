@@ -1,4 +1,4 @@
-"""How far members say that their copies of tasks are: soft state, which assignors that warm tasks up read."""
+"""The offsets that members report of their copies of tasks: soft state, for assignors that warm up tasks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field

@@ -4,12 +4,13 @@ A task is a subtopology and a partition number. It runs actively in one member, 
 or a warm-up that is to become active) in others.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import field
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from kafkapy.dataclass import dataclass
+from kafkapy.group.hash_order import natural_order
 from kafkapy.named_tuple import NamedTuple
 
 Tasks: TypeAlias = Mapping[str, frozenset[int]]
@@ -20,8 +21,6 @@ OwnedTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 
 ReportedTasks: TypeAlias = Mapping[str, Set[int]]
 """What a heartbeat says; here a subtopology may have no partition."""
-
-NO_TASKS: Final[Tasks] = {}
 
 
 class TaskId(NamedTuple):
@@ -63,8 +62,33 @@ class AssignedTasks:
     warmup: Tasks = field(default_factory=dict)
 
     @property
+    def active_partitions(self) -> Tasks:
+        """Return the active tasks without their epochs."""
+        return {each: frozenset(epochs) for each, epochs in self.active.items()}
+
+    @property
     def is_empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
+
+
+class TaskIds(Protocol):
+    """Tasks of a subtopology, as several messages have them, each with a class of its own."""
+
+    subtopology_id: str
+    partitions: list[int]
+
+
+TaskIdsT = TypeVar("TaskIdsT")
+
+
+def task_ids(new: Callable[..., TaskIdsT], tasks: Tasks) -> list[TaskIdsT]:
+    """Return tasks as a message has them, ascending; `new` is its class TaskIds."""
+    return [new(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
+
+
+def tasks_of(ids: Iterable[TaskIds]) -> dict[str, frozenset[int]]:
+    """Return the tasks that a message has."""
+    return {each.subtopology_id: frozenset(each.partitions) for each in ids}
 
 
 EMPTY_TASKS: Final = TasksTuple()

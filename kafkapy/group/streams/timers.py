@@ -5,7 +5,8 @@ members waits for others before its first assignment (group.streams.initial.reba
 not. Sessions and times to revoke begin anew there, as in Apache Kafka.
 """
 
-from kafkapy.group.sessions import FENCE_RETRY_MS, Sessions
+from kafkapy.group.sessions import Sessions
+from kafkapy.group.shared_rules import FENCE_RETRY_MS
 from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.state import StreamsGroupLog
 from kafkapy.group.streams.tasks import MemberState
@@ -14,9 +15,9 @@ from kafkapy.group.streams.tasks import MemberState
 class StreamsTimers:
     """The deadlines of one group."""
 
-    def __init__(self, log: StreamsGroupLog, initial_delay_until_ms: int | None = None) -> None:
+    def __init__(self, log: StreamsGroupLog) -> None:
         self.sessions = Sessions()
-        self.initial_delay_until_ms = initial_delay_until_ms
+        self.initial_delay_until_ms: int | None = None
         self._log = log
         self._rebalances: dict[str, tuple[int, int]] = {}
         """By member id: the epoch that the member must leave, and the deadline for that."""
@@ -38,8 +39,8 @@ class StreamsTimers:
     def is_delayed(self) -> bool:
         return self.initial_delay_until_ms is not None
 
-    def ends_initial_delay(self, now_ms: int) -> bool:
-        """Return whether the delay is over now; then it is no longer running."""
+    def maybe_end_initial_delay(self, now_ms: int) -> bool:
+        """End the delay if its time is over; return whether it did."""
         if self.initial_delay_until_ms is None or now_ms < self.initial_delay_until_ms:
             return False
         self.initial_delay_until_ms = None
@@ -64,8 +65,7 @@ class StreamsTimers:
     def on_loaded(self, now_ms: int) -> None:
         """Give the members that must revoke tasks their time anew."""
         for member in self._log.members.values():
-            if member.state is MemberState.UNREVOKED_TASKS:
-                self.on_reconciled(member, now_ms)
+            self.on_reconciled(member, now_ms)
 
     def late_members(self, now_ms: int, session_timeout_ms: int) -> list[str]:
         """Return the members that missed a deadline, and again after FENCE_RETRY_MS if they are still members."""

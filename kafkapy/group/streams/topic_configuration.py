@@ -38,9 +38,7 @@ class _Misconfigured(KafkapyError):
         self.problem = TopicConfigurationProblem(status, message)
 
 
-def configure_topology(
-    topology: StreamsTopology, partition_count_of: PartitionCountOf, metadata_hash: int = 0
-) -> ConfiguredTopology:
+def configure_topology(topology: StreamsTopology, partition_count_of: PartitionCountOf) -> ConfiguredTopology:
     """Return the topology as configured for these topics, or with the problem that is in the way.
 
     Raises STREAMS_INVALID_TOPOLOGY for a topology that no topics can satisfy, and UNKNOWN_SERVER_ERROR, as Kafka does,
@@ -48,9 +46,9 @@ def configure_topology(
     """
     groups = [group for each in topology.subtopologies.values() for group in _copartition_groups(each) if group]
     try:
-        return _Configuration(topology, partition_count_of).configured(groups, metadata_hash)
+        return _Configuration(topology, partition_count_of).configured(groups)
     except _Misconfigured as error:
-        return ConfiguredTopology(topology.topology_epoch, metadata_hash, None, {}, error.problem)
+        return ConfiguredTopology(topology.topology_epoch, None, {}, error.problem)
 
 
 class _Configuration:
@@ -62,7 +60,7 @@ class _Configuration:
         self._existing_count = partition_count_of
         self._decided: dict[str, int] = {}
 
-    def configured(self, copartition_groups: Iterable[list[str]], metadata_hash: int) -> ConfiguredTopology:
+    def configured(self, copartition_groups: Iterable[list[str]]) -> ConfiguredTopology:
         self._check_source_topics()
         self._decided.update(_repartition_counts(self._subtopologies, self._count))
         self._enforce_copartitioning(copartition_groups)
@@ -77,7 +75,7 @@ class _Configuration:
         if missing:
             message = f"Internal topics are missing: {_summary(list(missing))}"
             problem = TopicConfigurationProblem(StatusCode.MISSING_INTERNAL_TOPICS, message)
-        return ConfiguredTopology(self._topology.topology_epoch, metadata_hash, subtopologies, missing, problem)
+        return ConfiguredTopology(self._topology.topology_epoch, subtopologies, missing, problem)
 
     def _count(self, topic: str) -> int | None:
         """Return the partitions of a topic that exists, or whose count is decided."""
@@ -164,7 +162,7 @@ class _Configuration:
             internal.update(subtopology.repartition_source_topics)
             internal.update(subtopology.state_changelog_topics)
         in_order = in_put_order(internal, hash_of_text)
-        for topic in self._topology.required_topics():
+        for topic in in_put_order(self._topology.required_topics(), hash_of_text):
             count = self._existing_count(topic)
             expected = internal.pop(topic, None) if count is not None else None
             if expected is not None and count != expected.number_of_partitions:

@@ -1,11 +1,11 @@
 """The topology of a streams group: its subtopologies, as a member sent them and the log keeps them.
 
-A request's topology is checked by check_bounds() and check_topic_names() before the ACLs of its topics are, then by the
-other two checks, in Apache Kafka's order: check_source_topic_regexes() first of all, check_changelog_topics() of those
-that join.
+The checks of a request's topology are in Apache Kafka's order: check_bounds() and check_topic_names() before the topics
+are authorized, then check_source_topic_regexes() before the rest of the heartbeat, and check_changelog_topics() at the
+end of the checks of a join.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
@@ -42,14 +42,14 @@ class StreamsTopology:
         by_id = {each.subtopology_id: each for each in record.subtopologies}
         return cls(record.epoch, {each: by_id[each] for each in in_put_order(by_id, hash_of_text)})
 
-    def required_topics(self) -> list[str]:
-        """Return the sources, repartition sources and changelogs, in the order of a HashSet."""
+    def required_topics(self) -> Set[str]:
+        """Return the sources, repartition sources and changelogs, in the order in which they are named."""
         names: dict[str, None] = {}
         for each in self.subtopologies.values():
             names.update(dict.fromkeys(each.source_topics))
             names.update(dict.fromkeys(topic.name for topic in each.repartition_source_topics))
             names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
-        return in_put_order(names, hash_of_text)
+        return names.keys()
 
     def subtopology_ids_by_source(self) -> dict[str, str]:
         """Return the subtopology of each topic that is read, repartition topics included."""

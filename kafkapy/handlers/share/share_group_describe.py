@@ -1,67 +1,23 @@
 """ShareGroupDescribe 1: share groups with their epochs, members, and the members' assignments. KIP-932.
 
-Each group has its own error code. A group with a topic that the client may not describe gets an error, as in Kafka.
+The steps are those of all kinds: described_groups.py.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from kafkapy.errors import ApiError
-from kafkapy.group.shard import GroupShard
-from kafkapy.handlers.context import RequestContext, Services, walk
-from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.described_groups import DescribedKind, described_groups
 from kafkapy.handlers.share.gate import check_share_groups
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from kafkapy.protocol.messages.share_group_describe_response import DescribedGroup, ShareGroupDescribeResponse
 from kafkapy.runtime.turns import Walk
-from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_operations
-
-MEMBERS_AT_ONCE: Final = 100
-"""Members with 100 partitions each are some 3 ms of work. A larger group is described in parts."""
-HIDDEN_TOPIC_MESSAGE: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def handle(
     services: Services, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
     check_share_groups(services)
-    response = ShareGroupDescribeResponse()
-    access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    # Deviation: Apache Kafka describes a group as often as it is named. Here once, because it may have many members.
-    way = walk(services, context)
-    async for group_id in way.over(dict.fromkeys(request.group_ids)):
-        described = await _describe(services, context, group_id, way)
-        if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = authorized_operations(
-                services.authorizer, context, ResourceType.GROUP, group_id
-            )
-        if access.denied(await _topics(described, way)):
-            described = _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPIC_MESSAGE)
-        response.groups.append(described)
-    return response
-
-
-async def _describe(services: Services, context: RequestContext, group_id: str, way: Walk) -> DescribedGroup:
-    if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
-        return _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not group_id:
-        return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
-
-    def part(start: int, count: int | None = MEMBERS_AT_ONCE) -> Callable[[GroupShard], DescribedGroup]:
-        return lambda shard: shard.share.describe(group_id, start=start, count=count)
-
-    try:
-        described = further = await services.groups.read(group_id, part(0))
-        while len(further.members) == MEMBERS_AT_ONCE:
-            await way.give_way()
-            further = await services.groups.read(group_id, part(len(described.members)))
-            if further.group_epoch != described.group_epoch:  # members joined or left: the parts do not belong together
-                return await services.groups.read(group_id, part(0, None))
-            described.members += further.members
-    except ApiError as error:
-        return _refused(group_id, ErrorCode(error.code), error.message)
-    return described
+    return ShareGroupDescribeResponse(groups=await described_groups(services, context, request, SHARE_GROUPS))
 
 
 async def _topics(group: DescribedGroup, way: Walk) -> set[str]:
@@ -70,5 +26,9 @@ async def _topics(group: DescribedGroup, way: Walk) -> set[str]:
     }
 
 
-def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
-    return DescribedGroup(error_code=int(code), error_message=message, group_id=group_id)
+SHARE_GROUPS: Final = DescribedKind(
+    new=DescribedGroup,
+    describe=lambda shard, group_id, start, count: shard.share.describe(group_id, start=start, count=count),
+    topics_of=_topics,
+    hidden_topic_message="The group has described topic(s) that the client is not authorized to describe.",
+)

@@ -1,7 +1,7 @@
 """Creates the internal topics of a streams group that are missing, with the rights of the member that asks for them.
 
-Nothing waits for it: a later heartbeat finds the topics. What fails stands in the status of the heartbeats for a while,
-and is not tried again until then.
+Nothing waits for it: a later heartbeat finds the topics. An error is shown in the status of heartbeats for a while, and
+the topic is tried again only after that.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkapy.group.streams.configured_topology import ConfiguredInternalTopic, StatusCode
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.topics.auto_create import create_soon
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.streams_group_heartbeat_response import Status
@@ -53,12 +54,11 @@ def create_internal_topics(
 
 
 def _denied(services: Services, context: RequestContext, topics: Mapping[str, ConfiguredInternalTopic]) -> list[str]:
-    def may(kind: ResourceType, name: str, *, log_if_denied: bool) -> bool:
-        return services.authorizer.authorize(context, AclOperation.CREATE, kind, name, log_if_denied=log_if_denied)
-
-    if may(ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
+    if services.authorizer.authorize(
+        context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ):
         return []
-    return [name for name in topics if not may(ResourceType.TOPIC, name, log_if_denied=True)]
+    return TopicAccess(services, context, AclOperation.CREATE).denied(topics)
 
 
 def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:

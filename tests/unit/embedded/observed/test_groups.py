@@ -10,7 +10,8 @@ from kafka import KafkaConsumer
 
 from kafkapy.testing import Broker, NotObserved, ObservationError, TopicPartition
 from tests.support.client_requests import describe_topic, until
-from tests.support.share_members import LEAVES, ShareMember, set_group_configs
+from tests.support.group_configs import set_group_configs
+from tests.support.share_members import LEAVES, ShareMember
 from tests.support.wire import WireClient
 
 TIMEOUT_S = 60

@@ -9,7 +9,7 @@ from kafkapy.group.decision import GroupDecision
 from kafkapy.group.settings import MOST_NAMES
 from kafkapy.group.streams import group as streams_group
 from kafkapy.group.streams.checks import MOST_ID_CHARACTERS
-from kafkapy.group.streams.removal import BYTES_AT_ONCE, at_once
+from kafkapy.group.streams.removal import BYTES_PER_BATCH, members_of_one_batch
 from kafkapy.group.streams.topic_configuration import MOST_TASKS
 from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES, check_bounds
 from kafkapy.protocol.error_code import ErrorCode
@@ -22,19 +22,12 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
 )
 from tests.support.consumer_groups import CLIENT, image_of
 from tests.support.interpreter import needs_interpreter
-from tests.support.streams_groups import StreamsShard, chain
+from tests.support.streams_groups import StreamsShard, chain, request_of
 
 
 def shard_with(**config: Any) -> StreamsShard:
     keys = {"group_streams_assignment_interval_ms": 0, "group_streams_initial_rebalance_delay_ms": 0, **config}
     return StreamsShard(image_of(**{"in": 4}), **keys)
-
-
-def request_of(member_id: str, topology: Topology | None, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    values = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": member_id, **fields}
-    return StreamsGroupHeartbeatRequest(
-        "g", member_id=member_id, rebalance_timeout_ms=1_000, topology=topology, **values
-    )
 
 
 def decided(shard: StreamsShard, request: StreamsGroupHeartbeatRequest) -> GroupDecision:
@@ -132,9 +125,9 @@ def test_members_that_are_late_together_are_removed_by_several_batches() -> None
     members = [f"{'m' * 30_000}{number}" for number in range(12)]
     parts = []
     while members:
-        parts.append(at_once("g", members))
+        parts.append(members_of_one_batch("g", members))
         members = members[len(parts[-1]) :]
-    assert all(sum(map(len, part)) <= BYTES_AT_ONCE for part in parts)
+    assert all(sum(map(len, part)) <= BYTES_PER_BATCH for part in parts)
     assert sum(map(len, parts)) == 12
-    assert len(at_once("g", [str(number) for number in range(100)])) == 100
-    assert len(at_once("g", ["m" * BYTES_AT_ONCE])) == 1, "one is always removed"
+    assert len(members_of_one_batch("g", [str(number) for number in range(100)])) == 100
+    assert len(members_of_one_batch("g", ["m" * BYTES_PER_BATCH])) == 1, "one is always removed"
