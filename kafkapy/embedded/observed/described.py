@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.embedded.observed.fetching import offsets_of
 from kafkapy.embedded.observed.nodes import Nodes
 from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.errors import ApiError, unknown
@@ -95,9 +96,17 @@ def committed_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, 
     }
 
 
-def share_lags(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
-    """Return how many records of each partition a share group has not finished, as the broker counts them."""
-    return {partition: lag for partition, (_, lag) in _share_offsets(nodes, group).items()}
+def lags_of(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
+    """Return how many records of each partition a group has not finished; of a share group, as the broker counts them.
+
+    Without a committed offset, all records of a partition that is assigned count.
+    """
+    if group.type == SHARE:
+        return {partition: lag for partition, (_, lag) in _share_offsets(nodes, group).items()}
+    committed = committed_offsets(nodes, group)
+    partitions = sorted({*committed, *group.assigned})
+    offsets = offsets_of(nodes, partitions)
+    return {each: max(0, offsets[each].end - committed.get(each, offsets[each].start)) for each in partitions}
 
 
 def _share_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, tuple[int, int]]:

@@ -4,16 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.observed.described import (
-    SHARE,
-    Description,
-    Member,
-    committed_offsets,
-    describe,
-    groups_of,
-    share_lags,
-)
-from kafkapy.embedded.observed.fetching import offsets_of
+from kafkapy.embedded.observed.described import Description, Member, committed_offsets, describe, groups_of, lags_of
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, ObservationError, wait_until
 from kafkapy.errors import ApiError
 from kafkapy.types import TopicPartition
@@ -94,13 +85,7 @@ class Group:
         Of the partitions that have one, and of those that are assigned to a member: without a committed offset all
         records of the partition count, as if the group began at the first.
         """
-        group = self._described()
-        if group.type == SHARE:
-            return share_lags(self._sources.nodes, group)
-        committed = committed_offsets(self._sources.nodes, group)
-        partitions = sorted({*committed, *group.assigned})
-        offsets = offsets_of(self._sources.nodes, partitions)
-        return {each: max(0, offsets[each].end - committed.get(each, offsets[each].start)) for each in partitions}
+        return lags_of(self._sources.nodes, self._described())
 
     @property
     def lag(self) -> int:
@@ -142,15 +127,17 @@ class Group:
         return describe(self._sources.nodes, self.group_id)
 
     def _complaint(self, wanted: str) -> str:
-        return f"group {self.group_id} has not {wanted}: {summary(self)}\n{self._sources.report()}"
+        found = summary(self._sources.nodes, self.group_id)
+        return f"group {self.group_id} has not {wanted}: {found}\n{self._sources.report()}"
 
 
-def summary(group: Group) -> str:
+def summary(nodes: "Nodes", group_id: str) -> str:
     """Return a group's state, lag and members in a line, or why they are not known: for a message."""
     try:
-        lags = group.lags
-        shown = ", ".join(f"{partition} {lag}" for partition, lag in lags.items()) or "nothing committed"
-        members = "; ".join(map(str, group.members)) or "no members"
-        return f"{group.type}, {group.state}; lag {sum(lags.values())} ({shown}); {members}"
+        group = describe(nodes, group_id)
+        lags = lags_of(nodes, group)
     except (ObservationError, ApiError, OSError) as error:
         return str(error)
+    shown = ", ".join(f"{partition} {lag}" for partition, lag in lags.items()) or "nothing committed"
+    members = "; ".join(map(str, group.members)) or "no members"
+    return f"{group.type}, {group.state}; lag {sum(lags.values())} ({shown}); {members}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.embedded.observed.decoding import Formats
 from kafkapy.embedded.observed.described import groups_of
 from kafkapy.embedded.observed.fetching import topic_names
-from kafkapy.embedded.observed.groups import Group, GroupSources, summary
+from kafkapy.embedded.observed.groups import summary
 from kafkapy.embedded.observed.topics import MOST_RECORDS, Sources, Topic
 from kafkapy.errors import KafkapyError, first_of
 
@@ -52,5 +52,4 @@ def _records(nodes: "Nodes", name: str) -> list[str]:
 def _groups(nodes: "Nodes") -> list[str]:
     names = sorted(groups_of(nodes))
     lines = [f"groups: {first_of(names, 2 * GROUPS) or 'none'}"]
-    sources = GroupSources(nodes, lambda: "")
-    return lines + [f"  {name}: {summary(Group(name, sources))}" for name in names[:GROUPS]]
+    return lines + [f"  {name}: {summary(nodes, name)}" for name in names[:GROUPS]]
