@@ -43,7 +43,7 @@ def leaders_of(nodes: Nodes, topic: str) -> dict[int, int]:
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise ObservationError(unknown("topic", topic, topic_names(nodes)))
     _raise_error(found.error_code, topic)
-    return {each.partition_index: each.leader_id for each in sorted(found.partitions, key=_index)}
+    return dict(sorted((each.partition_index, each.leader_id) for each in found.partitions))
 
 
 def topic_names(nodes: Nodes) -> list[str]:
@@ -54,15 +54,13 @@ def topic_names(nodes: Nodes) -> list[str]:
 
 def offsets_of(nodes: Nodes, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:
     """Return the offsets of partitions, from their leaders. Raises ObservationError, ApiError."""
+    leaders = {topic: leaders_of(nodes, topic) for topic in {each.topic for each in partitions}}
     by_leader: dict[int, list[TopicPartition]] = {}
-    for topic in {each.topic for each in partitions}:
-        leaders = leaders_of(nodes, topic)
-        for each in partitions:
-            if each.topic == topic:
-                by_leader.setdefault(_leader(leaders, each), []).append(each)
+    for each in partitions:
+        by_leader.setdefault(leader_of(leaders[each.topic], each), []).append(each)
     found: dict[TopicPartition, Offsets] = {}
     for leader, led in by_leader.items():
-        starts, ends = (_listed(nodes, leader, led, timestamp) for timestamp in (EARLIEST, LATEST))
+        starts, ends = _listed(nodes, leader, led, EARLIEST), _listed(nodes, leader, led, LATEST)
         found.update({each: Offsets(starts[each], ends[each]) for each in led})
     return found
 
@@ -75,11 +73,10 @@ class PartitionReader:
         self._partition = partition
         self._position: int | None = None
 
-    def read_new(self) -> Iterator[Record]:
-        """Yield the records that are committed and were not read yet. Raises ObservationError, ApiError."""
-        leader = _leader(leaders_of(self._nodes, self._partition.topic), self._partition)
+    def read_new(self, leader: int) -> Iterator[Record]:
+        """Yield the records that are committed and were not read yet. Raises ApiError, also if it does not lead."""
         while True:
-            position = self._position if self._position is not None else self._start()
+            position = self._position if self._position is not None else self._start(leader)
             answer = self._fetch(leader, position)
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since then, by retention or a new topic
                 self._position = None
@@ -96,8 +93,8 @@ class PartitionReader:
             self._position = max(position, found[-1].next_offset)
             yield from records
 
-    def _start(self) -> int:
-        return offsets_of(self._nodes, [self._partition])[self._partition].start
+    def _start(self, leader: int) -> int:
+        return _listed(self._nodes, leader, [self._partition], EARLIEST)[self._partition]
 
     def _fetch(self, leader: int, position: int) -> Any:
         topic, number = self._partition
@@ -145,7 +142,7 @@ def _listed(
     return found
 
 
-def _leader(leaders: dict[int, int], partition: TopicPartition) -> int:
+def leader_of(leaders: dict[int, int], partition: TopicPartition) -> int:
     """Return who leads a partition. Raises ObservationError if there is no such partition, ApiError without leader."""
     leader = leaders.get(partition.partition)
     if leader is None:
@@ -158,8 +155,3 @@ def _leader(leaders: dict[int, int], partition: TopicPartition) -> int:
 def _raise_error(code: int, about: str) -> None:
     if code:
         raise ApiError(ErrorCode(code), about)
-
-
-def _index(partition: Any) -> int:
-    index: int = partition.partition_index
-    return index

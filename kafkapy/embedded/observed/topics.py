@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.decoding import Formats, Record, hashable
-from kafkapy.embedded.observed.fetching import PartitionReader, leaders_of, offsets_of, topic_names
+from kafkapy.embedded.observed.fetching import PartitionReader, leader_of, leaders_of, offsets_of, topic_names
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, NotObserved, ObservationError, wait_until
 from kafkapy.errors import first_of, quoted
 from kafkapy.types import TopicPartition
@@ -191,18 +191,17 @@ class TopicReader:
 
     def read_new(self) -> Iterator[Record]:
         """Yield the records that were not read yet. Raises ObservationError, ApiError."""
-        for partition in self._partitions():
+        leaders = leaders_of(self._nodes, self._topic)
+        for number in leaders if self._partition is None else [self._partition]:
+            partition = TopicPartition(self._topic, number)
+            leader = leader_of(leaders, partition)
             if partition not in self._readers:
                 self._readers[partition] = PartitionReader(self._nodes, partition)
-            for record in self._readers[partition].read_new():
+            for record in self._readers[partition].read_new(leader):
                 self._count += 1
                 if self._count > MOST_RECORDS:
                     raise ObservationError(f"{self._topic} has more than {MOST_RECORDS:,} records: use end_offsets")
                 yield self._decoder.decode(partition, record)
-
-    def _partitions(self) -> list[TopicPartition]:
-        numbers = leaders_of(self._nodes, self._topic) if self._partition is None else [self._partition]
-        return [TopicPartition(self._topic, number) for number in numbers]
 
 
 def _by(record: Record, by: By) -> Any:
