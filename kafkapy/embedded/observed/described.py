@@ -5,11 +5,10 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.fetching import offsets_of
-from kafkapy.embedded.observed.nodes import Nodes
+from kafkapy.embedded.observed.nodes import Nodes, raise_error
 from kafkapy.embedded.observed.waiting import ObservationError
-from kafkapy.errors import ApiError, unknown
+from kafkapy.errors import unknown
 from kafkapy.group.embedded import read_assignment
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
@@ -62,7 +61,7 @@ def groups_of(nodes: Nodes) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for node_id in nodes.ids():
         response = nodes.ask(node_id, ListGroupsRequest())
-        _raise_error(response.error_code, f"node {node_id}")
+        raise_error(response.error_code, f"node {node_id}")
         for group in response.groups:
             found[group.group_id] = (node_id, (group.group_type or CLASSIC).lower())
     return found
@@ -78,7 +77,7 @@ def describe(nodes: Nodes, group_id: str) -> Description:
         raise ObservationError(f"group {group_id} is of the type {kind}, which is not looked at")
     new_request, members = REQUESTS[kind]
     found = nodes.ask(coordinator, new_request(group_id)).groups[0]
-    _raise_error(found.error_code, f"group {group_id}")
+    raise_error(found.error_code, f"group {group_id}")
     return Description(group_id, kind, found.group_state, tuple(members(found)), coordinator)
 
 
@@ -87,7 +86,7 @@ def committed_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, 
     if group.type == SHARE:
         return {partition: start for partition, (start, _) in _share_offsets(nodes, group).items()}
     response = nodes.ask(group.coordinator, OffsetFetchRequest(group_id=group.group_id, topics=None))
-    _raise_error(response.error_code, f"group {group.group_id}")
+    raise_error(response.error_code, f"group {group.group_id}")
     return {
         TopicPartition(topic.name, each.partition_index): each.committed_offset
         for topic in response.topics
@@ -112,7 +111,7 @@ def lags_of(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
 def _share_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, tuple[int, int]]:
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=None)
     answer = nodes.ask(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[asked])).groups[0]
-    _raise_error(answer.error_code, f"group {group.group_id}")
+    raise_error(answer.error_code, f"group {group.group_id}")
     return {
         TopicPartition(topic.topic_name, each.partition_index): (each.start_offset, each.lag)
         for topic in answer.topics
@@ -164,8 +163,3 @@ REQUESTS: Final[dict[str, tuple[Callable[[str], Any], Callable[[Any], Iterator[M
     SHARE: (lambda group_id: ShareGroupDescribeRequest(group_ids=[group_id]), _modern_members),
     "streams": (lambda group_id: StreamsGroupDescribeRequest(group_ids=[group_id]), _streams_members),
 }
-
-
-def _raise_error(code: int, about: str) -> None:
-    if code:
-        raise ApiError(ErrorCode(code), about)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.observed.nodes import Nodes
+from kafkapy.embedded.observed.nodes import Nodes, raise_error
 from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.errors import ApiError, unknown
 from kafkapy.protocol.error_code import ErrorCode
@@ -42,7 +42,7 @@ def leaders_of(nodes: Nodes, topic: str) -> dict[int, int]:
     found = nodes.ask(nodes.ids()[0], request).topics[0]
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise ObservationError(unknown("topic", topic, topic_names(nodes)))
-    _raise_error(found.error_code, topic)
+    raise_error(found.error_code, topic)
     return dict(sorted((each.partition_index, each.leader_id) for each in found.partitions))
 
 
@@ -81,7 +81,7 @@ class PartitionReader:
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since then, by retention or a new topic
                 self._position = None
                 continue
-            _raise_error(answer.error_code, str(self._partition))
+            raise_error(answer.error_code, str(self._partition))
             found = list(batches(answer.records or b""))
             if not found:
                 return
@@ -103,7 +103,7 @@ class PartitionReader:
             max_bytes=FETCH_BYTES, isolation_level=READ_COMMITTED, topics=[FetchTopic(topic=topic, partitions=[part])]
         )
         response = self._nodes.ask(leader, request)
-        _raise_error(response.error_code, topic)
+        raise_error(response.error_code, topic)
         return response.responses[0].partitions[0]
 
 
@@ -137,7 +137,7 @@ def _listed(
     for topic in nodes.ask(leader, request).topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
-            _raise_error(each.error_code, str(partition))
+            raise_error(each.error_code, str(partition))
             found[partition] = each.offset
     return found
 
@@ -150,8 +150,3 @@ def leader_of(leaders: dict[int, int], partition: TopicPartition) -> int:
     if leader < 0:
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
     return leader
-
-
-def _raise_error(code: int, about: str) -> None:
-    if code:
-        raise ApiError(ErrorCode(code), about)

@@ -10,6 +10,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.api import APIS, response_type
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -87,6 +88,12 @@ class NodesElsewhere:
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run")
         return queries.query(address, request, timeout_s=ANSWER_TIMEOUT_S, most_version=_newest(request))
+
+
+def raise_error(code: int, about: str) -> None:
+    """Raise ApiError for the error code of a response, unless it is 0."""
+    if code:
+        raise answered_error(code, about)
 
 
 async def _routed(server: "BrokerServer", request: Message) -> Any:
