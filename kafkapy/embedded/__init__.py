@@ -7,7 +7,7 @@ observer.py      what its brokers say of it, and until they say so
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
 observed/        what happened: records, groups and requests to look at and to wait for; topics that are filled
-interception.py  faults and the record of requests, before a broker's router
+interception.py  faults and the record of requests, before a broker's router; answers.py: what it answers, read
 network.py       a network to cut, delay and limit, through proxies.py
 failures.py      what becomes of a broker that cannot start, or cannot go on
 snapshots.py     data that is filled once, and given to many brokers

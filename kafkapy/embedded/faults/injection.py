@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.embedded.answers import decoded, joined
 from kafkapy.embedded.faults.rules import Fault, Faults, Hit
 from kafkapy.embedded.faults.shapes import Selected, level_of, parts_of, put_errors, take_parts
 from kafkapy.embedded.faults.whole_requests import FETCH, METADATA, WholeRequests, is_readable
 from kafkapy.handlers.context import CloseConnection
 from kafkapy.protocol.api import APIS, api_key_of, request_type, response_type
+from kafkapy.protocol.connection import discard
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import EncodeError, Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
@@ -83,8 +85,8 @@ class FaultInjector:
             raise CloseConnection(f"a fault: {last}")
         answer = await self._route(info, frame)
         if last.kind == "truncate" and answer is not None:
-            return _truncated(answer.joined())
-        _release(answer)
+            return _truncated(joined(answer))
+        discard(answer)
         raise CloseConnection(f"a fault: {last}")
 
     async def _failed(
@@ -113,7 +115,7 @@ class FaultInjector:
             rest = memoryview(bytearray(head + request.encode(version)))
             answer = await self._route(info, rest)
             if answer is not None:
-                response = _decoded(answer, header)
+                response = decoded(answer, header.api_key, version)
         if header.api_key == PRODUCE and request.acks == 0:
             raise CloseConnection(f"a fault, whose error has no answer with acks=0: {fault}")
         put_errors(level, response, errors)
@@ -143,15 +145,6 @@ async def _sleep(ms: int) -> None:
         timer.cancel()
 
 
-def _decoded(answer: Writer, header: RequestHeader) -> Any:
-    from kafkapy.protocol.headers import read_response_header
-
-    data = answer.joined()
-    _release(answer)
-    _, position = read_response_header(data, header.api_key, header.api_version)
-    return response_type(header.api_key).decode(data[position:], header.api_version)
-
-
 def _encoded(header: RequestHeader, response: Any) -> Writer:
     out = Writer()
     write_response_header(out, header.api_key, header.api_version, header.correlation_id)
@@ -160,12 +153,6 @@ def _encoded(header: RequestHeader, response: Any) -> Writer:
     except EncodeError as error:
         raise CloseConnection(f"a fault has no room in {type(response).__name__}: {error}") from error
     return out
-
-
-def _release(answer: Writer | None) -> None:
-    for _, payload in answer.splices if answer is not None else ():
-        if isinstance(payload, FileRegion):
-            payload.release()
 
 
 def _truncated(data: bytes) -> Writer:

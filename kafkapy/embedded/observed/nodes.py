@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkapy.embedded.answers import decoded
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.protocol.answered import answered_error
-from kafkapy.protocol.api import APIS, response_type
+from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.primitives import Message, Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.seams import FileRegion
 from kafkapy.server.cluster import queries
 
 if TYPE_CHECKING:
@@ -114,14 +114,7 @@ async def _routed(server: "BrokerServer", request: Message) -> Any:
     answer = await Router(services).route(info, memoryview(bytearray(frame)))
     if answer is None:
         raise ProtocolError(f"no answer to {type(request).__name__}")
-    try:
-        data = answer.joined()
-    finally:
-        for _, payload in answer.splices:
-            if isinstance(payload, FileRegion):
-                payload.release()
-    _, position = read_response_header(data, api_key, version)
-    return response_type(api_key).decode(data[position:], version)
+    return decoded(answer, api_key, version)
 
 
 def _version_here(server: "BrokerServer", request: Message) -> int:
