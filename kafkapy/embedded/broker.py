@@ -136,8 +136,8 @@ class Broker:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.worlds import OneBroker, topics_of
 
-            world = OneBroker(lambda: [self._running], self._disk_state, self.kill, self.restart)
-            self._faults = ActingFaults(self._intercept, lambda: topics_of(world.servers), world)
+            world = OneBroker(self._servers, self._disk_state, self.kill, self.restart)
+            self._faults = ActingFaults(self._intercept, lambda: topics_of(self._servers), world)
             self._interception.faults = self._faults
         return self._faults
 
@@ -160,11 +160,15 @@ class Broker:
     def _observation(self) -> "Observation":
         from kafkapy.embedded.observed.observation import of_servers
 
-        found = of_servers(
-            lambda: [self._running], self._intercept, lambda: self.schema_registry_url if self._registry else None
-        )
+        found = of_servers(self._servers, self._intercept, self._registry_url)
         self._interception.requests = found.requests
         return found
+
+    def _servers(self) -> list[BrokerServer]:
+        return [self._running]
+
+    def _registry_url(self) -> str | None:
+        return None if self._registry is None else self._registry.url
 
     def _intercept(self) -> None:
         """Let requests meet the faults, and be recorded, from now on; after a restart, too."""
@@ -179,12 +183,7 @@ class Broker:
         """The broker's time; with clock="virtual", `advance("7d")` moves it on."""
         from kafkapy.embedded.virtual_time import BrokerClock
 
-        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
-
-    def _postpone_fetches(self, by_ms: int) -> None:
-        services = self._running.services
-        if services is not None:
-            services.replica_manager.fetches.postpone(by_ms)
+        return BrokerClock(self._virtual, self._count_unfinished, self._servers)
 
     def _count_unfinished(self) -> int:
         node = self._running.node

@@ -135,7 +135,7 @@ class Cluster:
         from kafkapy.embedded.virtual_time import BrokerClock
 
         found = self._cluster
-        return found.clock if isinstance(found, InProcessCluster) else BrokerClock(None, lambda: 0, lambda _: None)
+        return found.clock if isinstance(found, InProcessCluster) else BrokerClock(None, lambda: 0, list)
 
     @property
     def topics(self) -> "Topics":

@@ -144,15 +144,10 @@ class InProcessCluster:
     @property
     def clock(self) -> BrokerClock:
         """The time of all nodes."""
-        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
+        return BrokerClock(self._virtual, self._count_unfinished, self.servers)
 
     def _count_unfinished(self) -> int:
         return self._work.unfinished + sum(server.node.unfinished_count for server in list(self._servers.values()))
-
-    def _postpone_fetches(self, by_ms: int) -> None:
-        for server in self.servers():
-            if server.services is not None:
-                server.services.replica_manager.fetches.postpone(by_ms)
 
     @property
     def faults(self) -> "ActingFaults":
