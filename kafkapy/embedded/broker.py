@@ -118,7 +118,6 @@ class Broker:
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
         self._interception = Interception()
-        self._faults: ActingFaults | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
         self._disk_state = disk_state_of(options)
@@ -132,14 +131,13 @@ class Broker:
     @property
     def faults(self) -> "ActingFaults":
         """Faults by name: `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`; each has to hit."""
-        if self._faults is None:
+        if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.worlds import OneBroker, topics_of
 
             world = OneBroker(self._servers, self._disk_state, self.kill, self.restart)
-            self._faults = ActingFaults(self._intercept, lambda: topics_of(self._servers), world)
-            self._interception.faults = self._faults
-        return self._faults
+            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self._servers), world)
+        return self._interception.faults
 
     @property
     def topics(self) -> "Topics":
@@ -391,8 +389,8 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-        if kind is None and self._faults is not None:
-            self._faults.check_hit()
+        if kind is None:
+            self._interception.check_hit()
 
     def __enter__(self) -> Self:
         self._check_not_running()
@@ -414,8 +412,8 @@ class Broker:
             self._thread.call(self.stop)
         finally:
             self._end_thread()
-        if kind is None and self._faults is not None:
-            self._faults.check_hit()
+        if kind is None:
+            self._interception.check_hit()
 
     def _new_virtual_loop(self) -> "VirtualLoop":
         from kafkapy.embedded.virtual_time import VirtualLoop

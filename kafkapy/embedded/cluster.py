@@ -84,7 +84,6 @@ class Cluster:
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
-        self._faults: ActingFaults | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
 
@@ -107,10 +106,10 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        faults = self._faults
+        found = self._found
         self._close()
-        if kind is None and faults is not None:
-            faults.check_hit()
+        if kind is None and isinstance(found, InProcessCluster):
+            found.check_hit()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
@@ -126,8 +125,7 @@ class Cluster:
         found = self._cluster
         if not isinstance(found, InProcessCluster):
             raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
-        self._faults = found.faults
-        return self._faults
+        return found.faults
 
     @property
     def clock(self) -> "BrokerClock":

@@ -39,7 +39,6 @@ class InProcessCluster:
         self._work = WorkCount()
         self._thread = LoopThread(self._virtual)
         self._interception = Interception()
-        self._faults: ActingFaults | None = None
         self._observation: Observation | None = None
         for node in cluster.plan.nodes:
             self._add_ports(node)
@@ -152,13 +151,16 @@ class InProcessCluster:
     @property
     def faults(self) -> "ActingFaults":
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
-        if self._faults is None:
+        if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.worlds import topics_of
 
-            self._faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), self)
-            self._interception.faults = self._faults
-        return self._faults
+            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), self)
+        return self._interception.faults
+
+    def check_hit(self) -> None:
+        """Raise FaultNeverHit if there is a fault that has hit nothing."""
+        self._interception.check_hit()
 
     def servers(self) -> "list[BrokerServer]":
         """Return the brokers that run."""
