@@ -18,7 +18,7 @@ through proxies in this process, so that their network can be partitioned.
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -371,12 +371,15 @@ class Cluster:
         found, self._found = self._found, None
         temporary, self._temporary = self._temporary, None
         proxies, self._proxies = self._proxies, None
-        with _all(self._paused, temporary, proxies):
-            try:
-                if registry is not None:
-                    registry.stop()
-            finally:
-                self._end_nodes(found, has_data=temporary is None)
+        with contextlib.ExitStack() as ending:  # in the reverse order; each is done even if one before it fails
+            ending.callback(self._paused.clear)
+            if temporary is not None:
+                ending.callback(temporary.cleanup)
+            if proxies is not None:
+                ending.callback(proxies.close)
+            ending.callback(self._end_nodes, found, has_data=temporary is None)
+            if registry is not None:
+                ending.callback(registry.stop)
 
     def _end_nodes(self, found: "LocalCluster | InProcessCluster | None", *, has_data: bool) -> None:
         if found is not None and not has_data:
@@ -389,18 +392,3 @@ class Cluster:
 
 def _refuse_record() -> None:
     raise ClusterError("requests of nodes that are processes are not recorded: Cluster(in_process=True)")
-
-
-@contextlib.contextmanager
-def _all(
-    paused: set[int], temporary: "tempfile.TemporaryDirectory[str] | None", proxies: Proxies | None
-) -> Iterator[None]:
-    """Clear the paused nodes, close the proxies, remove the temporary directory, even if ending the nodes fails."""
-    try:
-        yield
-    finally:
-        paused.clear()
-        if proxies is not None:
-            proxies.close()
-        if temporary is not None:
-            temporary.cleanup()
