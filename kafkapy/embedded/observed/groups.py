@@ -1,30 +1,18 @@
 """`broker.groups["g"]`: the members of a group, what they are assigned, and how far behind it is."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.described import Description, Member, committed_offsets, describe, groups_of, lags_of
+from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, ObservationError, wait_until
 from kafkapy.errors import ApiError
 from kafkapy.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkapy.embedded.observed.nodes import Nodes
-
-
-@dataclass(slots=True, frozen=True)
-class GroupSources:
-    """What groups are read from. `report`: shows the last records, groups and requests."""
-
-    nodes: "Nodes"
-    report: Callable[[], str]
 
 
 class Groups:
     """The groups of a broker or a cluster, of all kinds: `groups["g"]`, `"g" in groups`, `list(groups)`."""
 
-    def __init__(self, sources: GroupSources) -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
     def __getitem__(self, group_id: str) -> "Group":
@@ -47,7 +35,7 @@ class Group:
     Raises ObservationError if there is no such group, ApiError. In `async with`, ask by asyncio.to_thread: it blocks.
     """
 
-    def __init__(self, group_id: str, sources: GroupSources) -> None:
+    def __init__(self, group_id: str, sources: Sources) -> None:
         self.group_id = group_id
         self._sources = sources
 
@@ -128,10 +116,10 @@ class Group:
 
     def _complaint(self, wanted: str) -> str:
         found = summary(self._sources.nodes, self.group_id)
-        return f"group {self.group_id} has not {wanted}: {found}\n{self._sources.report()}"
+        return f"group {self.group_id} has not {wanted}: {found}\n{self._sources.report(None)}"
 
 
-def summary(nodes: "Nodes", group_id: str) -> str:
+def summary(nodes: Nodes, group_id: str) -> str:
     """Return a group's state, lag and members in a line, or why they are not known: for a message."""
     try:
         group = describe(nodes, group_id)

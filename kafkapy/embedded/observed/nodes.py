@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkapy.dataclass import dataclass
 from kafkapy.embedded.answers import decoded
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.protocol.answered import answered_error
@@ -42,6 +43,17 @@ class Nodes(Protocol):
     def ask(self, node_id: int, request: Message) -> Any:
         """Return a broker's response. Raises ApiError, OSError, ProtocolError, RuntimeError, ClusterError."""
         ...
+
+
+@dataclass(slots=True, frozen=True)
+class Sources:
+    """What topics and groups are read from.
+
+    `report`: returns the last records of a topic (None: of several topics), groups and requests, for a message.
+    """
+
+    nodes: Nodes
+    report: Callable[[str | None], str]
 
 
 class NodesHere:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkapy.embedded.observed.groups import Groups, GroupSources
-from kafkapy.embedded.observed.nodes import Nodes, NodesElsewhere, NodesHere
+from kafkapy.embedded.observed.groups import Groups
+from kafkapy.embedded.observed.nodes import Nodes, NodesElsewhere, NodesHere, Sources
 from kafkapy.embedded.observed.report import report
 from kafkapy.embedded.observed.requests import Requests
-from kafkapy.embedded.observed.topics import Sources, Topics
+from kafkapy.embedded.observed.topics import Topics
 
 if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
@@ -20,8 +20,9 @@ class Observation:
     def __init__(self, nodes: Nodes, requests: Requests, registry: Callable[[], str | None]) -> None:
         """`registry`: returns the URL of the schema registry; None if there is none."""
         self.requests = requests
-        self.topics = Topics(Sources(nodes, lambda topic: report(nodes, requests, topic)), registry)
-        self.groups = Groups(GroupSources(nodes, lambda: report(nodes, requests, None)))
+        sources = Sources(nodes, lambda topic: report(nodes, requests, topic))
+        self.topics = Topics(sources, registry)
+        self.groups = Groups(sources)
 
 
 def of_servers(

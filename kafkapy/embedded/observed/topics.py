@@ -1,30 +1,19 @@
 """`broker.topics["orders"]`: the records of a topic, waits for them, and what is there exactly once."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.decoding import Formats, Record, hashable
 from kafkapy.embedded.observed.fetching import PartitionReader, leader_of, leaders_of, offsets_of, topic_names
+from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, NotObserved, ObservationError, wait_until
 from kafkapy.errors import first_of, quoted
 from kafkapy.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkapy.embedded.observed.nodes import Nodes
 
 MOST_RECORDS: Final = 100_000
 """Of a topic that is looked at as a whole: a test of more counts them by `end_offsets`."""
 SHOWN: Final = 5
 By = Literal["key", "value"] | Callable[[Record], Any]
-
-
-@dataclass(slots=True, frozen=True)
-class Sources:
-    """What a topic is read from. `report`: shows the last records of a topic, groups and requests."""
-
-    nodes: "Nodes"
-    report: Callable[[str | None], str]
 
 
 class Topics:
@@ -181,7 +170,7 @@ class Topic:
 class TopicReader:
     """Reads and decodes the partitions of a topic; each call goes on where the last one ended."""
 
-    def __init__(self, nodes: "Nodes", topic: str, formats: Formats, partition: int | None) -> None:
+    def __init__(self, nodes: Nodes, topic: str, formats: Formats, partition: int | None) -> None:
         self._nodes = nodes
         self._topic = topic
         self._decoder = formats.decoder()
