@@ -3,7 +3,7 @@
 broker.py        Broker: one node, on an event loop in a thread (loop_thread.py)
 security.py topics.py    its TLS, users and ACLs in one argument; topics without a client
 cluster.py       Cluster: several nodes, each a process, with proxies.py between them to cut or slow down their network
-observer.py      what its brokers say of it, and until they say so
+observer.py      asks its brokers for leaders, replicas in sync and the controller, and waits for them
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
 observed/        what happened: records, groups and requests to look at and to wait for; topics that are filled

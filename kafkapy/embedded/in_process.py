@@ -180,7 +180,7 @@ class InProcessCluster:
         return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
 
     def observation(self, registry: Callable[[], str | None]) -> "Observation":
-        """Return what is looked at of all brokers. `registry`: returns the URL of the schema registry, if any."""
+        """Return the observation of all brokers. `registry`: returns the URL of the schema registry, if any."""
         if self._observation is None:
             from kafkapy.embedded.observed.observation import of_servers
 

@@ -38,7 +38,7 @@ class Interception:
         return self.requests is not None and self.requests.is_on
 
     def install(self, server: "BrokerServer", node_ids: Collection[int] = ()) -> None:
-        """Let a running broker's requests pass what is used, but those of other nodes. Runs on the broker's loop."""
+        """Let a running broker's requests meet what is used, except those of other nodes. Runs on the broker's loop."""
         names = {str(node_id) for node_id in node_ids}
 
         def is_node(client_id: str | None) -> bool:

@@ -35,8 +35,8 @@ PROPERTIES: Final = {
     "broker.session.timeout.ms": "3600000",
     "connections.max.idle.ms": "-1",
 }
-"""A broker that is alone would else beat and be watched thousands of times in an hour. Clients, for which no time has
-passed, keep their connections."""
+"""With the defaults, a single broker would send and check heartbeats thousands of times an hour. Clients, for which no
+time has passed, keep their connections."""
 CLUSTER_PROPERTIES: Final = {
     **PROPERTIES,
     "controller.quorum.fetch.timeout.ms": "3600000",
@@ -45,7 +45,7 @@ CLUSTER_PROPERTIES: Final = {
     "replica.lag.time.max.ms": "3600000",
     "replica.socket.timeout.ms": "3600000",
 }
-"""Nodes would else take each other for dead at each step, before they have had time to say anything."""
+"""With the defaults, nodes would take each other for dead at each step, before they could send anything."""
 VIRTUAL: Final = "virtual"
 SYSTEM: Final = "system"
 

@@ -32,7 +32,8 @@ class Groups:
 class Group:
     """A group, as its coordinator knows it at the moment of each call.
 
-    Raises ObservationError if there is no such group, ApiError. In `async with`, ask by asyncio.to_thread: it blocks.
+    Raises ObservationError if there is no such group, ApiError. Its methods and properties block: in `async with`, use
+    them by asyncio.to_thread.
     """
 
     def __init__(self, group_id: str, sources: Sources) -> None:
@@ -93,7 +94,7 @@ class Group:
     def wait_for_lag(self, lag: int = 0, *, timeout_s: float = TIMEOUT_S) -> None:
         """Return once the group has committed so much that its lag is at most `lag`. Raises NotObserved.
 
-        A group that has committed nothing, and has no member with an assignment, has no lag: it is waited for.
+        A group without committed offsets and without assigned partitions has no lag yet: the wait goes on.
         """
 
         def caught_up() -> bool | None:

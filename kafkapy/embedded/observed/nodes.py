@@ -1,7 +1,7 @@
-"""How brokers are asked what they have: past logins, rights, quotas, faults and the record of requests.
+"""Asks brokers what they have, without logins, rights, quotas, faults and the record of requests.
 
-A broker in this process serves the request by a router of its own, whose services allow everything; nothing of it is
-seen by clients. A broker in another process is asked by the listener of the nodes, which has no login.
+A broker in this process serves the request by a separate router, whose services allow everything; clients do not
+notice. A broker in another process is asked at its listener for other nodes, which has no login.
 """
 
 import asyncio

@@ -120,7 +120,7 @@ def _about(parts: list[Selected]) -> _About:
 
 @lru_cache(256)
 def _shared(names: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the equal tuple that is kept: all Fetches of a session are about the same partitions."""
+    """Return one tuple for all equal ones, to save memory: all Fetches of a session are about the same partitions."""
     return names
 
 

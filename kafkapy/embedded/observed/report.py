@@ -20,7 +20,10 @@ REQUESTS: Final = 20
 
 
 def report(nodes: Nodes, requests: Requests, topic: str | None) -> str:
-    """Return what was there last; of one topic, or of the first TOPICS. What cannot be read is left out."""
+    """Return the last records, groups and requests, a line each. What cannot be read is left out.
+
+    `topic`: whose records; None: those of the first TOPICS topics.
+    """
     lines: list[str] = []
     with contextlib.suppress(KafkapyError, OSError, RuntimeError):
         names = topic_names(nodes)

@@ -11,7 +11,7 @@ from kafkapy.errors import first_of, quoted
 from kafkapy.types import TopicPartition
 
 MOST_RECORDS: Final = 100_000
-"""Of a topic that is looked at as a whole: a test of more counts them by `end_offsets`."""
+"""The most records that are read of a topic. `end_offsets` counts more."""
 SHOWN: Final = 5
 By = Literal["key", "value"] | Callable[[Record], Any]
 
@@ -42,7 +42,7 @@ class Topic:
     """A topic, as consumers with isolation.level=read_committed see it: without what was aborted, or is still open.
 
     Keys and values are decoded by their data: JSON, text, else hex; with a schema registry by their schema. `decoded`
-    names other formats. In `async with`, call the methods by asyncio.to_thread: they block.
+    names other formats. The methods block: in `async with`, call them by asyncio.to_thread.
     """
 
     def __init__(self, name: str, sources: Sources, formats: Formats) -> None:
@@ -113,10 +113,11 @@ class Topic:
     def assert_delivered_once(
         self, expected: Iterable[Any], *, by: By = "value", timeout_s: float = TIMEOUT_S
     ) -> list[Record]:
-        """Wait until each of these values is there, then raise NotObserved if one is missing or there twice.
+        """Wait for a record of each of these values; return the records. Raises NotObserved if one is missing or twice.
 
-        by: "value", "key", or a function of a Record, as in `lambda record: record.value["order_id"]`. Return their
-        records. Other records are ignored. What comes later is not seen: call it when all has been sent.
+        by: what is compared: "value", "key", or a function of a Record: `lambda record: record.value["order_id"]`.
+        Other records are ignored. The wait ends as soon as each value is there: call this after everything was sent, or
+        a second record of a value may be missed.
         """
         if not callable(by) and by not in ("key", "value"):
             raise ObservationError(f"by is 'key', 'value' or a function of a record, not {quoted(by)}")
