@@ -3,11 +3,11 @@
 broker.py        Broker: one node, on an event loop in a thread (loop_thread.py)
 security.py topics.py    its TLS, users and ACLs in one argument; topics without a client
 cluster.py       Cluster: several nodes, each a process, with proxies.py between them to cut or slow down their network
-observer.py      what its brokers say of it, and until they say so
+observer.py      asks its brokers for leaders, replicas in sync and the controller, and waits for them
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 faults/          requests that fail, wait or lose their answer, by name
 observed/        what happened: records, groups and requests to look at and to wait for; topics that are filled
-interception.py  faults and the record of requests, before a broker's router
+interception.py  faults and the record of requests, before a broker's router; answers.py: what it answers, read
 network.py       a network to cut, delay and limit, through proxies.py
 failures.py      what becomes of a broker that cannot start, or cannot go on
 snapshots.py     data that is filled once, and given to many brokers

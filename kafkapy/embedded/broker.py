@@ -118,7 +118,6 @@ class Broker:
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
         self._interception = Interception()
-        self._faults: ActingFaults | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
         self._disk_state = disk_state_of(options)
@@ -132,14 +131,13 @@ class Broker:
     @property
     def faults(self) -> "ActingFaults":
         """Faults by name: `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`; each has to hit."""
-        if self._faults is None:
+        if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.worlds import OneBroker, topics_of
 
-            world = OneBroker(lambda: [self._running], self._disk_state, self.kill, self.restart)
-            self._faults = ActingFaults(self._intercept, lambda: topics_of(world.servers), world)
-            self._interception.faults = self._faults
-        return self._faults
+            world = OneBroker(self._servers, self._disk_state, self.kill, self.restart)
+            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self._servers), world)
+        return self._interception.faults
 
     @property
     def topics(self) -> "Topics":
@@ -160,11 +158,15 @@ class Broker:
     def _observation(self) -> "Observation":
         from kafkapy.embedded.observed.observation import of_servers
 
-        found = of_servers(
-            lambda: [self._running], self._intercept, lambda: self.schema_registry_url if self._registry else None
-        )
+        found = of_servers(self._servers, self._intercept, self._registry_url)
         self._interception.requests = found.requests
         return found
+
+    def _servers(self) -> list[BrokerServer]:
+        return [self._running]
+
+    def _registry_url(self) -> str | None:
+        return None if self._registry is None else self._registry.url
 
     def _intercept(self) -> None:
         """Let requests meet the faults, and be recorded, from now on; after a restart, too."""
@@ -179,12 +181,7 @@ class Broker:
         """The broker's time; with clock="virtual", `advance("7d")` moves it on."""
         from kafkapy.embedded.virtual_time import BrokerClock
 
-        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
-
-    def _postpone_fetches(self, by_ms: int) -> None:
-        services = self._running.services
-        if services is not None:
-            services.replica_manager.fetches.postpone(by_ms)
+        return BrokerClock(self._virtual, self._count_unfinished, self._servers)
 
     def _count_unfinished(self) -> int:
         node = self._running.node
@@ -392,8 +389,8 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-        if kind is None and self._faults is not None:
-            self._faults.check_hit()
+        if kind is None:
+            self._interception.check_hit()
 
     def __enter__(self) -> Self:
         self._check_not_running()
@@ -415,8 +412,8 @@ class Broker:
             self._thread.call(self.stop)
         finally:
             self._end_thread()
-        if kind is None and self._faults is not None:
-            self._faults.check_hit()
+        if kind is None:
+            self._interception.check_hit()
 
     def _new_virtual_loop(self) -> "VirtualLoop":
         from kafkapy.embedded.virtual_time import VirtualLoop

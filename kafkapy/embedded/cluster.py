@@ -18,7 +18,7 @@ through proxies in this process, so that their network can be partitioned.
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -84,7 +84,6 @@ class Cluster:
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
-        self._faults: ActingFaults | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
 
@@ -107,10 +106,10 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        faults = self._faults
+        found = self._found
         self._close()
-        if kind is None and faults is not None:
-            faults.check_hit()
+        if kind is None and isinstance(found, InProcessCluster):
+            found.check_hit()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
@@ -126,8 +125,7 @@ class Cluster:
         found = self._cluster
         if not isinstance(found, InProcessCluster):
             raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
-        self._faults = found.faults
-        return self._faults
+        return found.faults
 
     @property
     def clock(self) -> "BrokerClock":
@@ -135,7 +133,7 @@ class Cluster:
         from kafkapy.embedded.virtual_time import BrokerClock
 
         found = self._cluster
-        return found.clock if isinstance(found, InProcessCluster) else BrokerClock(None, lambda: 0, lambda _: None)
+        return found.clock if isinstance(found, InProcessCluster) else BrokerClock(None, lambda: 0, list)
 
     @property
     def topics(self) -> "Topics":
@@ -373,12 +371,15 @@ class Cluster:
         found, self._found = self._found, None
         temporary, self._temporary = self._temporary, None
         proxies, self._proxies = self._proxies, None
-        with _all(self._paused, temporary, proxies):
-            try:
-                if registry is not None:
-                    registry.stop()
-            finally:
-                self._end_nodes(found, has_data=temporary is None)
+        with contextlib.ExitStack() as ending:  # in the reverse order; each is done even if one before it fails
+            ending.callback(self._paused.clear)
+            if temporary is not None:
+                ending.callback(temporary.cleanup)
+            if proxies is not None:
+                ending.callback(proxies.close)
+            ending.callback(self._end_nodes, found, has_data=temporary is None)
+            if registry is not None:
+                ending.callback(registry.stop)
 
     def _end_nodes(self, found: "LocalCluster | InProcessCluster | None", *, has_data: bool) -> None:
         if found is not None and not has_data:
@@ -391,18 +392,3 @@ class Cluster:
 
 def _refuse_record() -> None:
     raise ClusterError("requests of nodes that are processes are not recorded: Cluster(in_process=True)")
-
-
-@contextlib.contextmanager
-def _all(
-    paused: set[int], temporary: "tempfile.TemporaryDirectory[str] | None", proxies: Proxies | None
-) -> Iterator[None]:
-    """Clear the paused nodes, close the proxies, remove the temporary directory, even if ending the nodes fails."""
-    try:
-        yield
-    finally:
-        paused.clear()
-        if proxies is not None:
-            proxies.close()
-        if temporary is not None:
-            temporary.cleanup()

@@ -39,7 +39,6 @@ class InProcessCluster:
         self._work = WorkCount()
         self._thread = LoopThread(self._virtual)
         self._interception = Interception()
-        self._faults: ActingFaults | None = None
         self._observation: Observation | None = None
         for node in cluster.plan.nodes:
             self._add_ports(node)
@@ -144,26 +143,24 @@ class InProcessCluster:
     @property
     def clock(self) -> BrokerClock:
         """The time of all nodes."""
-        return BrokerClock(self._virtual, self._count_unfinished, self._postpone_fetches)
+        return BrokerClock(self._virtual, self._count_unfinished, self.servers)
 
     def _count_unfinished(self) -> int:
         return self._work.unfinished + sum(server.node.unfinished_count for server in list(self._servers.values()))
 
-    def _postpone_fetches(self, by_ms: int) -> None:
-        for server in self.servers():
-            if server.services is not None:
-                server.services.replica_manager.fetches.postpone(by_ms)
-
     @property
     def faults(self) -> "ActingFaults":
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
-        if self._faults is None:
+        if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
             from kafkapy.embedded.faults.worlds import topics_of
 
-            self._faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), self)
-            self._interception.faults = self._faults
-        return self._faults
+            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), self)
+        return self._interception.faults
+
+    def check_hit(self) -> None:
+        """Raise FaultNeverHit if there is a fault that has hit nothing."""
+        self._interception.check_hit()
 
     def servers(self) -> "list[BrokerServer]":
         """Return the brokers that run."""
@@ -183,7 +180,7 @@ class InProcessCluster:
         return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
 
     def observation(self, registry: Callable[[], str | None]) -> "Observation":
-        """Return what is looked at of all brokers. `registry`: returns the URL of the schema registry, if any."""
+        """Return the observation of all brokers. `registry`: returns the URL of the schema registry, if any."""
         if self._observation is None:
             from kafkapy.embedded.observed.observation import of_servers
 

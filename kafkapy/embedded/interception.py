@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kafkapy.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from kafkapy.embedded.faults.rules import Faults
+    from kafkapy.embedded.faults.actions import ActingFaults
     from kafkapy.embedded.observed.requests import Requests
     from kafkapy.handlers.context import Services
     from kafkapy.protocol.serving import Coalesce, Route
@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 class Interception:
     """Of a broker, or of all brokers of a cluster; nothing stands there as long as neither is used."""
 
-    faults: "Faults | None" = None
+    faults: "ActingFaults | None" = None
     requests: "Requests | None" = None
 
     @property
     def is_used(self) -> bool:
         return self._has_faults or self._records
+
+    def check_hit(self) -> None:
+        """Raise FaultNeverHit if there is a fault that has hit nothing."""
+        if self.faults is not None:
+            self.faults.check_hit()
 
     @property
     def _has_faults(self) -> bool:
@@ -33,7 +38,7 @@ class Interception:
         return self.requests is not None and self.requests.is_on
 
     def install(self, server: "BrokerServer", node_ids: Collection[int] = ()) -> None:
-        """Let a running broker's requests pass what is used, but those of other nodes. Runs on the broker's loop."""
+        """Let a running broker's requests meet what is used, except those of other nodes. Runs on the broker's loop."""
         names = {str(node_id) for node_id in node_ids}
 
         def is_node(client_id: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What the brokers of a cluster say of it, and until they say so: leaders, replicas in sync, the controller."""
+"""Asks the brokers of a cluster for leaders, replicas in sync and the controller, and waits for them."""
 
 import contextlib
 import time
@@ -61,7 +61,7 @@ class ClusterObserver:
             leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
             return leader if self._answers(leader) else None
 
-        return self._until(find, f"nobody leads {topic}-{partition}")
+        return self._until(find, f"no running broker leads {topic}-{partition}")
 
     def wait_for_leaders(self, topics: Sequence[str], timeout_s: float) -> None:
         """Return once each broker knows a leader of each partition of these topics."""
@@ -128,7 +128,7 @@ class ClusterObserver:
     def _until(
         self, find: Callable[[], T | None], complaint: str | Callable[[], str], timeout_s: float = QUESTION_TIMEOUT_S
     ) -> T:
-        """Poll `find` until its value is true (or 0); errors of a node that stops count as None."""
+        """Poll `find` until it returns another value than None or False. Errors of a node that stops count as None."""
         deadline = time.monotonic() + timeout_s
         while True:
             with contextlib.suppress(OSError, KafkapyError):

@@ -8,13 +8,16 @@ import asyncio
 import heapq
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkapy.errors import KafkapyError, quoted
 from kafkapy.seams import HelperProcess
 from kafkapy.server.process.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
 
 Duration: TypeAlias = str | float | timedelta
 """As in "7d", "1h30m", "500ms"; a number of seconds; a timedelta."""
@@ -32,8 +35,8 @@ PROPERTIES: Final = {
     "broker.session.timeout.ms": "3600000",
     "connections.max.idle.ms": "-1",
 }
-"""A broker that is alone would else beat and be watched thousands of times in an hour. Clients, for which no time has
-passed, keep their connections."""
+"""With the defaults, a single broker would send and check heartbeats thousands of times an hour. Clients, for which no
+time has passed, keep their connections."""
 CLUSTER_PROPERTIES: Final = {
     **PROPERTIES,
     "controller.quorum.fetch.timeout.ms": "3600000",
@@ -42,7 +45,7 @@ CLUSTER_PROPERTIES: Final = {
     "replica.lag.time.max.ms": "3600000",
     "replica.socket.timeout.ms": "3600000",
 }
-"""Nodes would else take each other for dead at each step, before they have had time to say anything."""
+"""With the defaults, nodes would take each other for dead at each step, before they could send anything."""
 VIRTUAL: Final = "virtual"
 SYSTEM: Final = "system"
 
@@ -147,15 +150,15 @@ class BrokerClock:
     """`broker.clock`: what time it is for the broker, and how a test moves it on."""
 
     def __init__(
-        self, loop: VirtualLoop | None, unfinished: Callable[[], int], postpone: Callable[[int], None]
+        self, loop: VirtualLoop | None, unfinished: Callable[[], int], servers: "Callable[[], Sequence[BrokerServer]]"
     ) -> None:
         """loop: None for the system's clock. `unfinished`: how many calls of workers and helpers are.
 
-        `postpone`: lets what waits for clients' time-outs, which are real, wait so many milliseconds more.
+        `servers`: the brokers that run.
         """
         self._loop = loop
         self._unfinished = unfinished
-        self._postpone = postpone
+        self._servers = servers
 
     @property
     def is_virtual(self) -> bool:
@@ -189,9 +192,12 @@ class BrokerClock:
         await self._run_due(loop)
 
     def _move(self, loop: VirtualLoop, when: float) -> None:
+        """Move the loop's time on. Fetches that wait do so by their clients' time-outs, which are real."""
         before = loop.offset_s
         loop.move_to(when)
-        self._postpone(int((loop.offset_s - before) * 1000))
+        for server in self._servers():
+            if server.services is not None:
+                server.services.replica_manager.fetches.postpone(int((loop.offset_s - before) * 1000))
 
     async def _run_due(self, loop: VirtualLoop) -> None:
         """Return once the broker has done what is due now: its callbacks are run, workers and helpers have finished."""

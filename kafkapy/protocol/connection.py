@@ -492,6 +492,6 @@ def _release(response: "Writer") -> None:
 
 
 def discard(response: "Writer | None") -> None:
-    """Release the regions of a response whose connection is closed."""
+    """Release the regions of a response that is not sent."""
     if response is not None:
         _release(response)

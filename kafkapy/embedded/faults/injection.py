@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.embedded.answers import decoded, joined
 from kafkapy.embedded.faults.rules import Fault, Faults, Hit
-from kafkapy.embedded.faults.shapes import Selected, level_of, parts_of, put_errors, take_parts
-from kafkapy.embedded.faults.whole_requests import FETCH, METADATA, WholeRequests, is_readable
+from kafkapy.embedded.faults.shapes import Selected, level_of, put_errors, take_parts
+from kafkapy.embedded.faults.whole_requests import FETCH, WholeRequests, is_readable
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.protocol.api import APIS, api_key_of, request_type, response_type
+from kafkapy.protocol.api import api_key_of, request_type, response_type
+from kafkapy.protocol.connection import discard
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import EncodeError, Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
 
 PRODUCE: Final = 0
-OVERWRITTEN: Final = (FETCH, METADATA)
-"""These are served as a whole, and errors put into their answers. They only read; a Fetch is answered about more
-partitions than it names, a Metadata about brokers, too."""
 
 
 class FaultInjector:
@@ -63,9 +62,7 @@ class FaultInjector:
     ) -> Writer | None:
         """Serve a request by the faults that match it. Raises CloseConnection."""
         request, _ = request_type(header.api_key).read(frame, position, header.api_version)
-        parts = list(
-            parts_of(APIS[header.api_key].name, header.api_version, self._whole.request(request), self._whole.topic_of)
-        )
+        parts = self._whole.parts(header, request)
         hits = [fault for fault in faults if any(map(fault.matches_part, parts)) and fault.draw()]
         for fault in hits:
             self._faults.log.append(_hit(fault, header, info, filter(fault.matches_part, parts)))
@@ -83,8 +80,8 @@ class FaultInjector:
             raise CloseConnection(f"a fault: {last}")
         answer = await self._route(info, frame)
         if last.kind == "truncate" and answer is not None:
-            return _truncated(answer.joined())
-        _release(answer)
+            return _truncated(joined(answer))
+        discard(answer)
         raise CloseConnection(f"a fault: {last}")
 
     async def _failed(
@@ -98,22 +95,18 @@ class FaultInjector:
             response: Any = response_type(header.api_key)()
             response.error_code = int(fault.error)
             return _encoded(header, response)
-        if header.api_key in OVERWRITTEN:
-            errors = take_parts(
-                level, self._whole.request(request), fault.matches_part, fault.error, self._whole.topic_of
-            )
-            if header.api_key == FETCH:
-                request.max_wait_ms = 0  # the error does not wait for records
-            is_left = True
-        else:
-            errors = take_parts(level, request, fault.matches_part, fault.error, self._whole.topic_of)
-            is_left = bool(getattr(request, level.request))
+        whole = self._whole.request(request)
+        errors = take_parts(level, whole, fault.matches_part, fault.error, self._whole.topic_of)
+        if header.api_key == FETCH:
+            request.max_wait_ms = 0  # the error does not wait for records
         response = response_type(header.api_key)()
-        if is_left:
+        # If parts were taken from a copy, the request is served as it was, and its answer overwritten: it only reads,
+        # and is answered about more than it names (a Fetch about its session, a Metadata about brokers).
+        if whole is not request or getattr(request, level.request):
             rest = memoryview(bytearray(head + request.encode(version)))
             answer = await self._route(info, rest)
             if answer is not None:
-                response = _decoded(answer, header)
+                response = decoded(answer, header.api_key, version)
         if header.api_key == PRODUCE and request.acks == 0:
             raise CloseConnection(f"a fault, whose error has no answer with acks=0: {fault}")
         put_errors(level, response, errors)
@@ -143,15 +136,6 @@ async def _sleep(ms: int) -> None:
         timer.cancel()
 
 
-def _decoded(answer: Writer, header: RequestHeader) -> Any:
-    from kafkapy.protocol.headers import read_response_header
-
-    data = answer.joined()
-    _release(answer)
-    _, position = read_response_header(data, header.api_key, header.api_version)
-    return response_type(header.api_key).decode(data[position:], header.api_version)
-
-
 def _encoded(header: RequestHeader, response: Any) -> Writer:
     out = Writer()
     write_response_header(out, header.api_key, header.api_version, header.correlation_id)
@@ -160,12 +144,6 @@ def _encoded(header: RequestHeader, response: Any) -> Writer:
     except EncodeError as error:
         raise CloseConnection(f"a fault has no room in {type(response).__name__}: {error}") from error
     return out
-
-
-def _release(answer: Writer | None) -> None:
-    for _, payload in answer.splices if answer is not None else ():
-        if isinstance(payload, FileRegion):
-            payload.release()
 
 
 def _truncated(data: bytes) -> Writer:

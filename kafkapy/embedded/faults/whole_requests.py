@@ -3,6 +3,7 @@
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.embedded.faults.shapes import Selected, parts_of
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.headers import RequestHeader
 
@@ -22,12 +23,20 @@ class WholeRequests:
         self._services = services
 
     def request(self, request: Any) -> Any:
-        """Return a request that names all that it is about: the partitions of its session, all topics."""
+        """Return a request that names all that it is about: the partitions of its session, all topics.
+
+        Of a Fetch or Metadata request a copy, whose parts may be taken; any other request itself.
+        """
         if type(request).API_KEY == METADATA:
             return self._whole_metadata(request)
         if type(request).API_KEY == FETCH:
             return self._whole_fetch(request)
         return request
+
+    def parts(self, header: RequestHeader, request: Any) -> list[Selected]:
+        """Return what each part of a request is about: one for each partition, topic and so on."""
+        api = APIS[header.api_key].name
+        return list(parts_of(api, header.api_version, self.request(request), self.topic_of))
 
     def _whole_metadata(self, request: Any) -> Any:
         from kafkapy.protocol.messages.metadata_request import MetadataRequestTopic
@@ -37,7 +46,7 @@ class WholeRequests:
         return type(request)(topics=[self._identified(topic) for topic in named])
 
     def _whole_fetch(self, request: Any) -> Any:
-        """Return a copy, whose parts may be taken, with the partitions of the session."""
+        """Return a copy with the partitions of the session."""
         found = type(request)(topics=[copy(topic) for topic in request.topics])
         if request.session_epoch not in INITIAL_EPOCHS:
             from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchTopic

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.observed.nodes import Nodes
+from kafkapy.embedded.observed.fetching import offsets_of
+from kafkapy.embedded.observed.nodes import Nodes, raise_error
 from kafkapy.embedded.observed.waiting import ObservationError
-from kafkapy.errors import ApiError, unknown
+from kafkapy.errors import unknown
 from kafkapy.group.embedded import read_assignment
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
@@ -61,7 +61,7 @@ def groups_of(nodes: Nodes) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for node_id in nodes.ids():
         response = nodes.ask(node_id, ListGroupsRequest())
-        _raise_error(response.error_code, f"node {node_id}")
+        raise_error(response.error_code, f"node {node_id}")
         for group in response.groups:
             found[group.group_id] = (node_id, (group.group_type or CLASSIC).lower())
     return found
@@ -77,7 +77,7 @@ def describe(nodes: Nodes, group_id: str) -> Description:
         raise ObservationError(f"group {group_id} is of the type {kind}, which is not looked at")
     new_request, members = REQUESTS[kind]
     found = nodes.ask(coordinator, new_request(group_id)).groups[0]
-    _raise_error(found.error_code, f"group {group_id}")
+    raise_error(found.error_code, f"group {group_id}")
     return Description(group_id, kind, found.group_state, tuple(members(found)), coordinator)
 
 
@@ -86,7 +86,7 @@ def committed_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, 
     if group.type == SHARE:
         return {partition: start for partition, (start, _) in _share_offsets(nodes, group).items()}
     response = nodes.ask(group.coordinator, OffsetFetchRequest(group_id=group.group_id, topics=None))
-    _raise_error(response.error_code, f"group {group.group_id}")
+    raise_error(response.error_code, f"group {group.group_id}")
     return {
         TopicPartition(topic.name, each.partition_index): each.committed_offset
         for topic in response.topics
@@ -95,15 +95,23 @@ def committed_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, 
     }
 
 
-def share_lags(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
-    """Return how many records of each partition a share group has not finished, as the broker counts them."""
-    return {partition: lag for partition, (_, lag) in _share_offsets(nodes, group).items()}
+def lags_of(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
+    """Return how many records of each partition a group has not finished; of a share group, as the broker counts them.
+
+    Without a committed offset, all records of a partition that is assigned count.
+    """
+    if group.type == SHARE:
+        return {partition: lag for partition, (_, lag) in _share_offsets(nodes, group).items()}
+    committed = committed_offsets(nodes, group)
+    partitions = sorted({*committed, *group.assigned})
+    offsets = offsets_of(nodes, partitions)
+    return {each: max(0, offsets[each].end - committed.get(each, offsets[each].start)) for each in partitions}
 
 
 def _share_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, tuple[int, int]]:
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=None)
     answer = nodes.ask(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[asked])).groups[0]
-    _raise_error(answer.error_code, f"group {group.group_id}")
+    raise_error(answer.error_code, f"group {group.group_id}")
     return {
         TopicPartition(topic.topic_name, each.partition_index): (each.start_offset, each.lag)
         for topic in answer.topics
@@ -155,8 +163,3 @@ REQUESTS: Final[dict[str, tuple[Callable[[str], Any], Callable[[Any], Iterator[M
     SHARE: (lambda group_id: ShareGroupDescribeRequest(group_ids=[group_id]), _modern_members),
     "streams": (lambda group_id: StreamsGroupDescribeRequest(group_ids=[group_id]), _streams_members),
 }
-
-
-def _raise_error(code: int, about: str) -> None:
-    if code:
-        raise ApiError(ErrorCode(code), about)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.observed.nodes import Nodes
+from kafkapy.embedded.observed.nodes import Nodes, raise_error
 from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.errors import ApiError, unknown
 from kafkapy.protocol.error_code import ErrorCode
@@ -42,8 +42,8 @@ def leaders_of(nodes: Nodes, topic: str) -> dict[int, int]:
     found = nodes.ask(nodes.ids()[0], request).topics[0]
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise ObservationError(unknown("topic", topic, topic_names(nodes)))
-    _raise_error(found.error_code, topic)
-    return {each.partition_index: each.leader_id for each in sorted(found.partitions, key=_index)}
+    raise_error(found.error_code, topic)
+    return dict(sorted((each.partition_index, each.leader_id) for each in found.partitions))
 
 
 def topic_names(nodes: Nodes) -> list[str]:
@@ -54,15 +54,13 @@ def topic_names(nodes: Nodes) -> list[str]:
 
 def offsets_of(nodes: Nodes, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:
     """Return the offsets of partitions, from their leaders. Raises ObservationError, ApiError."""
+    leaders = {topic: leaders_of(nodes, topic) for topic in {each.topic for each in partitions}}
     by_leader: dict[int, list[TopicPartition]] = {}
-    for topic in {each.topic for each in partitions}:
-        leaders = leaders_of(nodes, topic)
-        for each in partitions:
-            if each.topic == topic:
-                by_leader.setdefault(_leader(leaders, each), []).append(each)
+    for each in partitions:
+        by_leader.setdefault(leader_of(leaders[each.topic], each), []).append(each)
     found: dict[TopicPartition, Offsets] = {}
     for leader, led in by_leader.items():
-        starts, ends = (_listed(nodes, leader, led, timestamp) for timestamp in (EARLIEST, LATEST))
+        starts, ends = _listed(nodes, leader, led, EARLIEST), _listed(nodes, leader, led, LATEST)
         found.update({each: Offsets(starts[each], ends[each]) for each in led})
     return found
 
@@ -75,16 +73,15 @@ class PartitionReader:
         self._partition = partition
         self._position: int | None = None
 
-    def read_new(self) -> Iterator[Record]:
-        """Yield the records that are committed and were not read yet. Raises ObservationError, ApiError."""
-        leader = _leader(leaders_of(self._nodes, self._partition.topic), self._partition)
+    def read_new(self, leader: int) -> Iterator[Record]:
+        """Yield the records that are committed and were not read yet. Raises ApiError, also if it does not lead."""
         while True:
-            position = self._position if self._position is not None else self._start()
+            position = self._position if self._position is not None else self._start(leader)
             answer = self._fetch(leader, position)
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since then, by retention or a new topic
                 self._position = None
                 continue
-            _raise_error(answer.error_code, str(self._partition))
+            raise_error(answer.error_code, str(self._partition))
             found = list(batches(answer.records or b""))
             if not found:
                 return
@@ -96,8 +93,8 @@ class PartitionReader:
             self._position = max(position, found[-1].next_offset)
             yield from records
 
-    def _start(self) -> int:
-        return offsets_of(self._nodes, [self._partition])[self._partition].start
+    def _start(self, leader: int) -> int:
+        return _listed(self._nodes, leader, [self._partition], EARLIEST)[self._partition]
 
     def _fetch(self, leader: int, position: int) -> Any:
         topic, number = self._partition
@@ -106,7 +103,7 @@ class PartitionReader:
             max_bytes=FETCH_BYTES, isolation_level=READ_COMMITTED, topics=[FetchTopic(topic=topic, partitions=[part])]
         )
         response = self._nodes.ask(leader, request)
-        _raise_error(response.error_code, topic)
+        raise_error(response.error_code, topic)
         return response.responses[0].partitions[0]
 
 
@@ -140,12 +137,12 @@ def _listed(
     for topic in nodes.ask(leader, request).topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
-            _raise_error(each.error_code, str(partition))
+            raise_error(each.error_code, str(partition))
             found[partition] = each.offset
     return found
 
 
-def _leader(leaders: dict[int, int], partition: TopicPartition) -> int:
+def leader_of(leaders: dict[int, int], partition: TopicPartition) -> int:
     """Return who leads a partition. Raises ObservationError if there is no such partition, ApiError without leader."""
     leader = leaders.get(partition.partition)
     if leader is None:
@@ -153,13 +150,3 @@ def _leader(leaders: dict[int, int], partition: TopicPartition) -> int:
     if leader < 0:
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
     return leader
-
-
-def _raise_error(code: int, about: str) -> None:
-    if code:
-        raise ApiError(ErrorCode(code), about)
-
-
-def _index(partition: Any) -> int:
-    index: int = partition.partition_index
-    return index

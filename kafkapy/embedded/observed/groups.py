@@ -1,39 +1,18 @@
 """`broker.groups["g"]`: the members of a group, what they are assigned, and how far behind it is."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from kafkapy.dataclass import dataclass
-from kafkapy.embedded.observed.described import (
-    SHARE,
-    Description,
-    Member,
-    committed_offsets,
-    describe,
-    groups_of,
-    share_lags,
-)
-from kafkapy.embedded.observed.fetching import offsets_of
+from kafkapy.embedded.observed.described import Description, Member, committed_offsets, describe, groups_of, lags_of
+from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, ObservationError, wait_until
 from kafkapy.errors import ApiError
 from kafkapy.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkapy.embedded.observed.nodes import Nodes
-
-
-@dataclass(slots=True, frozen=True)
-class GroupSources:
-    """What groups are read from. `report`: shows the last records, groups and requests."""
-
-    nodes: "Nodes"
-    report: Callable[[], str]
 
 
 class Groups:
     """The groups of a broker or a cluster, of all kinds: `groups["g"]`, `"g" in groups`, `list(groups)`."""
 
-    def __init__(self, sources: GroupSources) -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
     def __getitem__(self, group_id: str) -> "Group":
@@ -53,10 +32,11 @@ class Groups:
 class Group:
     """A group, as its coordinator knows it at the moment of each call.
 
-    Raises ObservationError if there is no such group, ApiError. In `async with`, ask by asyncio.to_thread: it blocks.
+    Raises ObservationError if there is no such group, ApiError. Its methods and properties block: in `async with`, use
+    them by asyncio.to_thread.
     """
 
-    def __init__(self, group_id: str, sources: GroupSources) -> None:
+    def __init__(self, group_id: str, sources: Sources) -> None:
         self.group_id = group_id
         self._sources = sources
 
@@ -94,13 +74,7 @@ class Group:
         Of the partitions that have one, and of those that are assigned to a member: without a committed offset all
         records of the partition count, as if the group began at the first.
         """
-        group = self._described()
-        if group.type == SHARE:
-            return share_lags(self._sources.nodes, group)
-        committed = committed_offsets(self._sources.nodes, group)
-        partitions = sorted({*committed, *group.assigned})
-        offsets = offsets_of(self._sources.nodes, partitions)
-        return {each: max(0, offsets[each].end - committed.get(each, offsets[each].start)) for each in partitions}
+        return lags_of(self._sources.nodes, self._described())
 
     @property
     def lag(self) -> int:
@@ -120,7 +94,7 @@ class Group:
     def wait_for_lag(self, lag: int = 0, *, timeout_s: float = TIMEOUT_S) -> None:
         """Return once the group has committed so much that its lag is at most `lag`. Raises NotObserved.
 
-        A group that has committed nothing, and has no member with an assignment, has no lag: it is waited for.
+        A group without committed offsets and without assigned partitions has no lag yet: the wait goes on.
         """
 
         def caught_up() -> bool | None:
@@ -142,15 +116,17 @@ class Group:
         return describe(self._sources.nodes, self.group_id)
 
     def _complaint(self, wanted: str) -> str:
-        return f"group {self.group_id} has not {wanted}: {summary(self)}\n{self._sources.report()}"
+        found = summary(self._sources.nodes, self.group_id)
+        return f"group {self.group_id} has not {wanted}: {found}\n{self._sources.report(None)}"
 
 
-def summary(group: Group) -> str:
+def summary(nodes: Nodes, group_id: str) -> str:
     """Return a group's state, lag and members in a line, or why they are not known: for a message."""
     try:
-        lags = group.lags
-        shown = ", ".join(f"{partition} {lag}" for partition, lag in lags.items()) or "nothing committed"
-        members = "; ".join(map(str, group.members)) or "no members"
-        return f"{group.type}, {group.state}; lag {sum(lags.values())} ({shown}); {members}"
+        group = describe(nodes, group_id)
+        lags = lags_of(nodes, group)
     except (ObservationError, ApiError, OSError) as error:
         return str(error)
+    shown = ", ".join(f"{partition} {lag}" for partition, lag in lags.items()) or "nothing committed"
+    members = "; ".join(map(str, group.members)) or "no members"
+    return f"{group.type}, {group.state}; lag {sum(lags.values())} ({shown}); {members}"

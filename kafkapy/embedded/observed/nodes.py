@@ -1,7 +1,7 @@
-"""How brokers are asked what they have: past logins, rights, quotas, faults and the record of requests.
+"""Asks brokers what they have, without logins, rights, quotas, faults and the record of requests.
 
-A broker in this process serves the request by a router of its own, whose services allow everything; nothing of it is
-seen by clients. A broker in another process is asked by the listener of the nodes, which has no login.
+A broker in this process serves the request by a separate router, whose services allow everything; clients do not
+notice. A broker in another process is asked at its listener for other nodes, which has no login.
 """
 
 import asyncio
@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkapy.dataclass import dataclass
+from kafkapy.embedded.answers import decoded
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.protocol.api import APIS, response_type
+from kafkapy.protocol.answered import answered_error
+from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.primitives import Message, Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.seams import FileRegion
 from kafkapy.server.cluster import queries
 
 if TYPE_CHECKING:
@@ -41,6 +43,17 @@ class Nodes(Protocol):
     def ask(self, node_id: int, request: Message) -> Any:
         """Return a broker's response. Raises ApiError, OSError, ProtocolError, RuntimeError, ClusterError."""
         ...
+
+
+@dataclass(slots=True, frozen=True)
+class Sources:
+    """What topics and groups are read from.
+
+    `report`: returns the last records of a topic (None: of several topics), groups and requests, for a message.
+    """
+
+    nodes: Nodes
+    report: Callable[[str | None], str]
 
 
 class NodesHere:
@@ -89,6 +102,12 @@ class NodesElsewhere:
         return queries.query(address, request, timeout_s=ANSWER_TIMEOUT_S, most_version=_newest(request))
 
 
+def raise_error(code: int, about: str) -> None:
+    """Raise ApiError for the error code of a response, unless it is 0."""
+    if code:
+        raise answered_error(code, about)
+
+
 async def _routed(server: "BrokerServer", request: Message) -> Any:
     """Serve a request by a router whose services allow everything and count nothing. Raises ApiError, ProtocolError."""
     from kafkapy.security.authorizer import AllowAll
@@ -107,14 +126,7 @@ async def _routed(server: "BrokerServer", request: Message) -> Any:
     answer = await Router(services).route(info, memoryview(bytearray(frame)))
     if answer is None:
         raise ProtocolError(f"no answer to {type(request).__name__}")
-    try:
-        data = answer.joined()
-    finally:
-        for _, payload in answer.splices:
-            if isinstance(payload, FileRegion):
-                payload.release()
-    _, position = read_response_header(data, api_key, version)
-    return response_type(api_key).decode(data[position:], version)
+    return decoded(answer, api_key, version)
 
 
 def _version_here(server: "BrokerServer", request: Message) -> int:

@@ -1,13 +1,13 @@
-"""What is looked at of one broker or cluster: its topics, groups and requests."""
+"""The topics, groups and requests of one broker or cluster, as tests look at them."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkapy.embedded.observed.groups import Groups, GroupSources
-from kafkapy.embedded.observed.nodes import Nodes, NodesElsewhere, NodesHere
+from kafkapy.embedded.observed.groups import Groups
+from kafkapy.embedded.observed.nodes import Nodes, NodesElsewhere, NodesHere, Sources
 from kafkapy.embedded.observed.report import report
 from kafkapy.embedded.observed.requests import Requests
-from kafkapy.embedded.observed.topics import Sources, Topics
+from kafkapy.embedded.observed.topics import Topics
 
 if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
@@ -15,24 +15,25 @@ if TYPE_CHECKING:
 
 
 class Observation:
-    """The entrances: `topics`, `groups` and `requests`."""
+    """What `broker.topics`, `broker.groups` and `broker.requests` return; those of a cluster, too."""
 
     def __init__(self, nodes: Nodes, requests: Requests, registry: Callable[[], str | None]) -> None:
         """`registry`: returns the URL of the schema registry; None if there is none."""
         self.requests = requests
-        self.topics = Topics(Sources(nodes, lambda topic: report(nodes, requests, topic)), registry)
-        self.groups = Groups(GroupSources(nodes, lambda: report(nodes, requests, None)))
+        sources = Sources(nodes, lambda topic: report(nodes, requests, topic))
+        self.topics = Topics(sources, registry)
+        self.groups = Groups(sources)
 
 
 def of_servers(
     servers: "Callable[[], Sequence[BrokerServer]]", install: Callable[[], None], registry: Callable[[], str | None]
 ) -> Observation:
-    """Return what is looked at of brokers in this process. `install`: has them record requests, or not."""
+    """Return the observation of brokers in this process. `install`: has them record requests, or not."""
     return Observation(NodesHere(servers), Requests(install), registry)
 
 
 def of_processes(
     running: "Callable[[], dict[int, Address]]", refuse: Callable[[], None], registry: Callable[[], str | None]
 ) -> Observation:
-    """Return what is looked at of brokers that are processes. `refuse`: raises, as their requests are not recorded."""
+    """Return the observation of brokers that are processes. `refuse`: raises, as their requests are not recorded."""
     return Observation(NodesElsewhere(running), Requests(refuse), registry)

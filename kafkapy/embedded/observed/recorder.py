@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.faults.shapes import Selected, parts_of
+from kafkapy.embedded.faults.shapes import Selected
 from kafkapy.embedded.faults.whole_requests import WholeRequests, is_readable
 from kafkapy.embedded.observed.requests import Request, Requests
 from kafkapy.errors import ProtocolError
@@ -103,8 +103,7 @@ class RequestRecorder:
             request, _ = request_type(header.api_key).read(frame, position, header.api_version, MAX_ELEMENTS)
         except ProtocolError:  # the router refuses it
             return _About()
-        api = APIS[header.api_key].name
-        return _about(list(parts_of(api, header.api_version, self._whole.request(request), self._whole.topic_of)))
+        return _about(self._whole.parts(header, request))
 
 
 def _about(parts: list[Selected]) -> _About:
@@ -121,7 +120,7 @@ def _about(parts: list[Selected]) -> _About:
 
 @lru_cache(256)
 def _shared(names: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the equal tuple that is kept: all Fetches of a session are about the same partitions."""
+    """Return one tuple for all equal ones, to save memory: all Fetches of a session are about the same partitions."""
     return names
 
 

@@ -1,18 +1,16 @@
 """The last records, groups and requests: for the message of a wait that fails."""
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkapy.embedded.observed.decoding import Formats
 from kafkapy.embedded.observed.described import groups_of
 from kafkapy.embedded.observed.fetching import topic_names
-from kafkapy.embedded.observed.groups import Group, GroupSources, summary
-from kafkapy.embedded.observed.topics import MOST_RECORDS, Sources, Topic
+from kafkapy.embedded.observed.groups import summary
+from kafkapy.embedded.observed.nodes import Nodes, Sources
+from kafkapy.embedded.observed.requests import OFF, Requests
+from kafkapy.embedded.observed.topics import MOST_RECORDS, Topic
 from kafkapy.errors import KafkapyError, first_of
-
-if TYPE_CHECKING:
-    from kafkapy.embedded.observed.nodes import Nodes
-    from kafkapy.embedded.observed.requests import Requests
 
 RECORDS: Final = 10
 """Of the topic that a wait is about, or of each of TOPICS."""
@@ -21,8 +19,11 @@ GROUPS: Final = 5
 REQUESTS: Final = 20
 
 
-def report(nodes: "Nodes", requests: "Requests", topic: str | None) -> str:
-    """Return what was there last; of one topic, or of the first TOPICS. What cannot be read is left out."""
+def report(nodes: Nodes, requests: Requests, topic: str | None) -> str:
+    """Return the last records, groups and requests, a line each. What cannot be read is left out.
+
+    `topic`: whose records; None: those of the first TOPICS topics.
+    """
     lines: list[str] = []
     with contextlib.suppress(KafkapyError, OSError, RuntimeError):
         names = topic_names(nodes)
@@ -36,11 +37,11 @@ def report(nodes: "Nodes", requests: "Requests", topic: str | None) -> str:
         lines.append(f"last {len(shown)} of {len(requests)} requests:" if shown else "no requests")
         lines += [f"  {request}" for request in shown]
     else:
-        lines.append("requests are not recorded: requests.on() before what is tested turns that on")
+        lines.append(OFF)
     return "\n".join(lines)
 
 
-def _records(nodes: "Nodes", name: str) -> list[str]:
+def _records(nodes: Nodes, name: str) -> list[str]:
     topic = Topic(name, Sources(nodes, lambda _: ""), Formats())
     if (count := sum(topic.end_offsets().values())) > MOST_RECORDS:
         return [f"{name}: {count} records"]
@@ -49,8 +50,7 @@ def _records(nodes: "Nodes", name: str) -> list[str]:
     return [f"{name}: {len(records)} records{', the last:' if last else ''}", *(f"  {each}" for each in last)]
 
 
-def _groups(nodes: "Nodes") -> list[str]:
+def _groups(nodes: Nodes) -> list[str]:
     names = sorted(groups_of(nodes))
     lines = [f"groups: {first_of(names, 2 * GROUPS) or 'none'}"]
-    sources = GroupSources(nodes, lambda: "")
-    return lines + [f"  {name}: {summary(Group(name, sources))}" for name in names[:GROUPS]]
+    return lines + [f"  {name}: {summary(nodes, name)}" for name in names[:GROUPS]]

@@ -22,6 +22,7 @@ from kafkapy.types import TopicPartition
 MOST: Final = 10_000
 """Requests that are remembered unless `on` says otherwise: some MB."""
 SHOWN: Final = 5
+OFF: Final = "requests are not recorded: requests.on() before what is tested turns that on"
 LIVE: "Final[weakref.WeakSet[Requests]]" = weakref.WeakSet()
 """Those that have been turned on: for the pytest plugin, which shows the last requests of a failing test."""
 
@@ -175,4 +176,4 @@ class Requests:
         if api is not None and api not in names:
             raise ObservationError(unknown("API", api, names, len(names)))
         if not self.is_on:
-            raise ObservationError("requests are not recorded: requests.on() before what is tested turns that on")
+            raise ObservationError(OFF)

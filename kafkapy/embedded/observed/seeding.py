@@ -44,7 +44,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True, frozen=True)
 class SeedColumns:
-    """Which columns of a row are what of its record; see Topic.produce."""
+    """Which columns of a row become the key and the timestamp of its record, and the like; see Topic.produce."""
 
     key: str | Callable[[Mapping[str, Any]], Any] | None = None
     partition: int | None = None

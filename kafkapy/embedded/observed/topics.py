@@ -1,30 +1,19 @@
 """`broker.topics["orders"]`: the records of a topic, waits for them, and what is there exactly once."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.decoding import Formats, Record, hashable
-from kafkapy.embedded.observed.fetching import PartitionReader, leaders_of, offsets_of, topic_names
+from kafkapy.embedded.observed.fetching import PartitionReader, leader_of, leaders_of, offsets_of, topic_names
+from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, NotObserved, ObservationError, wait_until
 from kafkapy.errors import first_of, quoted
 from kafkapy.types import TopicPartition
 
-if TYPE_CHECKING:
-    from kafkapy.embedded.observed.nodes import Nodes
-
 MOST_RECORDS: Final = 100_000
-"""Of a topic that is looked at as a whole: a test of more counts them by `end_offsets`."""
+"""The most records that are read of a topic. `end_offsets` counts more."""
 SHOWN: Final = 5
 By = Literal["key", "value"] | Callable[[Record], Any]
-
-
-@dataclass(slots=True, frozen=True)
-class Sources:
-    """What a topic is read from. `report`: shows the last records of a topic, groups and requests."""
-
-    nodes: "Nodes"
-    report: Callable[[str | None], str]
 
 
 class Topics:
@@ -53,7 +42,7 @@ class Topic:
     """A topic, as consumers with isolation.level=read_committed see it: without what was aborted, or is still open.
 
     Keys and values are decoded by their data: JSON, text, else hex; with a schema registry by their schema. `decoded`
-    names other formats. In `async with`, call the methods by asyncio.to_thread: they block.
+    names other formats. The methods block: in `async with`, call them by asyncio.to_thread.
     """
 
     def __init__(self, name: str, sources: Sources, formats: Formats) -> None:
@@ -124,10 +113,11 @@ class Topic:
     def assert_delivered_once(
         self, expected: Iterable[Any], *, by: By = "value", timeout_s: float = TIMEOUT_S
     ) -> list[Record]:
-        """Wait until each of these values is there, then raise NotObserved if one is missing or there twice.
+        """Wait for a record of each of these values; return the records. Raises NotObserved if one is missing or twice.
 
-        by: "value", "key", or a function of a Record, as in `lambda record: record.value["order_id"]`. Return their
-        records. Other records are ignored. What comes later is not seen: call it when all has been sent.
+        by: what is compared: "value", "key", or a function of a Record: `lambda record: record.value["order_id"]`.
+        Other records are ignored. The wait ends as soon as each value is there: call this after everything was sent, or
+        a second record of a value may be missed.
         """
         if not callable(by) and by not in ("key", "value"):
             raise ObservationError(f"by is 'key', 'value' or a function of a record, not {quoted(by)}")
@@ -181,7 +171,7 @@ class Topic:
 class TopicReader:
     """Reads and decodes the partitions of a topic; each call goes on where the last one ended."""
 
-    def __init__(self, nodes: "Nodes", topic: str, formats: Formats, partition: int | None) -> None:
+    def __init__(self, nodes: Nodes, topic: str, formats: Formats, partition: int | None) -> None:
         self._nodes = nodes
         self._topic = topic
         self._decoder = formats.decoder()
@@ -191,18 +181,17 @@ class TopicReader:
 
     def read_new(self) -> Iterator[Record]:
         """Yield the records that were not read yet. Raises ObservationError, ApiError."""
-        for partition in self._partitions():
+        leaders = leaders_of(self._nodes, self._topic)
+        for number in leaders if self._partition is None else [self._partition]:
+            partition = TopicPartition(self._topic, number)
+            leader = leader_of(leaders, partition)
             if partition not in self._readers:
                 self._readers[partition] = PartitionReader(self._nodes, partition)
-            for record in self._readers[partition].read_new():
+            for record in self._readers[partition].read_new(leader):
                 self._count += 1
                 if self._count > MOST_RECORDS:
                     raise ObservationError(f"{self._topic} has more than {MOST_RECORDS:,} records: use end_offsets")
                 yield self._decoder.decode(partition, record)
-
-    def _partitions(self) -> list[TopicPartition]:
-        numbers = leaders_of(self._nodes, self._topic) if self._partition is None else [self._partition]
-        return [TopicPartition(self._topic, number) for number in numbers]
 
 
 def _by(record: Record, by: By) -> Any:
