@@ -79,7 +79,8 @@ def run(config: FillsConfig, *, reset_output: bool = False) -> None:
         prepare(spark, config, reset_output=reset_output)
         if config.output_topic:
             create_missing_topics(spark, config, [config.output_topic], config.output_partitions, {})
-        trades, seconds = read_topics(spark, config), read_topics(spark, config, *config.seconds_topics)
+        trades = read_topics(spark, config)
+        seconds = read_topics(spark, config.model_copy(update={"topics": config.seconds_topics}))
         metrics = QueryMetrics(config, "fills")
         with topic_sink(config, "fills", dict.fromkeys(config.output_topics()), reset_output=reset_output) as sink:
             output = Output(spark, config, metrics, sink)
