@@ -101,8 +101,8 @@ class Admin:
             raise JobError(f"{self.bootstrap}: {why}") from None
 
 
-def require_topics(spark: SparkSession, config: StreamConfig, *others: str) -> None:
-    """Raise JobError where a topic does not exist, none is of the pattern, or no broker answers."""
+def require_topics(spark: SparkSession, config: StreamConfig) -> None:
+    """Raise JobError where one of the topics does not exist, none is of the pattern, or no broker answers."""
     matches = _matcher(spark, config.topic_pattern) if config.topic_pattern else None
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
         names = admin.topic_names()
@@ -111,7 +111,7 @@ def require_topics(spark: SparkSession, config: StreamConfig, *others: str) -> N
             f"no topic of {config.bootstrap_servers} is of the pattern {config.topic_pattern}: create one, or correct "
             f"topic_pattern"
         )
-    missing = sorted({*config.topics, *others} - names)
+    missing = sorted(set(config.topics) - names)
     if missing:
         raise JobError(
             f"topic {', '.join(missing)} does not exist on {config.bootstrap_servers}: create it, or correct topics"

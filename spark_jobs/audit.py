@@ -116,7 +116,7 @@ def read_ranges(spark: SparkSession, checkpoint: str) -> tuple[Offsets, Offsets]
     directory = Directory.at(spark, checkpoint)
     batches = directory.batches("commits")
     if not batches:
-        raise JobError(f"{checkpoint} holds no committed batch: is this the checkpoint of bronze, did it run?")
+        raise JobError(f"{checkpoint} holds no committed batch: is it the audited job's, and did that run?")
     initial, last = directory.text("sources/0/0"), directory.text(f"offsets/{max(batches)}")
     try:
         return _offsets((initial or "").splitlines()[1]), _offsets((last or "").splitlines()[2])
@@ -127,6 +127,14 @@ def read_ranges(spark: SparkSession, checkpoint: str) -> tuple[Offsets, Offsets]
 def _offsets(line: str) -> Offsets:
     partitions = json.loads(line)
     return {(topic, int(number)): offset for topic, each in partitions.items() for number, offset in each.items()}
+
+
+def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Return offsets as Spark writes them: by topic, and by the partition's number as text."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
 
 
 def _ranges(admin: Admin, start: Offsets, end: Offsets) -> list[Range]:
@@ -176,13 +184,11 @@ def _count(
 
 def _on_topic(spark: SparkSession, config: AuditConfig, ranges: list[Range]) -> DataFrame:
     """Return what the topics hold of the ranges, at the isolation level that bronze read with."""
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
-    for one in ranges:
-        begin = max(one.start_offset, one.log_start_offset)
-        starts.setdefault(one.topic, {})[str(one.partition)] = begin
-        ends.setdefault(one.topic, {})[str(one.partition)] = max(begin, one.end_offset)
-    offsets = {"starting_offsets": json.dumps(starts), "ending_offsets": json.dumps(ends)}
+    starts = {(one.topic, one.partition): max(one.start_offset, one.log_start_offset) for one in ranges}
+    ends = by_topic(
+        {(one.topic, one.partition): max(starts[one.topic, one.partition], one.end_offset) for one in ranges}
+    )
+    offsets = {"starting_offsets": json.dumps(by_topic(starts)), "ending_offsets": json.dumps(ends)}
     return read_topics_once(spark, config, list(ends), isolation_level=config.isolation_level, **offsets)
 
 

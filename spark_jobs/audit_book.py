@@ -18,8 +18,8 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.audit import read_ranges
-from spark_jobs.book import BookConfig, clock_ms, depth_records, in_order, read, state_in_rocksdb
+from spark_jobs.audit import by_topic, read_ranges
+from spark_jobs.book import BookConfig, clock_ms, depth_records, event_ms, in_order, read, state_in_rocksdb
 from spark_jobs.checkpoints import Batch
 from spark_jobs.config import duration_ms
 from spark_jobs.connector import require_spark
@@ -55,13 +55,12 @@ def run(config: AuditBookConfig) -> None:
 
 def audit(spark: SparkSession, config: AuditBookConfig) -> dict[str, str]:
     """Return what each symbol's state is."""
-    has_seconds = bool(config.seconds_output or config.seconds_topic)
-    forget_after_ms = duration_ms(config.forget_after) if has_seconds else NEVER_MS
+    forget_after_ms = duration_ms(config.forget_after) if config.has_seconds else NEVER_MS
     stored = {row["symbol"]: row["book"] for row in state_of(spark, config.checkpoint).collect()}
     made = {row["symbol"]: row["book"] for row in made_of(spark, config, forget_after_ms).collect()}
     found = {}
     for symbol in sorted(stored.keys() | made.keys()):
-        state = _book(stored[symbol], has_seconds=has_seconds) if symbol in stored else None
+        state = _book(stored[symbol], has_seconds=config.has_seconds) if symbol in stored else None
         book = TimedBook.from_json(made[symbol], forget_after_ms) if symbol in made else None
         found[symbol] = judge(state, book)
     return found
@@ -76,12 +75,8 @@ def state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
 def made_of(spark: SparkSession, config: BookConfig, forget_after_ms: int) -> DataFrame:
     """Return (symbol, book) as the machine makes it of what the query has read."""
     start, end = read_ranges(spark, config.checkpoint)
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in end.items():
-        starts.setdefault(topic, {})[str(partition)] = start.get((topic, partition), 0)
-        ends.setdefault(topic, {})[str(partition)] = offset
-    records = depth_records(read_batch(spark, config, Batch(starts, ends, 0)))
+    everything = Batch(by_topic({where: start.get(where, 0) for where in end}), by_topic(end), 0)
+    records = depth_records(read_batch(spark, config, everything))
     clocked = records.withColumn("clock_ms", clock_ms(duration_ms(config.max_ahead)))
     latest = clocked.agg(F.max("clock_ms")).first()
     now_ms = (latest[0] or 0) if latest is not None else 0
@@ -91,7 +86,7 @@ def made_of(spark: SparkSession, config: BookConfig, forget_after_ms: int) -> Da
         for record in in_order(frame):
             message = read(record, key[0])
             if not isinstance(message, BookRow):
-                book.step(message, None if pd.isna(record.clock_ms) else int(record.clock_ms))
+                book.step(message, event_ms(record))
         book.advance(now_ms)
         return pd.DataFrame([(key[0], book.to_json())], columns=["symbol", "book"])
 
@@ -102,7 +97,7 @@ def judge(state: OrderBook | None, made: TimedBook | None) -> str:
     """Compare a symbol's state with what the topic makes of it."""
     if made is None:
         return "unexpected"
-    if made.last_ms is None and made.is_forgotten():
+    if made.is_forgotten():
         return "forgotten"
     if state is None:
         return "void" if contents(made.book) == contents(OrderBook()) else "missing"

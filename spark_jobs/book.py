@@ -79,6 +79,10 @@ class BookConfig(TopicConfig):
         default="fail", description="what to do with updates of a schema version that this job does not know"
     )
 
+    @property
+    def has_seconds(self) -> bool:
+        return bool(self.seconds_output or self.seconds_topic)
+
     def outputs(self) -> list[str]:
         return [path for path in (self.output, self.seconds_output) if path]
 
@@ -144,7 +148,7 @@ def refuse_unknown_version(rows: DataFrame) -> None:
 
 def rows_of(source: DataFrame, config: BookConfig) -> DataFrame:
     """Return a stream's rows, as the configuration wants them."""
-    if not (config.seconds_output or config.seconds_topic):
+    if not config.has_seconds:
         return book_rows(source)
     require_spark("seconds_output and seconds_topic", "4.0", "leave them out")
     return book_and_seconds(source, config)
@@ -290,11 +294,15 @@ def timed_rows_after(book: TimedBook, symbol: str, records: Iterable[pd.DataFram
     """The same with the seconds that the records begin."""
     rows = []
     for record in in_order(pd.concat(list(records))):
-        message, time_ms = read(record, symbol), None if pd.isna(record.clock_ms) else int(record.clock_ms)
-        seconds, own = ([], [message]) if isinstance(message, BookRow) else book.step(message, time_ms)
+        message = read(record, symbol)
+        seconds, own = ([], [message]) if isinstance(message, BookRow) else book.step(message, event_ms(record))
         rows += [second_row(symbol, second) for second in seconds]
         rows += [(*book_row(symbol, record, row), None, None) for row in own]
     return frame_of(rows)
+
+
+def event_ms(record: Any) -> int | None:
+    return None if pd.isna(record.clock_ms) else int(record.clock_ms)
 
 
 def frame_of(rows: list[Row]) -> pd.DataFrame:

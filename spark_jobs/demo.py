@@ -115,8 +115,12 @@ def feed_config(wanted: Wanted, bootstrap: str) -> feed.FeedConfig:
 
 def pace(trades: Sequence[Trade], seconds: int) -> float:
     """Return the speed at which a recording lasts so many seconds."""
+    return max(1.0, length_ms(trades) / 1000 / seconds)
+
+
+def length_ms(trades: Sequence[Trade]) -> int:
     times_ms = [trade.time_ms for trade in trades]
-    return max(1.0, (max(times_ms) - min(times_ms)) / 1000 / seconds)
+    return max(times_ms) - min(times_ms)
 
 
 @contextmanager
@@ -145,10 +149,9 @@ def trades_of(config: feed.FeedConfig) -> list[Trade]:
 
 def fitting_width(trades: Sequence[Trade]) -> str:
     """Return the widest bars of which the recording is at least FEWEST_BARS long; 1s for the shortest ones."""
-    times_ms = [trade.time_ms for trade in trades]
-    length_ms = max(times_ms) - min(times_ms)
+    recorded_ms = length_ms(trades)
     widest_first = sorted(WIDTHS_MS, key=lambda width: WIDTHS_MS[width], reverse=True)
-    fitting = [width for width in widest_first if length_ms >= FEWEST_BARS * WIDTHS_MS[width]]
+    fitting = [width for width in widest_first if recorded_ms >= FEWEST_BARS * WIDTHS_MS[width]]
     return (fitting or widest_first[-1:])[0]
 
 

@@ -67,12 +67,18 @@ class LiveJobs:
         """Start the jobs; return once the queries run. Raises JobError."""
         for thread in self._threads:
             thread.start()
-        end_s = time.monotonic() + START_S
-        while {query.name for query in spark.streams.active} < set(JOBS):
+        if not self.wait_until(lambda: {query.name for query in spark.streams.active} >= set(JOBS), START_S):
+            raise JobError(f"Spark's queries did not start within {START_S:.0f} s")
+
+    def wait_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
+        """Return whether something is done within the timeout. Raises JobError where a job fails before."""
+        end_s = time.monotonic() + timeout_s
+        while not is_done():
             self.check()
             if time.monotonic() > end_s:
-                raise JobError(f"Spark's queries did not start within {START_S:.0f} s")
+                return False
             time.sleep(POLL_S)
+        return True
 
     def check(self) -> None:
         if self.failure is not None:
@@ -128,21 +134,16 @@ def streaming(
 
 
 def wait_until_moving(page: Page, jobs: LiveJobs) -> None:
-    """Wait until the page has its first tick and its first bar, at most START_S: only then is a pace of use."""
-    end_s = time.monotonic() + START_S
-    while time.monotonic() < end_s and not (page.source.state.ticks and page.source.state.bars):
-        jobs.check()
-        time.sleep(POLL_S)
+    """Wait until the page has its first tick and its first bar, at most START_S."""
+    state = page.source.state
+    jobs.wait_until(lambda: bool(state.ticks and state.bars), START_S)
 
 
 def wait_until_read(page: Page, jobs: LiveJobs) -> None:
     """Wait until silver and live have read what their topics hold, at most CATCH_UP_S: the page shows the last bars."""
-    end_s = time.monotonic() + CATCH_UP_S
-    while time.monotonic() < end_s:
-        jobs.check()
+
+    def has_read(job: str, topic: str) -> bool:
         facts = page.source.facts
-        read = {name: job["rows"] for name, job in facts.jobs.items()}
-        records = facts.records
-        if all(read.get(job, 0) >= records.get(topic, 1) for job, topic in READ.items()):
-            return
-        time.sleep(POLL_S)
+        return facts.jobs.get(job, {}).get("rows", 0) >= facts.records.get(topic, 1)
+
+    jobs.wait_until(lambda: all(has_read(job, topic) for job, topic in READ.items()), CATCH_UP_S)

@@ -34,7 +34,7 @@ from spark_jobs.topics import create_topics
 
 SAVE_EVERY_S = 1.0
 TIMEOUT_S = 30.0
-SCHEMA_HEADERS = {"trade": f"{TRADE.name}.v{TRADE.version}", "depth": f"{DEPTH.name}.v{DEPTH.version}"}
+SCHEMA_HEADERS = {"trade": TRADE.versioned_name(), "depth": DEPTH.versioned_name()}
 
 
 class FeedConfig(JobConfig):

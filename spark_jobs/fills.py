@@ -31,7 +31,7 @@ from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BOOK_SECOND, FILL, PRICE, SILVER_TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TopicSink, event_json, header, topic_sink, write_batch
+from spark_jobs.sink import TopicSink, event_json, schema_header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.timed_book import SECOND_MS
 from spark_jobs.trades import field_reason, parse_trades, with_fields
@@ -79,7 +79,8 @@ def run(config: FillsConfig, *, reset_output: bool = False) -> None:
         prepare(spark, config, reset_output=reset_output)
         if config.output_topic:
             create_missing_topics(spark, config, [config.output_topic], config.output_partitions, {})
-        trades, seconds = read_topics(spark, config), read_topics(spark, config, *config.seconds_topics)
+        trades = read_topics(spark, config)
+        seconds = read_topics(spark, config.model_copy(update={"topics": config.seconds_topics}))
         metrics = QueryMetrics(config, "fills")
         with topic_sink(config, "fills", dict.fromkeys(config.output_topics()), reset_output=reset_output) as sink:
             output = Output(spark, config, metrics, sink)
@@ -163,5 +164,5 @@ def on_topic(fills: DataFrame) -> DataFrame:
     return fills.select(
         F.concat_ws("|", "symbol", "trade_id").cast("binary").alias("key"),
         event_json(FILL).alias("value"),
-        F.array(header("schema", F.lit(f"{FILL.name}.v{FILL.version}"))).alias("headers"),
+        F.array(schema_header(FILL)).alias("headers"),
     )

@@ -26,7 +26,7 @@ from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BAR, PRICE, SILVER_TRADE, TURNOVER, VOLUME, WIDTHS_MS
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TableSink, TopicSink, event_json, header, topic_sink, write_batch
+from spark_jobs.sink import TableSink, TopicSink, event_json, schema_header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import distinct_trades, parse_trades
 
@@ -195,5 +195,5 @@ def on_topic(bars: DataFrame) -> DataFrame:
     return bars.select(
         F.concat_ws("|", "symbol", "width", "start_ms").cast("binary").alias("key"),
         event_json(BAR).alias("value"),
-        F.array(header("schema", F.lit(f"{BAR.name}.v{BAR.version}"))).alias("headers"),
+        F.array(schema_header(BAR)).alias("headers"),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.depth import BadDepth, decimal_of, parse
-from spark_jobs.order_book import OrderBook
+from spark_jobs.order_book import OrderBook, Side
 from spark_jobs.schemas import BAR, WIDTHS_MS
 
 MOST_SYMBOLS = 12
@@ -19,6 +19,8 @@ MOST_LATENCIES = 50_000
 WINDOW_MS = 10_000
 LADDER = 8
 """Levels of a side that are shown."""
+Ladder = list[list[float]]
+"""[price, quantity] of each level."""
 COLUMNS = ("open", "high", "low", "close", "vwap", "volume", "trades")
 
 
@@ -44,7 +46,8 @@ class MarketState:
             numbers = [float(bar[name]) for name in COLUMNS]
         except (ValueError, KeyError, TypeError):
             return
-        if symbol not in {known for known, _ in self.bars} and len(self.symbols()) >= MOST_SYMBOLS:
+        symbols = self.symbols()
+        if symbol not in symbols and len(symbols) >= MOST_SYMBOLS:
             return
         self.version += 1
         slots = self.bars.setdefault((symbol, bar["width"]), {})
@@ -88,15 +91,10 @@ class MarketState:
             if version > since
         ]
 
-    def ladders(self) -> dict[str, dict[str, list[list[float]]] | None]:
+    def ladders(self) -> dict[str, dict[str, Ladder] | None]:
         """Return the best levels of each side of each book, the best first; None after a gap, until a snapshot."""
         return {
-            symbol: None
-            if book.last_update_id is None
-            else {
-                name: [[float(decimal_of(price)), float(decimal_of(size))] for price, size in side.best(LADDER)]
-                for name, side in (("bids", book.bids), ("asks", book.asks))
-            }
+            symbol: None if book.last_update_id is None else {"bids": _ladder(book.bids), "asks": _ladder(book.asks)}
             for symbol, book in sorted(self.books.items())
         }
 
@@ -110,3 +108,7 @@ class MarketState:
             return {"p50": None, "p99": None, "rate": rate}
         p50, p99 = (found[min(len(found) - 1, int(len(found) * share))] for share in (0.5, 0.99))
         return {"p50": round(p50, 1), "p99": round(p99, 1), "rate": rate}
+
+
+def _ladder(side: Side) -> Ladder:
+    return [[float(decimal_of(price)), float(decimal_of(quantity))] for price, quantity in side.best(LADDER)]

@@ -1,4 +1,4 @@
-"""Where the live page has its facts from: the topics, by a stock consumer without a group, and the jobs' own metrics.
+"""What the live page reads: the topics, by a stock consumer without a group, and the jobs' own metrics.
 
 Two threads: one reads records, one asks once a second for end offsets and metrics. Topics that are not there yet are
 looked for again. Bars are read from their first record, order books from the last BOOK_RECORDS of a partition (where

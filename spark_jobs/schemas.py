@@ -40,12 +40,15 @@ class Schema:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def versioned_name(self) -> str:
+        return f"{self.name}.v{self.version}"
+
     def json_schema(self) -> dict[str, object]:
         """Return the schema of an event on a topic in JSON Schema's form."""
         properties: dict[str, object] = {"v": {"const": self.version}}
         properties |= {column.name: {**_json_type(column.type), "description": column.doc} for column in self.columns}
         return {
-            "$id": f"{self.name}.v{self.version}",
+            "$id": self.versioned_name(),
             "description": self.doc,
             "type": "object",
             "properties": properties,

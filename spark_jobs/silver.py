@@ -28,7 +28,7 @@ from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TableSink, TopicSink, dead_letter, event_json, header, topic_sink, write_batch
+from spark_jobs.sink import TableSink, TopicSink, dead_letter, event_json, schema_header, topic_sink, write_batch
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
 
@@ -125,5 +125,5 @@ def on_topic(good: DataFrame) -> DataFrame:
     return good.select(
         F.concat_ws("|", "symbol", "trade_id").cast("binary").alias("key"),
         event_json(SILVER_TRADE).alias("value"),
-        F.array(header("schema", F.lit(f"{SILVER_TRADE.name}.v{SILVER_TRADE.version}"))).alias("headers"),
+        F.array(schema_header(SILVER_TRADE)).alias("headers"),
     )

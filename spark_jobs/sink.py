@@ -152,6 +152,10 @@ def header(name: str, value: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
+def schema_header(schema: Schema) -> Column:
+    return header("schema", F.lit(schema.versioned_name()))
+
+
 def dead_letter() -> dict[str, Column]:
     """Return key, value and headers of a record as it was, its headers after those that say why and whence."""
     told = F.array(

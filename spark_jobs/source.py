@@ -33,14 +33,14 @@ def subscription(config: StreamConfig) -> dict[str, str]:
     return {"subscribe": ",".join(config.topics)}
 
 
-def read_topics(spark: SparkSession, config: StreamConfig, *others: str) -> DataFrame:
-    """Return the stream of the configured topics, or of others. Raises JobError where one is missing."""
-    require_topics(spark, config, *others)
+def read_topics(spark: SparkSession, config: StreamConfig) -> DataFrame:
+    """Return the stream of the configured topics. Raises JobError where one is missing or no broker answers."""
+    require_topics(spark, config)
     options = {
         "kafka.max.poll.records": POLL_RECORDS,
         "kafka.isolation.level": config.isolation_level,
         **client_options(config),
-        **({"subscribe": ",".join(others)} if others else subscription(config)),
+        **subscription(config),
         "startingOffsets": config.starting_offsets,
         "includeHeaders": "true",
         "failOnDataLoss": str(config.fail_on_data_loss).lower(),

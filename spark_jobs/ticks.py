@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.schemas import DEPTH, TICK, TRADE
-from spark_jobs.sink import HEADERS, event_json, header
+from spark_jobs.sink import HEADERS, event_json, header, schema_header
 from spark_jobs.trades import AHEAD, DECIMAL_18_8, PATTERNS, field_reason, is_ahead, trade_reason, with_fields
 
 OWN_HEADERS = ("schema", "source", "latency_ms")
@@ -96,7 +96,7 @@ def tick_record() -> dict[str, Column]:
     """
     latency_ms = F.expr(f"CAST({CLOCK_MS} AS LONG)") - F.unix_millis("timestamp")
     own = F.array(
-        header("schema", F.lit(f"{TICK.name}.v{TICK.version}")),
+        schema_header(TICK),
         header("source", F.concat_ws("-", "topic", "partition", "offset")),
         header("latency_ms", latency_ms),
     )

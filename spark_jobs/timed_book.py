@@ -39,11 +39,12 @@ class TimedBook:
 
     def step(self, message: DepthMessage, time_ms: int | None) -> tuple[list[BookSecond], list[BookRow]]:
         """Take the next message; return the seconds that it begins, and its own rows. Without a time: no seconds."""
-        seconds = [] if time_ms is None else self.advance(time_ms)
-        if time_ms is not None:
-            if self.last_ms is None:
-                self.next_ms = (time_ms // SECOND_MS + 1) * SECOND_MS
-            self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
+        if time_ms is None:
+            return [], self.book.step(message)
+        seconds = self.advance(time_ms)
+        if self.last_ms is None:
+            self.last_ms, self.next_ms = time_ms, _next_second_ms(time_ms)
+        self.last_ms = max(self.last_ms, time_ms)
         return seconds, self.book.step(message)
 
     def advance(self, now_ms: int) -> list[BookSecond]:
@@ -53,7 +54,7 @@ class TimedBook:
         forgotten_ms = self.last_ms + self.forget_after_ms
         begun = range(self.next_ms, min(now_ms, forgotten_ms) + 1, SECOND_MS)
         seconds = self._told(begun)
-        self.next_ms = max(self.next_ms, (now_ms // SECOND_MS + 1) * SECOND_MS)
+        self.next_ms = max(self.next_ms, _next_second_ms(now_ms))
         if now_ms > forgotten_ms:
             self.book, self.last_ms = OrderBook(), None
         return seconds
@@ -77,3 +78,8 @@ class TimedBook:
     def from_json(cls, text: str, forget_after_ms: int) -> "TimedBook":
         last_ms, next_ms, book = json.loads(text)
         return cls(forget_after_ms, OrderBook.from_json(book), last_ms, next_ms)
+
+
+def _next_second_ms(time_ms: int) -> int:
+    """Return when the first second after a time begins."""
+    return (time_ms // SECOND_MS + 1) * SECOND_MS

@@ -63,11 +63,13 @@ step, kills the driver, an executor and the broker there, and counts.
 Progress
 --------
 send_offsets_to_transaction of librdkafka 2.10 to 2.16 may never return, whatever its time-out (its issue 5456): it
-waits for the connection of the group's coordinator, also where that broker has left the metadata (issue 5511). So
-producers do not go back to bootstrap.servers when no broker answers (metadata.recovery.strategy=none): that made each
-restart of a single broker such a case. And a note that is not taken within STUCK_S is given up with its producer; the
-next attempt begins at T1 (or D0), which aborts what was open. The note goes before the rows: none of them is taken from
-Spark by then. A driver that begins again so ends as fenced where another has claimed meanwhile.
+waits for a connection to the group's coordinator, even after that broker has left the metadata (issue 5511). By
+librdkafka's default each restart of a single broker led to this: while no broker answers, a client goes back to
+bootstrap.servers, and its metadata lose the coordinator. So producers have metadata.recovery.strategy=none here.
+
+If a note is still not answered within STUCK_S, the attempt ends together with its producer, and the next one begins at
+T1 (or D0), which aborts the open transaction. The note is sent before the rows, so that no row has been taken from
+Spark by then. A driver whose next attempt finds the claim of another driver ends as fenced.
 
 What it costs: a transaction for each sink partition of a batch that has rows, and one for the batch. A sink partition
 must be sent within transaction.timeout.ms (60 s), else the broker aborts it: raise that in `client`, or `partitions`.
@@ -181,7 +183,6 @@ class Transactions:
     """A transactional id and the group of the same name, held by this object until another takes them."""
 
     def __init__(self, sink: TransactionalSink, transactional_id: str) -> None:
-        self.id = transactional_id
         self._sink = sink
         self._is_claim = transactional_id == sink.name
         self._place = TopicPartition(sink.topic, 0)
@@ -343,22 +344,22 @@ class TransactionalWriter:
     def claim(self, query: str, batch_id: int) -> Note:
         """Commit that this run writes the batch now, cut as an attempt before has cut it."""
         with self._failures():
-            found, now_ms = self._transactions.note(), int(time.time() * 1000)
-            is_passed_over = self._takes_over and found is not None and found.query != query
-            before = None if is_passed_over else found
+            standing, now_ms = self._transactions.note(), int(time.time() * 1000)
+            is_passed_over = self._takes_over and standing is not None and standing.query != query
+            before = None if is_passed_over else standing
             claim = replace(next_claim(self.sink, before, query, batch_id, now_ms), run=self.run)
-            unless_stuck(lambda: self._commit(claim, found))
+            unless_stuck(lambda: self._commit(claim, standing))
         self._takes_over = False
         return claim
 
-    def _commit(self, claim: Note, before: Note | None) -> None:
-        """Commit a claim on top of `before`; where that is stuck, hold the name anew for another attempt."""
+    def _commit(self, claim: Note, standing: Note | None) -> None:
+        """Replace the standing claim. When stuck, hold the name anew for another attempt. Raises Stuck, SinkError."""
         try:
             self._transactions.commit(claim)
         except Stuck:
             self._transactions.close()
             self._transactions = Transactions(self.sink, self.sink.transactional_id())
-            if self._transactions.note() != before:
+            if self._transactions.note() != standing:
                 raise SinkError(fenced(self.sink.name)) from None
             raise
 

@@ -14,7 +14,7 @@ const whole = value => value.toLocaleString("en", {maximumFractionDigits: 0});
 function setText(id, text) { if (byId(id).textContent !== text) byId(id).textContent = text; }
 
 function columnsOf(symbol) {
-  const found = bars.get(`${symbol} ${width}`) || new Map(), starts = [...found.keys()].sort((a, b) => a - b).slice(-MOST_BARS);
+  const found = bars.get(`${symbol} ${width}`) || new Map(), starts = [...found.keys()].sort((a, b) => a - b);
   const columns = {time: starts};
   NAMES.forEach((name, index) => { columns[name] = starts.map(start => found.get(start)[index]); });
   return columns;
@@ -118,10 +118,10 @@ function showFacts({latency, records, jobs}) {
   setText("p99", milliseconds(latency.p99));
   setText("rate", whole(latency.rate));
   setText("behind", latency.behind === null ? "–" : whole(latency.behind));
-  const all = Object.entries(jobs), sum = name => all.reduce((total, [, job]) => total + job[name], 0);
-  const batches = all.filter(([name]) => name !== "quotes");
-  setText("lag", batches.length ? whole(batches.reduce((total, [, job]) => total + job.lag, 0)) : "–");
-  setText("late", all.length ? whole(sum("late")) : "–");
+  const all = Object.entries(jobs), batches = all.filter(([name]) => name !== "quotes");
+  const sum = (entries, name) => entries.length ? whole(entries.reduce((total, [, job]) => total + job[name], 0)) : "–";
+  setText("lag", sum(batches, "lag"));
+  setText("late", sum(all, "late"));
   fill("jobs", all.map(([name, job]) => [name, whole(job.rows), whole(job.lag), whole(job.late), whole(job.dead), `${job.batch_s.toFixed(1)} s`]));
   fill("topics", Object.entries(records).map(([topic, count]) => [topic, whole(count), whole(rateOf(topic, count))]));
 }

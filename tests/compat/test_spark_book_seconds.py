@@ -51,7 +51,7 @@ def put(bootstrap: str, topic: str, sent: Sent) -> None:
     assert producer.flush(60) == 0
 
 
-def config_of(bootstrap: str, topic: str, path: Path, **changes: Any) -> dict[str, Any]:
+def config_of(bootstrap: str, topic: str, path: Path) -> dict[str, Any]:
     return {
         "bootstrap_servers": bootstrap,
         "topics": [topic],
@@ -66,26 +66,17 @@ def config_of(bootstrap: str, topic: str, path: Path, **changes: Any) -> dict[st
         "trigger": "available_now",
         "max_offsets_per_trigger": 200,
         "shuffle_partitions": 2,
-        **changes,
     }
-
-
-def planned(checkpoint: Path) -> list[tuple[int, int]]:
-    """Return (end offset, watermark) of each batch."""
-    count = len(list((checkpoint / "commits").glob("[0-9]*")))
-    lines = [(checkpoint / "offsets" / str(n)).read_text().splitlines() for n in range(count)]
-    ends = [next(iter(json.loads(line[2]).values()))["0"] for line in lines]
-    return [(end, json.loads(line[1])["batchWatermarkMs"]) for end, line in zip(ends, lines, strict=True)]
 
 
 def expected(
     sent: Sent, batches: list[tuple[int, int]], update_ids: dict[str, dict[int, int | None]]
 ) -> list[tuple[str, int, int]]:
-    """Return (symbol, second, update id) of all seconds: the rule told over again, second by second.
+    """Return (symbol, second, update id) of all seconds: the rule applied second by second.
 
     A second of a symbol is told with the update id that its book is at, if whole, before the first message that is not
     before the second, or at the end of the first batch whose watermark has passed it; if its last message then is not
-    older than FORGET_MS.
+    older than FORGET_MS. `batches` has the end offset and the watermark of each.
     """
     found = []
     for symbol in update_ids:
@@ -117,7 +108,8 @@ def check(spark, bootstrap: str, topic: str, path: Path, exchanges: dict[str, Ex
             at[row["symbol"]][row["offset"]] = None
     seconds = [row.asDict() for row in spark.read.parquet(str(path / "seconds")).collect()]
     told = sorted((row["symbol"], row["time_ms"], row["update_id"]) for row in seconds)
-    assert told == expected(sent, planned(path / "checkpoint"), at)
+    batches = [(ends[topic]["0"], watermark) for ends, watermark in market.planned(path / "checkpoint")]
+    assert told == expected(sent, batches, at)
     assert {symbol for symbol, _, _ in told} == set(exchanges)
     for row in seconds:
         truth = exchanges[row["symbol"]].quotes_at(row["update_id"])

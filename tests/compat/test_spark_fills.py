@@ -87,25 +87,15 @@ def config_of(bootstrap: str, topic: str, path: Path) -> dict[str, Any]:
     }
 
 
-def planned(checkpoint: Path) -> list[tuple[dict[str, int], int]]:
-    """Return ({topic: end offset}, watermark) of each batch."""
-    found = []
-    for number in range(len(list((checkpoint / "commits").glob("[0-9]*")))):
-        _, metadata, *sources = (checkpoint / "offsets" / str(number)).read_text().splitlines()
-        ends = {topic: each["0"] for source in sources for topic, each in json.loads(source).items()}
-        found.append((ends, json.loads(metadata)["batchWatermarkMs"]))
-    return found
-
-
 def expected(
     topic: str, trades: list[Trade], books: list[Book], path: Path
 ) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:
     """Return the fills and the (symbol, trade id) of late trades, in plain decimals, batch by batch."""
-    batches = planned(path / "checkpoint")
+    batches = market.planned(path / "checkpoint")
     watermark_before = [0, *(watermark for _, watermark in batches[:-1])]
 
     def in_time(topic: str, offset: int, second_ms: int) -> bool:
-        number = next(n for n, (ends, _) in enumerate(batches) if offset < ends[topic])
+        number = next(n for n, (ends, _) in enumerate(batches) if offset < ends[topic]["0"])
         return second_ms > watermark_before[number]
 
     counted = {book[:2]: book for n, book in enumerate(books) if in_time(f"{topic}-seconds", n, book[1])}

@@ -57,13 +57,23 @@ def consume(bootstrap: str, *topics: str) -> list[Record]:
 
 def batches(checkpoint: Path, records: Iterable[Record]) -> list[list[Record]]:
     """Cut a topic's records into the batches that a query's checkpoint tells of."""
-    log = checkpoint / "offsets"
-    ends = [json.loads((log / str(n)).read_text().splitlines()[2]) for n in range(len(list(log.glob("[0-9]*"))))]
+    ends = [each for each, _ in planned(checkpoint)]
     cut: list[list[Record]] = [[] for _ in ends]
     for record in records:
         number = next(n for n, end in enumerate(ends) if record.offset < end[record.topic][str(record.partition)])
         cut[number].append(record)
     return cut
+
+
+def planned(checkpoint: Path) -> list[tuple[dict[str, dict[str, int]], int]]:
+    """Return where each batch of a query over topics ends, {topic: {partition: offset}}, and its watermark."""
+    log = checkpoint / "offsets"
+    found = []
+    for number in range(len(list(log.glob("[0-9]*")))):
+        _, metadata, *sources = (log / str(number)).read_text().splitlines()
+        ends = {topic: partitions for source in sources for topic, partitions in json.loads(source).items()}
+        found.append((ends, json.loads(metadata)["batchWatermarkMs"]))
+    return found
 
 
 def trades(records: Iterable[Record]) -> list[Trade]:
