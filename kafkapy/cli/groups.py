@@ -193,7 +193,7 @@ def explain_group(
     streams group which tasks no member runs, and why."""
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
-    from kafkapy.cli.streams_groups import describe_streams_group
+    from kafkapy.cli.streams_groups import streams_tasks
 
     try:
         wanted = parse_topics([topic] if topic else [])
@@ -205,10 +205,10 @@ def explain_group(
         raise typer.Exit(fail(f"{group_id}: {error}")) from error
     with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
         facts = _facts_of(brokers, group_id, wanted)
-        streams_group = None if facts is not None else describe_streams_group(brokers, group_id)
+        tasks = None if facts is not None else streams_tasks(brokers, group_id)
     if as_json:
         more = {} if facts is None else {"partitions": list(map(asdict, facts))}
-        more |= {} if streams_group is None else {"tasks": streams_group["tasks"]}
+        more |= {} if tasks is None else {"tasks": tasks}
         print_json({"rebalances": rebalances, **more} if more else rebalances)
         return
     if offset is None:
@@ -219,8 +219,8 @@ def explain_group(
         print_facts(facts, offset)
     elif topic or offset is not None:
         raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
-    elif streams_group is not None:
-        _print_idle_tasks(streams_group)
+    elif tasks is not None:
+        _print_idle_tasks(tasks)
 
 
 def _facts_of(
@@ -450,19 +450,19 @@ def _print_streams_group(group: dict[str, Any], *, with_members: bool) -> None:
     print_table(SUBTOPOLOGY_COLUMNS, map(_joined, group["subtopologies"]), title="Topology")
     if with_members:
         print_table(STREAMS_MEMBER_COLUMNS, map(_joined, group["members"]), title="Members")
-    _print_idle_tasks(group)
+    _print_idle_tasks(group["tasks"])
 
 
 def _joined(row: dict[str, Any]) -> list[object]:
     return _dashed(", ".join(each) if isinstance(each, list) else each for each in row.values())
 
 
-def _print_idle_tasks(group: dict[str, Any]) -> None:
-    idle = [each for each in group["tasks"] if each["member"] is None]
+def _print_idle_tasks(tasks: list[dict[str, Any]]) -> None:
+    idle = [each for each in tasks if each["member"] is None]
     if idle:
         print_table(("TASK", "WHY"), ((each["task"], each["why"]) for each in idle), title="Tasks that no member runs")
     else:
-        print(f"All {len(group['tasks'])} tasks are run by a member.")
+        print(f"All {len(tasks)} tasks are run by a member.")
 
 
 def _dashed(cells: Any) -> list[object]:

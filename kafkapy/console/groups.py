@@ -65,6 +65,8 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """`described`: of a streams group, its coordinator's answer to StreamsGroupDescribe."""
+
     name: str
     type: str
     state: str
@@ -72,6 +74,7 @@ class Group:
     coordinator: int
     members: tuple[Member, ...]
     offsets: tuple[OffsetRow, ...]
+    described: Any = None
 
     @property
     def lag(self) -> int:

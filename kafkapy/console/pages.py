@@ -225,7 +225,7 @@ class Pages:
             group=group,
             rebalances=rebalances,
             why_no_rebalances=why_none,
-            application=streams_groups.application(self._console.clients, group.name) if group.is_streams else None,
+            application=streams_groups.application(self._console.clients, group) if group.is_streams else None,
             in_flight=share_groups.in_flight(self._console.clients, group) if group.is_share else None,
             held_by=share_groups.held_by,
             fetched_by=share_groups.fetched_by,
