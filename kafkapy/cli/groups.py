@@ -191,19 +191,19 @@ def explain_group(
 ) -> None:
     """Show why a group last rebalanced (kafkapy brokers only); of a share group also what is in flight, and why; of a
     streams group which tasks no member runs, and why."""
-    from kafkapy.cli.committed_offsets import BrokerConnections
-    from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
+    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError
+    from kafkapy.cli.group_explain import print_rebalances, rebalances_of
     from kafkapy.cli.streams_groups import streams_tasks
 
     try:
         wanted = parse_topics([topic] if topic else [])
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    try:
-        rebalances = rebalances_of(bootstrap_server, group_id)
-    except ExplainError as error:
-        raise typer.Exit(fail(f"{group_id}: {error}")) from error
     with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
+        try:
+            rebalances = rebalances_of(brokers, group_id)
+        except CoordinatorError as error:
+            raise typer.Exit(fail(f"{group_id}: {error}")) from error
         facts = _facts_of(brokers, group_id, wanted)
         tasks = None if facts is not None else streams_tasks(brokers, group_id)
     if as_json:

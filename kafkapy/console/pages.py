@@ -218,7 +218,7 @@ class Pages:
         rebalances: list[dict[str, Any]] = []
         why_none: str | None = f"{group.type} groups do not report their rebalances."
         if group.can_be_reset:
-            rebalances, why_none = groups.rebalances(self._console.settings, group.name)
+            rebalances, why_none = groups.rebalances(self._console.clients, group.name)
         return self._page(
             request,
             "group.html",
