@@ -31,7 +31,7 @@ NAME_LENGTH: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A topic or subtopology at its place. `kind`: topic, internal, changelog or subtopology."""
+    """A topic or subtopology at its place, BOX_WIDTH wide. `kind`: topic, internal, changelog or subtopology."""
 
     name: str
     kind: str
@@ -52,6 +52,10 @@ class Drawing:
     height: int
     boxes: Sequence[Box] = ()
     arrows: Sequence[tuple[int, int, int, int]] = ()
+    box_width: int = BOX_WIDTH
+    box_height: int = BOX_HEIGHT
+    bend: int = GAP_X // 2
+    """How far an arrow goes on horizontally, at each end, before it bends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ _Node = tuple[str, str]
 
 
 def _edges(subtopologies: Iterable[Any]) -> Iterator[tuple[_Node, _Node]]:
-    """Return what flows where, from topics to subtopologies and back."""
+    """Yield what flows where, from topics to subtopologies and back."""
     for each in subtopologies:
         here = "subtopology", each.subtopology_id
         for topic in each.source_topics:
