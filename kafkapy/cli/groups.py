@@ -19,7 +19,7 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
-from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
+from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, offset_row, parse_topics
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.cli.redrive import redrive_letters
 from kafkapy.errors import first_of
@@ -381,51 +381,33 @@ app.command("redrive")(redrive_letters)
 
 
 def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:
-    owners = {
-        (partition.topic, partition.partition): member
+    readers = {
+        (partition.topic, partition.partition): (member.member_id, member.client_id, member.host)
         for member in group.members
         for partition in (member.assignment.topic_partitions if member.assignment is not None else ())
     }
     committed = offsets.committed()
-    ends = offsets.ends(set(committed) | set(owners))
+    ends = offsets.ends(set(committed) | set(readers))
+    partitions = [offset_row(each, committed.get(each), end, readers.get(each)) for each, end in sorted(ends.items())]
     return {
         "group": group.group_id,
         "type": _word(group.type),
         "state": _word(group.state),
         "assignor": group.partition_assignor,
         "coordinator": f"{group.coordinator.host}:{group.coordinator.port}" if group.coordinator else None,
-        "lag": sum(_lag(committed.get(each), end) or 0 for each, end in ends.items()),
-        "partitions": [
-            _partition(each, committed.get(each), end, owners.get(each)) for each, end in sorted(ends.items())
-        ],
+        "lag": sum(each["lag"] or 0 for each in partitions),
+        "partitions": partitions,
         "members": [
             {
                 "member": member.member_id,
                 "instance": member.group_instance_id,
                 "client": member.client_id,
                 "host": member.host,
-                "partitions": sum(owner is member for owner in owners.values()),
+                "partitions": sum(member_id == member.member_id for member_id, _, _ in readers.values()),
             }
             for member in group.members
         ],
     }
-
-
-def _partition(partition: tuple[str, int], committed: int | None, end: int | None, owner: Any) -> dict[str, Any]:
-    return {
-        "topic": partition[0],
-        "partition": partition[1],
-        "committed": committed,
-        "end": end,
-        "lag": _lag(committed, end),
-        "member": owner.member_id if owner is not None else None,
-        "client": owner.client_id if owner is not None else None,
-        "host": owner.host if owner is not None else None,
-    }
-
-
-def _lag(committed: int | None, end: int | None) -> int | None:
-    return None if committed is None or end is None else max(end - committed, 0)
 
 
 def _print_group(group: dict[str, Any], *, with_members: bool) -> None:

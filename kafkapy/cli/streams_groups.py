@@ -10,6 +10,7 @@ from typing import Any
 from kafkapy.cli.committed_offsets import BrokerCalls, committed_offsets, coordinator_of, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import STREAMS
+from kafkapy.cli.group_offsets import offset_row
 from kafkapy.cli.topic_facts import LATEST, TopicFacts, TopicQueries
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
@@ -60,7 +61,7 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
     ends = queries.offsets([topics[name] for name in {name for name, _ in committed} & topics.keys()], LATEST)
     readers = _readers(group, tasks)
     partitions = [
-        _partition(each, offset, ends.get(each), readers.get(each)) for each, offset in sorted(committed.items())
+        offset_row(each, offset, ends.get(each), readers.get(each)) for each, offset in sorted(committed.items())
     ]
     return {
         "group": group_id,
@@ -167,28 +168,15 @@ def _has_copy(member: Any, task: Partition, process_id: str) -> bool:
     )
 
 
-def _readers(group: Any, tasks: list[StreamsTask]) -> dict[Partition, Any]:
-    """Return the member that reads each source partition."""
-    members = {each.member_id: each for each in group.members}
+def _readers(group: Any, tasks: list[StreamsTask]) -> dict[Partition, tuple[str, str, str]]:
+    """Return the member id, client id and host of the member that reads each source partition."""
+    members = {each.member_id: (each.member_id, each.client_id, each.client_host) for each in group.members}
     return {
         (topic, task.partition): members[task.member]
         for subtopology in subtopologies_of(group)
         for topic in inputs_of(subtopology)
         for task in tasks
         if task.subtopology == subtopology.subtopology_id and task.member
-    }
-
-
-def _partition(partition: Partition, committed: int, end: int | None, reader: Any | None) -> dict[str, Any]:
-    return {
-        "topic": partition[0],
-        "partition": partition[1],
-        "committed": committed,
-        "end": end,
-        "lag": None if end is None else max(end - committed, 0),
-        "member": None if reader is None else reader.member_id,
-        "client": None if reader is None else reader.client_id,
-        "host": None if reader is None else reader.client_host,
     }
 
 
