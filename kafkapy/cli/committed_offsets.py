@@ -42,6 +42,9 @@ RETRIED: Final = frozenset(
     }
 )
 
+NO_SUCH_GROUP: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""Errors of a coordinator that has no group with the id and of the type that a request describes."""
+
 
 class CoordinatorError(KafkapyError):
     """The coordinator did not answer, or refused; the message is one line."""
@@ -107,6 +110,21 @@ def coordinator_of(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEO
             check(found.error_code, getattr(found, "error_message", None))
             return found
         time.sleep(RETRY_S)
+
+
+def described_by(brokers: BrokerCalls, node_id: int, request: Any, version: int) -> Any | None:
+    """Return the group in the response to a request that describes one; None if there is none of the request's type.
+
+    Raises CoordinatorError.
+    """
+    try:
+        (group,) = brokers.call(node_id, request, version).groups
+    except NoAnswerError:
+        return None  # it may have ended the connection because it does not know the API
+    if group.error_code in NO_SUCH_GROUP:
+        return None
+    check(group.error_code, group.error_message)
+    return group
 
 
 def delete_offsets(brokers: BrokerCalls, group_id: str, topics: Iterable[str]) -> None:

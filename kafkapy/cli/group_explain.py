@@ -4,53 +4,30 @@ import json
 from datetime import datetime
 from typing import Any
 
-from kafkapy.cli.connection import Connection
+from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, check, coordinator_of
 from kafkapy.cli.output import print_table
-from kafkapy.errors import ProtocolError
 from kafkapy.group.explain import EXPLAIN_TAG
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
-from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 
-GROUP_KEY_TYPE = 0
 OTHER_KIND = "is not a classic group"
 """In Apache Kafka's answer to DescribeGroups if the group is there, but of another kind."""
+NO_EXPLANATIONS = "the group's coordinator keeps no explanations: it is no kafkapy broker, or an older one"
 COLUMNS = ("MEMBER", "CLIENT", "HOST", "CHANGE", "GAINED", "LOST")
 
 
-class ExplainError(Exception):
-    """Why there is no explanation, for the operator."""
-
-
-def rebalances_of(servers: str, group_id: str) -> list[dict[str, Any]]:
-    """Return the rebalances from the group's coordinator. Raises ExplainError."""
-    try:
-        with Connection.to_any(servers) as first:
-            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
-            (found,) = first.call(request, 4).coordinators
-        _check(found.error_code, found.error_message)
-        with Connection(found.host, found.port) as coordinator:
-            requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={EXPLAIN_TAG: b""})
-            (group,) = coordinator.call(requested, 6).groups
-    except OSError as error:
-        raise ExplainError(f"no broker answers at {servers}: {error.strerror or error}") from error
-    except ProtocolError as error:
-        raise ExplainError(f"what answers at {servers} is not understood: {error}") from error
+def rebalances_of(brokers: BrokerCalls, group_id: str) -> list[dict[str, Any]]:
+    """Return the rebalances from the group's coordinator. Raises CoordinatorError, also if it keeps none."""
+    requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={EXPLAIN_TAG: b""})
+    (group,) = brokers.call(coordinator_of(brokers, group_id).node_id, requested, 6).groups
     encoded = (group.unknown_tagged_fields or {}).get(EXPLAIN_TAG)
     if encoded is None:
         if OTHER_KIND not in (group.error_message or ""):
-            _check(group.error_code, group.error_message)
-        raise ExplainError("the group's coordinator keeps no explanations: it is no kafkapy broker, or an older one")
+            check(group.error_code, group.error_message)
+        raise CoordinatorError(NO_EXPLANATIONS)
     rebalances: list[dict[str, Any]] = json.loads(encoded)
-    if not rebalances and group.error_code:
-        _check(group.error_code, group.error_message)
+    if not rebalances:
+        check(group.error_code, group.error_message)
     return rebalances
-
-
-def _check(code: int, message: str | None) -> None:
-    if code:
-        name = ErrorCode(code).name
-        raise ExplainError(f"{message} ({name})" if message else name)
 
 
 def print_rebalances(group_id: str, rebalances: list[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, committ
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.progress import Progress
 from kafkapy.cli.share_groups import describe_share_group
-from kafkapy.cli.streams_groups import describe_streams_group
+from kafkapy.cli.streams_groups import described_group, inputs_of, subtopologies_of
 from kafkapy.cli.topic_facts import LATEST, TopicQueries
 from kafkapy.dataclass import dataclass
 
@@ -24,6 +24,7 @@ GROUPS_AT_ONCE: Final = 500
 """Of one request to a coordinator: it takes some milliseconds."""
 
 Partition = tuple[str, int]
+Offsets = Mapping[Partition, int]
 T = TypeVar("T")
 
 
@@ -40,11 +41,17 @@ def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict
     """Return the facts of each group. Raises KafkaException, CoordinatorError."""
     described = _described(admin, group_ids)
     committed = _asked(group_ids, lambda group_id: committed_offsets(brokers, group_id, GROUP_TIMEOUT_S))
-    ends = _ends(brokers, {partition for offsets in committed.values() for partition in offsets or ()})
+    return _facts(brokers, {each: (described.get(each), committed[each]) for each in group_ids}, _assigned)
+
+
+def _facts(
+    brokers: BrokerCalls, groups: Mapping[str, tuple[Any, Offsets | None]], topics_of: Callable[[Any], set[str]]
+) -> dict[str, GroupFacts]:
+    """Return the facts of groups by what they are and have committed, each None if it is not known."""
+    ends = _ends(brokers, {partition for _, offsets in groups.values() for partition in offsets or ()})
     found = {}
-    for group_id in group_ids:
-        group, offsets = described.get(group_id), committed[group_id]
-        topics = set() if group is None else _assigned(group)
+    for group_id, (group, offsets) in groups.items():
+        topics = set() if group is None else topics_of(group)
         lags = [max(ends[each] - offset, 0) for each, offset in (offsets or {}).items() if each in ends]
         found[group_id] = GroupFacts(
             None if group is None else len(group.members),
@@ -67,16 +74,17 @@ def share_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, 
 
 def streams_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
     """As facts_of, of streams groups: the topics are those that are read, and those of which something is committed."""
-    described = _asked(group_ids, lambda group_id: describe_streams_group(brokers, group_id, GROUP_TIMEOUT_S))
-    found = {}
-    for group_id, group in described.items():
-        if group is None:
-            found[group_id] = GroupFacts(None, None, [])
-        else:
-            topics = {topic for each in group["subtopologies"] for topic in each["reads"]}
-            topics |= {each["topic"] for each in group["partitions"]}
-            found[group_id] = GroupFacts(len(group["members"]), group["lag"], sorted(topics))
-    return found
+    asked = _asked(group_ids, lambda group_id: _streams_group(brokers, group_id))
+    return _facts(brokers, {group_id: found or (None, None) for group_id, found in asked.items()}, _read)
+
+
+def _streams_group(brokers: BrokerCalls, group_id: str) -> tuple[Any, Offsets] | None:
+    group = described_group(brokers, group_id, GROUP_TIMEOUT_S)
+    return None if group is None else (group, committed_offsets(brokers, group_id, GROUP_TIMEOUT_S))
+
+
+def _read(group: Any) -> set[str]:
+    return {topic for each in subtopologies_of(group) for topic in inputs_of(each)}
 
 
 def _described(admin: Any, group_ids: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +122,7 @@ def _asked(group_ids: Sequence[str], ask: Callable[[str], T]) -> dict[str, T | N
     return found
 
 
-def _ends(brokers: BrokerCalls, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+def _ends(brokers: BrokerCalls, partitions: Iterable[Partition]) -> Offsets:
     names = {topic for topic, _ in partitions}
     if not names:
         return {}

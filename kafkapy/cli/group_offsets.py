@@ -55,6 +55,26 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
     return requested
 
 
+def offset_row(
+    partition: Partition, committed: int | None, end: int | None, reader: tuple[str, str, str] | None
+) -> dict[str, Any]:
+    """Return what `groups describe` shows of a partition, in the order of its columns.
+
+    reader: the member id, client id and host of the member that reads it.
+    """
+    member, client, host = reader or (None, None, None)
+    return {
+        "topic": partition[0],
+        "partition": partition[1],
+        "committed": committed,
+        "end": end,
+        "lag": None if committed is None or end is None else max(end - committed, 0),
+        "member": member,
+        "client": client,
+        "host": host,
+    }
+
+
 class OffsetStore(Protocol):
     """Where a group is: committed offsets, or the start offsets of a share group (share_groups.ShareOffsets).
 

@@ -19,7 +19,7 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
-from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
+from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, offset_row, parse_topics
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.cli.redrive import redrive_letters
 from kafkapy.errors import first_of
@@ -191,24 +191,24 @@ def explain_group(
 ) -> None:
     """Show why a group last rebalanced (kafkapy brokers only); of a share group also what is in flight, and why; of a
     streams group which tasks no member runs, and why."""
-    from kafkapy.cli.committed_offsets import BrokerConnections
-    from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
-    from kafkapy.cli.streams_groups import describe_streams_group
+    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError
+    from kafkapy.cli.group_explain import print_rebalances, rebalances_of
+    from kafkapy.cli.streams_groups import streams_tasks
 
     try:
         wanted = parse_topics([topic] if topic else [])
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    try:
-        rebalances = rebalances_of(bootstrap_server, group_id)
-    except ExplainError as error:
-        raise typer.Exit(fail(f"{group_id}: {error}")) from error
     with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
+        try:
+            rebalances = rebalances_of(brokers, group_id)
+        except CoordinatorError as error:
+            raise typer.Exit(fail(f"{group_id}: {error}")) from error
         facts = _facts_of(brokers, group_id, wanted)
-        streams_group = None if facts is not None else describe_streams_group(brokers, group_id)
+        tasks = None if facts is not None else streams_tasks(brokers, group_id)
     if as_json:
         more = {} if facts is None else {"partitions": list(map(asdict, facts))}
-        more |= {} if streams_group is None else {"tasks": streams_group["tasks"]}
+        more |= {} if tasks is None else {"tasks": tasks}
         print_json({"rebalances": rebalances, **more} if more else rebalances)
         return
     if offset is None:
@@ -219,8 +219,8 @@ def explain_group(
         print_facts(facts, offset)
     elif topic or offset is not None:
         raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
-    elif streams_group is not None:
-        _print_idle_tasks(streams_group)
+    elif tasks is not None:
+        _print_idle_tasks(tasks)
 
 
 def _facts_of(
@@ -381,51 +381,33 @@ app.command("redrive")(redrive_letters)
 
 
 def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:
-    owners = {
-        (partition.topic, partition.partition): member
+    readers = {
+        (partition.topic, partition.partition): (member.member_id, member.client_id, member.host)
         for member in group.members
         for partition in (member.assignment.topic_partitions if member.assignment is not None else ())
     }
     committed = offsets.committed()
-    ends = offsets.ends(set(committed) | set(owners))
+    ends = offsets.ends(set(committed) | set(readers))
+    partitions = [offset_row(each, committed.get(each), end, readers.get(each)) for each, end in sorted(ends.items())]
     return {
         "group": group.group_id,
         "type": _word(group.type),
         "state": _word(group.state),
         "assignor": group.partition_assignor,
         "coordinator": f"{group.coordinator.host}:{group.coordinator.port}" if group.coordinator else None,
-        "lag": sum(_lag(committed.get(each), end) or 0 for each, end in ends.items()),
-        "partitions": [
-            _partition(each, committed.get(each), end, owners.get(each)) for each, end in sorted(ends.items())
-        ],
+        "lag": sum(each["lag"] or 0 for each in partitions),
+        "partitions": partitions,
         "members": [
             {
                 "member": member.member_id,
                 "instance": member.group_instance_id,
                 "client": member.client_id,
                 "host": member.host,
-                "partitions": sum(owner is member for owner in owners.values()),
+                "partitions": sum(member_id == member.member_id for member_id, _, _ in readers.values()),
             }
             for member in group.members
         ],
     }
-
-
-def _partition(partition: tuple[str, int], committed: int | None, end: int | None, owner: Any) -> dict[str, Any]:
-    return {
-        "topic": partition[0],
-        "partition": partition[1],
-        "committed": committed,
-        "end": end,
-        "lag": _lag(committed, end),
-        "member": owner.member_id if owner is not None else None,
-        "client": owner.client_id if owner is not None else None,
-        "host": owner.host if owner is not None else None,
-    }
-
-
-def _lag(committed: int | None, end: int | None) -> int | None:
-    return None if committed is None or end is None else max(end - committed, 0)
 
 
 def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
@@ -450,19 +432,19 @@ def _print_streams_group(group: dict[str, Any], *, with_members: bool) -> None:
     print_table(SUBTOPOLOGY_COLUMNS, map(_joined, group["subtopologies"]), title="Topology")
     if with_members:
         print_table(STREAMS_MEMBER_COLUMNS, map(_joined, group["members"]), title="Members")
-    _print_idle_tasks(group)
+    _print_idle_tasks(group["tasks"])
 
 
 def _joined(row: dict[str, Any]) -> list[object]:
     return _dashed(", ".join(each) if isinstance(each, list) else each for each in row.values())
 
 
-def _print_idle_tasks(group: dict[str, Any]) -> None:
-    idle = [each for each in group["tasks"] if each["member"] is None]
+def _print_idle_tasks(tasks: list[dict[str, Any]]) -> None:
+    idle = [each for each in tasks if each["member"] is None]
     if idle:
         print_table(("TASK", "WHY"), ((each["task"], each["why"]) for each in idle), title="Tasks that no member runs")
     else:
-        print(f"All {len(group['tasks'])} tasks are run by a member.")
+        print(f"All {len(tasks)} tasks are run by a member.")
 
 
 def _dashed(cells: Any) -> list[object]:

@@ -21,6 +21,8 @@ from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequ
 
 COLUMNS: Final = ("OFFSETS", "STATE", "DELIVERIES", "MEMBER", "UNTIL")
 UNKNOWN: Final = "the brokers do not tell what is in flight: they are no kafkapy brokers, or older ones"
+NEXT_FETCH: Final = "the next member that fetches gets it"
+NO_FETCH: Final = "nobody fetches from the partition's leader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def why(facts: PartitionFacts, offset: int) -> str:
     if offset < facts.next_offset:
         if facts.runs_left_out:
             return f"{offset} is in flight, but not among the first runs, which are shown"
-        return f"{offset} is available: whoever fetches next gets it"
+        return f"{offset} is available: {NEXT_FETCH}"
     return f"{offset} {_not_acquired(facts, offset)}"
 
 
@@ -153,7 +155,7 @@ def _not_acquired(facts: PartitionFacts, offset: int) -> str:
             f"waits for the start offset: {facts.in_flight_count} records are in flight, "
             f"of at most {facts.max_record_locks}, and {holder(facts)}"
         )
-    return "has not been fetched yet: whoever fetches next gets it, after those before it"
+    return f"has not been fetched yet: {NEXT_FETCH}, after the records before it"
 
 
 def _state_of(run: Run, facts: PartitionFacts) -> str:
@@ -165,17 +167,13 @@ def _state_of(run: Run, facts: PartitionFacts) -> str:
         return f"is acquired by {member} until {_time(run.until_ms)}: delivery {run.delivery_count} of {limit}"
     if run.state == "available":
         failed = f"failed {run.delivery_count} of {limit} times" if run.delivery_count else "was not delivered yet"
-        return f"is available, and {failed}: {_who_fetches(facts)}"
+        return f"is available, and {failed}: {NEXT_FETCH if facts.members else NO_FETCH}"
     if run.state == "archiving":
         return f"is being copied to the dead-letter topic, after {run.delivery_count} of {limit} deliveries"
     if run.state == "archived":
         reason = "out of attempts" if run.delivery_count >= limit else "rejected, or of an aborted transaction"
         return f"is archived ({reason}), after {run.delivery_count} of {limit} deliveries: it never comes again"
     return f"is accepted, at delivery {run.delivery_count} of {limit}"
-
-
-def _who_fetches(facts: PartitionFacts) -> str:
-    return "whoever fetches next gets it" if facts.members else "nobody fetches from the partition's leader"
 
 
 def _time(at_ms: int | None) -> str:

@@ -5,12 +5,11 @@ AlterShareGroupOffsets 0, DeleteShareGroupOffsets 0. A broker that lacks them ha
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
-from kafkapy.cli.committed_offsets import BrokerCalls, NoAnswerError, check, coordinator_of
+from kafkapy.cli.committed_offsets import BrokerCalls, check, coordinator_of, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import SHARE
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -27,9 +26,6 @@ from kafkapy.protocol.messages.describe_share_group_offsets_request import (
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 
 Partition = tuple[str, int]
-
-UNKNOWN: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""What a coordinator answers that has no share group of the name."""
 
 
 def describe_share_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
@@ -106,14 +102,7 @@ class ShareOffsets:
 
 def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:
     """Return ShareGroupDescribe's group; None if there is none. Raises CoordinatorError."""
-    try:
-        (group,) = brokers.call(node_id, ShareGroupDescribeRequest([group_id]), 1).groups
-    except NoAnswerError:
-        return None  # it may have ended the connection because it does not know the API
-    if group.error_code in UNKNOWN:
-        return None
-    check(group.error_code, group.error_message)
-    return group
+    return described_by(brokers, node_id, ShareGroupDescribeRequest([group_id]), 1)
 
 
 def _offsets(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partition, tuple[int, int]]:

@@ -5,20 +5,17 @@ numbers of tasks. A broker that lacks StreamsGroupDescribe has no streams groups
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from kafkapy.cli.committed_offsets import BrokerCalls, NoAnswerError, check, committed_offsets, coordinator_of
+from kafkapy.cli.committed_offsets import BrokerCalls, committed_offsets, coordinator_of, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import STREAMS
-from kafkapy.cli.topic_facts import LATEST, TopicQueries
+from kafkapy.cli.group_offsets import offset_row
+from kafkapy.cli.topic_facts import LATEST, TopicFacts, TopicQueries
 from kafkapy.dataclass import dataclass
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 
 Partition = tuple[str, int]
-
-UNKNOWN: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""What a coordinator answers that has no streams group of the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,7 @@ def described_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIME
     timeout_s: how long its coordinator is looked for.
     """
     coordinator = coordinator_of(brokers, group_id, timeout_s)
-    try:
-        (group,) = brokers.call(coordinator.node_id, StreamsGroupDescribeRequest([group_id]), 0).groups
-    except NoAnswerError:
-        return None  # it may have ended the connection because it does not know the API
-    if group.error_code in UNKNOWN:
-        return None
-    check(group.error_code, group.error_message)
-    return group
+    return described_by(brokers, coordinator.node_id, StreamsGroupDescribeRequest([group_id]), 0)
 
 
 def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
@@ -63,9 +53,16 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
     group = described_group(brokers, group_id, timeout_s)
     if group is None:
         return None
-    counts = partition_counts(brokers)
+    queries = TopicQueries(brokers)
+    topics = queries.topics()
+    counts = partition_counts(topics)
     tasks = tasks_of(group, counts)
-    partitions = _offsets(brokers, group, tasks, timeout_s)
+    committed = committed_offsets(brokers, group_id, timeout_s)
+    ends = queries.offsets([topics[name] for name in {name for name, _ in committed} & topics.keys()], LATEST)
+    readers = _readers(group, tasks)
+    partitions = [
+        offset_row(each, offset, ends.get(each), readers.get(each)) for each, offset in sorted(committed.items())
+    ]
     return {
         "group": group_id,
         "type": STREAMS,
@@ -80,9 +77,19 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
     }
 
 
-def partition_counts(brokers: BrokerCalls) -> dict[str, int]:
-    """Return the number of partitions of every topic. Raises CoordinatorError."""
-    return {name: len(topic.partitions) for name, topic in TopicQueries(brokers).topics().items()}
+def streams_tasks(brokers: BrokerCalls, group_id: str) -> list[dict[str, Any]] | None:
+    """Return what `groups explain` shows of a streams group, its tasks; None if there is none with this id.
+
+    Raises CoordinatorError.
+    """
+    group = described_group(brokers, group_id)
+    if group is None:
+        return None
+    return [_task(each) for each in tasks_of(group, partition_counts(TopicQueries(brokers).topics()))]
+
+
+def partition_counts(topics: Mapping[str, TopicFacts]) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
 def subtopologies_of(group: Any) -> list[Any]:
@@ -161,36 +168,15 @@ def _has_copy(member: Any, task: Partition, process_id: str) -> bool:
     )
 
 
-def _offsets(brokers: BrokerCalls, group: Any, tasks: list[StreamsTask], timeout_s: float) -> list[dict[str, Any]]:
-    """Return the committed offset, end and lag of each source partition, with the member that reads it."""
-    committed = committed_offsets(brokers, group.group_id, timeout_s)
-    queries = TopicQueries(brokers)
-    names = {topic for topic, _ in committed}
-    ends = queries.offsets([each for name, each in queries.topics().items() if name in names], LATEST) if names else {}
-    members = {each.member_id: each for each in group.members}
-    readers = {
+def _readers(group: Any, tasks: list[StreamsTask]) -> dict[Partition, tuple[str, str, str]]:
+    """Return the member id, client id and host of the member that reads each source partition."""
+    members = {each.member_id: (each.member_id, each.client_id, each.client_host) for each in group.members}
+    return {
         (topic, task.partition): members[task.member]
         for subtopology in subtopologies_of(group)
         for topic in inputs_of(subtopology)
         for task in tasks
         if task.subtopology == subtopology.subtopology_id and task.member
-    }
-    return [
-        _partition(partition, offset, ends.get(partition), readers.get(partition))
-        for partition, offset in sorted(committed.items())
-    ]
-
-
-def _partition(partition: Partition, committed: int, end: int | None, reader: Any | None) -> dict[str, Any]:
-    return {
-        "topic": partition[0],
-        "partition": partition[1],
-        "committed": committed,
-        "end": end,
-        "lag": None if end is None else max(end - committed, 0),
-        "member": None if reader is None else reader.member_id,
-        "client": None if reader is None else reader.client_id,
-        "host": None if reader is None else reader.client_host,
     }
 
 
@@ -203,9 +189,9 @@ def _member(member: Any) -> dict[str, Any]:
         "host": member.client_host,
         "process": member.process_id,
         "epoch": member.member_epoch,
-        "active": _names(assignment.active_tasks),
-        "standby": _names(assignment.standby_tasks),
-        "warmup": _names(assignment.warmup_tasks),
+        "active": task_names(assignment.active_tasks),
+        "standby": task_names(assignment.standby_tasks),
+        "warmup": task_names(assignment.warmup_tasks),
     }
 
 
@@ -236,8 +222,8 @@ def _ids(tasks: Iterable[Any]) -> Iterator[Partition]:
             yield each.subtopology_id, partition
 
 
-def _names(tasks: Iterable[Any]) -> list[str]:
-    return [f"{subtopology}_{partition}" for subtopology, partition in sorted(_ids(tasks))]
+def task_names(tasks: Iterable[Any]) -> list[str]:
+    return [f"{subtopology}_{partition}" for subtopology, partition in sorted({*_ids(tasks)})]
 
 
 def _processes_by_task(of_members: Iterable[tuple[str, Iterable[Any]]]) -> dict[Partition, tuple[str, ...]]:

@@ -6,12 +6,12 @@ other_groups.py lists groups of every type, and has those that librdkafka does n
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kafkapy.cli.committed_offsets import CoordinatorError
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.cli.group_explain import ExplainError, rebalances_of
+from kafkapy.cli.group_explain import rebalances_of
 from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, parse_topics
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import Clients, failures
-from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
 
 MAX_OFFSETS: Final = 1000
@@ -65,6 +65,8 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """`described`: of a streams group, its coordinator's answer to StreamsGroupDescribe."""
+
     name: str
     type: str
     state: str
@@ -72,6 +74,7 @@ class Group:
     coordinator: int
     members: tuple[Member, ...]
     offsets: tuple[OffsetRow, ...]
+    described: Any = None
 
     @property
     def lag(self) -> int:
@@ -138,11 +141,11 @@ def group(clients: Clients, name: str) -> Group:
     return Group(name, _word(described.type), state, described.partition_assignor or "", coordinator, members, rows)
 
 
-def rebalances(settings: Settings, name: str) -> tuple[list[dict[str, Any]], str | None]:
+def rebalances(clients: Clients, name: str) -> tuple[list[dict[str, Any]], str | None]:
     """Return the last rebalances, newest first, and why there are none (Apache Kafka does not report them)."""
     try:
-        return rebalances_of(settings.servers, name)[-MAX_REBALANCES:][::-1], None
-    except ExplainError as error:
+        return rebalances_of(clients, name)[-MAX_REBALANCES:][::-1], None
+    except CoordinatorError as error:
         return [], str(error)
 
 

@@ -139,7 +139,7 @@ def _streams_group(clients: Clients, described: Any, coordinator: int) -> Group:
         committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
         ends = offsets.ends(committed)
     rows = tuple(OffsetRow(*each, at, ends.get(each), "") for each, at in committed.items())
-    return Group(described.group_id, STREAMS, described.group_state, "", coordinator, members, rows)
+    return Group(described.group_id, STREAMS, described.group_state, "", coordinator, members, rows, described)
 
 
 def _partitions(assignment: Any) -> tuple[tuple[str, int], ...]:

@@ -218,14 +218,14 @@ class Pages:
         rebalances: list[dict[str, Any]] = []
         why_none: str | None = f"{group.type} groups do not report their rebalances."
         if group.can_be_reset:
-            rebalances, why_none = groups.rebalances(self._console.settings, group.name)
+            rebalances, why_none = groups.rebalances(self._console.clients, group.name)
         return self._page(
             request,
             "group.html",
             group=group,
             rebalances=rebalances,
             why_no_rebalances=why_none,
-            application=streams_groups.application(self._console.clients, group.name) if group.is_streams else None,
+            application=streams_groups.application(self._console.clients, group) if group.is_streams else None,
             in_flight=share_groups.in_flight(self._console.clients, group) if group.is_share else None,
             held_by=share_groups.held_by,
             fetched_by=share_groups.fetched_by,

@@ -8,14 +8,16 @@ from typing import Any, Final
 
 from kafkapy.cli.streams_groups import (
     StreamsTask,
-    described_group,
     partition_counts,
     subtopologies_of,
     task_count,
+    task_names,
     tasks_of,
 )
+from kafkapy.cli.topic_facts import TopicQueries
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients, failures
+from kafkapy.console.groups import Group
 from kafkapy.dataclass import dataclass
 
 MAX_TASKS: Final = 500
@@ -29,7 +31,7 @@ NAME_LENGTH: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A topic or subtopology at its place. `kind`: topic, internal, changelog or subtopology."""
+    """A topic or subtopology at its place, BOX_WIDTH wide. `kind`: topic, internal, changelog or subtopology."""
 
     name: str
     kind: str
@@ -50,6 +52,10 @@ class Drawing:
     height: int
     boxes: Sequence[Box] = ()
     arrows: Sequence[tuple[int, int, int, int]] = ()
+    box_width: int = BOX_WIDTH
+    box_height: int = BOX_HEIGHT
+    bend: int = GAP_X // 2
+    """How far an arrow goes on horizontally, at each end, before it bends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a streams group does. `problem`: why nothing is known."""
+    """What a streams group does. `problem`: why that is not known."""
 
     drawing: Drawing | None = None
     processes: Sequence[ProcessRow] = ()
@@ -85,22 +91,20 @@ class Application:
     problem: str | None = None
 
 
-def application(clients: Clients, name: str) -> Application:
+def application(clients: Clients, group: Group) -> Application:
     """Return what a streams group does; a broker that does not answer is a problem that is shown."""
+    described = group.described
     try:
         with failures():
-            group = described_group(clients, name)
-            counts = partition_counts(clients)
+            counts = partition_counts(TopicQueries(clients).topics())
     except ClusterError as error:
         return Application(problem=str(error))
-    if group is None:
-        return Application(problem="The group is gone.")
-    tasks = tasks_of(group, counts)
+    tasks = tasks_of(described, counts)
     return Application(
-        drawing_of(subtopologies_of(group), counts),
-        _processes(group),
+        drawing_of(subtopologies_of(described), counts),
+        _processes(described),
         [task for task in tasks if task.why is not None][:MAX_TASKS],
-        list(_copies(group))[:MAX_TASKS],
+        list(_copies(described))[:MAX_TASKS],
         len(tasks),
     )
 
@@ -133,7 +137,7 @@ _Node = tuple[str, str]
 
 
 def _edges(subtopologies: Iterable[Any]) -> Iterator[tuple[_Node, _Node]]:
-    """Return what flows where, from topics to subtopologies and back."""
+    """Yield what flows where, from topics to subtopologies and back."""
     for each in subtopologies:
         here = "subtopology", each.subtopology_id
         for topic in each.source_topics:
@@ -176,9 +180,9 @@ def _processes(group: Any) -> list[ProcessRow]:
         ProcessRow(
             process,
             sorted({f"{each.client_id} ({each.client_host})" for each in members}),
-            _names(each.assignment.active_tasks for each in members),
-            _names(each.assignment.standby_tasks for each in members),
-            _names(each.assignment.warmup_tasks for each in members),
+            task_names(tasks for each in members for tasks in each.assignment.active_tasks),
+            task_names(tasks for each in members for tasks in each.assignment.standby_tasks),
+            task_names(tasks for each in members for tasks in each.assignment.warmup_tasks),
         )
         for process, members in sorted(by_process.items())
     ]
@@ -189,7 +193,7 @@ def _copies(group: Any) -> Iterator[CopyRow]:
         offsets, ends = _by_task(member.task_offsets), _by_task(member.task_end_offsets)
         assignment = member.assignment
         for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
-            for name in _names([tasks]):
+            for name in task_names(tasks):
                 is_known = name in offsets and name in ends
                 lag = max(ends[name] - offsets[name], 0) if is_known else None
                 yield CopyRow(name, role, f"{member.client_id} ({member.client_host})", lag)
@@ -197,8 +201,3 @@ def _copies(group: Any) -> Iterator[CopyRow]:
 
 def _by_task(offsets: Iterable[Any]) -> dict[str, int]:
     return {f"{each.subtopology_id}_{each.partition}": each.offset for each in offsets}
-
-
-def _names(of_members: Iterable[Iterable[Any]]) -> list[str]:
-    pairs = {(each.subtopology_id, number) for tasks in of_members for each in tasks for number in each.partitions}
-    return [f"{subtopology}_{number}" for subtopology, number in sorted(pairs)]

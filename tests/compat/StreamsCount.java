@@ -10,8 +10,8 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Kafka Streams counts the words of one topic into another, exactly once: bootstrap, application id, topic of words,
- * topic of counts, state directory, and group.protocol, classic if it is left out. The words are the values, so that they go through a repartition topic; the counts
- * are a RocksDB store with a changelog topic. Without a cache each word is told of: its counts are 1, 2, 3 and so on.
+ * topic of counts, state directory, and group.protocol, classic if it is left out. The words are the values, so that
+ * they go through a repartition topic; the counts are a RocksDB store with a changelog topic. Without a cache each word is told of: its counts are 1, 2, 3 and so on.
  * Runs until it is killed, or ends with 1 when it cannot go on.
  */
 class StreamsCount {

@@ -73,11 +73,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     nodes = Nodes(plans, tmp_path_factory.mktemp("mixed"), PROPERTIES, heap="256m")
     nodes.prepare()
     try:
-        for node in nodes.nodes:
-            node.launch()
-        for node in nodes.nodes:
-            node.wait_until_ready(START_S)
-        yield nodes
+        yield nodes.start(START_S)
     finally:
         nodes.stop(signal.SIGKILL)
 

@@ -6,7 +6,6 @@ writes a count for each word it reads: of a word that was sent n times a read_co
 
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,9 +16,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.servers import Server, java, temporary_in
-from tests.compat.conftest import QUICK_JVM, new_server
+from harness.servers import Server
+from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
+from tests.support.streams_applications import Instance
 from tools.kafka import STREAMS_LIBS
 
 pytestmark = pytest.mark.long
@@ -48,36 +48,6 @@ def broker(tmp_path: Path) -> Iterator[Server]:
     with new_server(tmp_path / "data", PROPERTIES) as running:
         create(running.bootstrap, "words", "word-counts", partition_count=PARTITIONS)
         yield running
-
-
-class Application:
-    """The counting process, started again whenever it ends."""
-
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        self.state_directory = directory / "state"
-        arguments = [bootstrap, "counting", "words", "word-counts", str(self.state_directory)]
-        self._command = java(
-            str(PROGRAM), *arguments, options=[*QUICK_JVM.split(), temporary_in(directory)], libs=[STREAMS_LIBS]
-        )
-        self._log = directory / "application.log"
-        self.start()
-
-    def start(self) -> None:
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-
-    def tend(self) -> None:
-        if self._process.poll() is not None:
-            self.start()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    close = kill
-
-    def printed(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:]
 
 
 class Feed:
@@ -118,23 +88,27 @@ class Feed:
         self._consumer.close()
 
 
-def run_until(application: Application, feed: Feed, count: int, *, sending: bool = True) -> None:
+def run_until(application: Instance, feed: Feed, count: int, *, sending: bool = True) -> None:
+    """Read so many counts; the application is started again whenever it ends."""
     deadline = time.monotonic() + TIMEOUT_S
     while feed.read < count:
         assert time.monotonic() < deadline, (
             f"{feed.read} of {count} counts came; the application said:\n{application.printed()}"
         )
         feed.turn() if sending else feed.read_counts()
-        application.tend()
+        if application.has_ended():
+            application.start()
 
 
 def test_counts_are_exact_over_kills(broker: Server, tmp_path: Path) -> None:
-    with closing(Application(broker.bootstrap, tmp_path)) as application, closing(Feed(broker.bootstrap)) as feed:
+    state_directory = tmp_path / "state"
+    arguments = [broker.bootstrap, "counting", "words", "word-counts", str(state_directory)]
+    with closing(Instance(PROGRAM, tmp_path, *arguments)) as application, closing(Feed(broker.bootstrap)) as feed:
         run_until(application, feed, STEP)
         application.kill()  # its store is there again, and not to be trusted
         run_until(application, feed, 2 * STEP)
         application.kill()
-        shutil.rmtree(application.state_directory)  # another process in the place of the first
+        shutil.rmtree(state_directory)  # another process in the place of the first
         run_until(application, feed, 3 * STEP)
         broker.stop(signal.SIGKILL)
         broker.start()

@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,13 +19,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, java, temporary_in
+from harness.servers import ApacheKafka, Kafkapy, Server
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.server.cluster.queries import query
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
 from tests.support import topics
 from tests.support.eventually import eventually
+from tests.support.streams_applications import Instance
 from tools.kafka import STREAMS_LIBS
 
 pytestmark = [
@@ -82,33 +82,9 @@ def broker(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-class Instance:
-    """A process of the application, with a state directory of its own."""
-
-    def __init__(self, bootstrap: str, directory: Path, protocol: str) -> None:
-        directory.mkdir(exist_ok=True)
-        self.log = directory / "log"
-        arguments = [bootstrap, APPLICATION, str(directory / "state"), "processing.guarantee=exactly_once_v2"]
-        options = [*QUICK_JVM, temporary_in(directory)]
-        command = java(
-            str(PROGRAM), *arguments, *PROTOCOLS[protocol], options=options, heap="128m", libs=[STREAMS_LIBS]
-        )
-        with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def check(self) -> None:
-        assert self._process.poll() is None, f"the application ended:\n{self.log.read_text()[-3000:]}"
-
-    def stop(self) -> None:
-        """End it as an operator does."""
-        self._process.terminate()
-        self._process.wait()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    close = kill
+def new_instance(bootstrap: str, directory: Path, protocol: str) -> Instance:
+    arguments = [bootstrap, APPLICATION, str(directory / "state"), "processing.guarantee=exactly_once_v2"]
+    return Instance(PROGRAM, directory, *arguments, *PROTOCOLS[protocol], heap="128m")
 
 
 class Shop:
@@ -142,9 +118,9 @@ class Shop:
         deadline = time.monotonic() + TIMEOUT_S
         while self.found != self.expected:
             for instance in instances:
-                instance.check()
+                assert not instance.has_ended(), f"the application ended:\n{instance.printed()}"
             assert time.monotonic() < deadline, (
-                f"{len(self.found)} of {len(self.expected)} sums: {[each.log.read_text()[-999:] for each in instances]}"
+                f"{len(self.found)} of {len(self.expected)} sums: {[each.printed() for each in instances]}"
             )
             for message in self._consumer.consume(1000, 0.2):
                 if message.error() is None:
@@ -159,9 +135,9 @@ def test_sums_are_exact_while_instances_come_and_are_killed(broker: Server, prot
     with ExitStack() as stack:
         shop = stack.enter_context(closing(Shop(broker.bootstrap)))
         shop.order()
-        first = stack.enter_context(closing(Instance(broker.bootstrap, tmp_path / "first", protocol)))
+        first = stack.enter_context(closing(new_instance(broker.bootstrap, tmp_path / "first", protocol)))
         shop.wait_for_sums(first)
-        second = stack.enter_context(closing(Instance(broker.bootstrap, tmp_path / "second", protocol)))
+        second = stack.enter_context(closing(new_instance(broker.bootstrap, tmp_path / "second", protocol)))
         shop.order()
         shop.wait_for_sums(first, second)
         first.kill()
@@ -176,7 +152,7 @@ def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path:
     with closing(Shop(broker.bootstrap)) as shop:
         for protocol in ("classic", "streams", "classic"):
             shop.order()
-            with closing(Instance(broker.bootstrap, tmp_path / "one", protocol)) as instance:
+            with closing(new_instance(broker.bootstrap, tmp_path / "one", protocol)) as instance:
                 shop.wait_for_sums(instance)
                 instance.stop()
             eventually(lambda: is_empty(broker))  # else the other protocol is refused, as by Apache Kafka
@@ -196,7 +172,7 @@ def test_sums_are_exact_while_nodes_of_three_are_killed(tmp_path: Path) -> None:
         shop = stack.enter_context(closing(Shop(cluster.bootstrap)))
         shop.order()
         instances = [
-            stack.enter_context(closing(Instance(cluster.bootstrap, tmp_path / name, "streams")))
+            stack.enter_context(closing(new_instance(cluster.bootstrap, tmp_path / name, "streams")))
             for name in ("first", "second")
         ]
         shop.wait_for_sums(*instances)

@@ -5,7 +5,6 @@ once, with two threads. Both topics are made by the broker.
 """
 
 import shutil
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,14 +14,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness.servers import Server, java, temporary_in
-from tests.compat.conftest import QUICK_JVM, new_server
-from tests.compat.test_kafka_streams import Feed, create
+from harness.servers import Server
+from tests.compat.conftest import new_server
+from tests.compat.test_kafka_streams import PROGRAM, Feed, create
+from tests.support.streams_applications import Instance
 from tools.kafka import STREAMS_LIBS
 
 pytestmark = pytest.mark.long
 
-PROGRAM = Path(__file__).with_name("StreamsCount.java")
 GROUPS_TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 PROPERTIES = {
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -43,25 +42,9 @@ def broker(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-class Instance:
-    """A process of the application, with a state directory of its own."""
-
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        directory.mkdir()
-        arguments = [bootstrap, "counting", "words", "word-counts", str(directory / "state"), "streams"]
-        command = java(
-            str(PROGRAM), *arguments, options=[*QUICK_JVM.split(), temporary_in(directory)], libs=[STREAMS_LIBS]
-        )
-        self._log = directory / "log"
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def printed(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:]
+def new_instance(bootstrap: str, directory: Path) -> Instance:
+    state_directory = str(directory / "state")
+    return Instance(PROGRAM, directory, bootstrap, "counting", "words", "word-counts", state_directory, "streams")
 
 
 def read_until(feed: Feed, count: int, instances: list[Instance], *, sending: bool) -> None:
@@ -76,9 +59,9 @@ def read_until(feed: Feed, count: int, instances: list[Instance], *, sending: bo
 def test_counts_are_exact_while_an_instance_joins_and_another_dies(
     broker: Server, tmp_path: Path, java_tool: Callable[..., str]
 ) -> None:
-    with closing(Feed(broker.bootstrap)) as feed, closing(Instance(broker.bootstrap, tmp_path / "a")) as first:
+    with closing(Feed(broker.bootstrap)) as feed, closing(new_instance(broker.bootstrap, tmp_path / "a")) as first:
         read_until(feed, COUNT, [first], sending=True)
-        with closing(Instance(broker.bootstrap, tmp_path / "b")) as second:
+        with closing(new_instance(broker.bootstrap, tmp_path / "b")) as second:
             read_until(feed, 2 * COUNT, [first, second], sending=True)
             first.close()  # its tasks move once its session has expired
             read_until(feed, feed.sent.total(), [second], sending=False)

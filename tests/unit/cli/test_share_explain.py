@@ -49,14 +49,14 @@ FACTS = PartitionFacts(
     [
         (1, "1 is no longer in the log, which begins at 2"),
         (3, "3 is done with, or was never to be read: the group is past it, at 5"),
-        (10, "10 is available, and failed 3 of 5 times: whoever fetches next gets it"),
+        (10, "10 is available, and failed 3 of 5 times: the next member that fetches gets it"),
         (12, "12 is accepted, at delivery 1 of 5"),
         (13, "13 is archived (out of attempts), after 5 of 5 deliveries: it never comes again"),
         (14, "14 is archived (rejected, or of an aborted transaction), after 1 of 5 deliveries: it never comes again"),
         (15, "15 is being copied to the dead-letter topic, after 5 of 5 deliveries"),
         (16, "16 is acknowledged, which is being written"),
-        (20, "20 is available: whoever fetches next gets it"),
-        (30, "30 has not been fetched yet: whoever fetches next gets it, after those before it"),
+        (20, "20 is available: the next member that fetches gets it"),
+        (30, "30 has not been fetched yet: the next member that fetches gets it, after the records before it"),
         (50, "50 is not there yet: the partition's high watermark is 50"),
     ],
 )

@@ -1,14 +1,25 @@
-"""What `kafkapy groups` tells of the tasks of a streams group, of what a coordinator describes."""
+"""What `kafkapy groups` tells of a streams group and its tasks, of what a coordinator describes."""
 
+import json
 from typing import Any
 
 import pytest
 
+from kafkapy import Broker
+from kafkapy.__main__ import main
 from kafkapy.cli.streams_groups import StreamsTask, tasks_of
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from tests.support.consumer_groups import image_with
+from tests.support.eventually import eventually
 from tests.support.streams_groups import StreamsShard, Task, chain, task_ids
+from tests.support.wire import WireClient
 
 COUNTS = {"in": 2, "app-1-repartition": 2, "app-store1-changelog": 2}
 
@@ -23,16 +34,7 @@ class Application:
         self.shard = StreamsShard(image_with(topics), **keys)
 
     def join(self, member_id: str, process_id: str) -> StreamsGroupHeartbeatResponse:
-        nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-        request = StreamsGroupHeartbeatRequest(
-            group_id="g",
-            member_id=member_id,
-            process_id=process_id,
-            rebalance_timeout_ms=60_000,
-            topology=chain(False, True),
-            **nothing,
-        )
-        return self.shard.heartbeat(request).response
+        return self.shard.heartbeat(first_heartbeat(member_id, process_id)).response
 
     def beat(self, member_id: str, epoch: int, active: set[Task] | None = None) -> StreamsGroupHeartbeatResponse:
         request = StreamsGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch)
@@ -45,6 +47,64 @@ class Application:
 
     def reasons(self) -> set[str | None]:
         return {task.why for task in self.tasks()}
+
+
+def first_heartbeat(member_id: str, process_id: str) -> StreamsGroupHeartbeatRequest:
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    return StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        process_id=process_id,
+        rebalance_timeout_ms=60_000,
+        topology=chain(False, True),
+        **nothing,
+    )
+
+
+def run(member: WireClient) -> None:
+    """Join, get all tasks, and commit offset 1 of partition 0."""
+    find_coordinator = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    eventually(lambda: member.call(find_coordinator, 4).coordinators[0].error_code == 0)
+    beat = StreamsGroupHeartbeatRequest(group_id="g", member_id="m1")
+
+    def answer_to(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+        answer: StreamsGroupHeartbeatResponse = member.call(request, 1)
+        beat.member_epoch = answer.member_epoch
+        return answer
+
+    eventually(lambda: answer_to(first_heartbeat("m1", "p1")).error_code == 0)  # it may still load its partition
+    eventually(lambda: answer_to(beat).active_tasks)  # once the broker has made the internal topics
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [OffsetCommitRequestTopic("in", partitions=[partition])]
+    commit = OffsetCommitRequest("g", generation_id_or_member_epoch=beat.member_epoch, member_id="m1", topics=topics)
+    ((committed,),) = [topic.partitions for topic in member.call(commit, 9).topics]
+    assert committed.error_code == 0
+
+
+def test_a_group_is_listed_described_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    def groups(*arguments: str) -> Any:
+        assert main(["groups", *arguments, "--json", "-b", broker.bootstrap_servers]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    with Broker(properties={"group.streams.initial.rebalance.delay.ms": 0}) as broker:
+        broker.create_topics("in", partitions=2)
+        broker.topics["in"].produce([{"id": number} for number in range(10)], key="id")
+        end = broker.topics["in"].end_offsets()[0]
+        with WireClient(broker.bootstrap_servers) as member:
+            run(member)
+        (listed,), (described,), explained = groups("list"), groups("describe", "g"), groups("explain", "g")
+    reads = ["app-1-repartition", "in"]
+    assert (listed["type"], listed["members"], listed["lag"], listed["topics"]) == ("Streams", 1, end - 1, reads)
+    (partition,) = described["partitions"]
+    assert (partition["committed"], partition["end"], partition["lag"]) == (1, end, end - 1)
+    assert (partition["member"], partition["host"], described["lag"]) == ("m1", "/127.0.0.1", end - 1)
+    assert [each["active"] for each in described["members"]] == [["0_0", "0_1", "1_0", "1_1"]]
+    assert [(each["tasks"], each["changelogs"]) for each in described["subtopologies"]] == [
+        (2, []),
+        (2, ["app-store1-changelog"]),
+    ]
+    assert {(each["member"], each["why"]) for each in described["tasks"]} == {("m1", None)}
+    assert explained["tasks"] == described["tasks"]
 
 
 def test_a_task_has_its_member_and_its_standbys() -> None:
