@@ -42,6 +42,7 @@ def new_target(
         return dict.fromkeys(in_order, EMPTY_TASKS)
     specs = {each: _spec(members[each], offsets.get(each, NO_OFFSETS)) for each in in_order}
     assignment = assignor(GroupSpec(specs, topology.specs(), _configs(configs)))
+    assert assignment.keys() <= specs.keys(), "tasks of members that there are not"
     return {each: assignment.get(each, EMPTY_TASKS) for each in in_order}
 
 
