@@ -32,6 +32,8 @@ RESETTER = "org.apache.kafka.tools.StreamsResetter"
 PROPERTIES = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.assignment.interval.ms": "0",
+    "group.streams.max.session.timeout.ms": "3600000",
+    "group.streams.session.timeout.ms": "3600000",
     "offsets.topic.num.partitions": "1",
 }
 TOPIC, PARTITIONS, RECORDS = "orders", 2, 10
@@ -110,6 +112,8 @@ def prepare(client: WireClient) -> None:
     for partition in range(PARTITIONS):
         assert produce(client, TOPIC, batch_of(RECORDS), partition=partition).error_code == 0
     for group in (RUNNING, STOPPED, UNUSED):
+        for topic in (f"{group}-by-key-repartition", f"{group}-counts-changelog"):
+            create_topic(client, topic, PARTITIONS)
         find_coordinator(client, group)
         members = [StreamsMember(client, group, f"{group}-{number}") for number in range(2)]
         for member in members:
