@@ -13,7 +13,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigResource;
@@ -26,6 +28,12 @@ class NodeProcess {
     static final String PYTHON = System.getProperty("upstream.python");
     static final Path LOGS = Path.of(System.getProperty("upstream.logs"));
     private static final long STOP_S = 60;
+
+    private static final Set<Process> RUNNING = ConcurrentHashMap.newKeySet();
+
+    static {
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> RUNNING.forEach(Process::destroyForcibly)));
+    }
 
     final TestKitNode node;
     private final Map<String, Integer> ports = new HashMap<>();
@@ -85,6 +93,7 @@ class NodeProcess {
             List<String> command = List.of(PYTHON, "-m", "kafkapy", "start", propertiesFile().toString());
             ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
             process = builder.redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
+            RUNNING.add(process);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -115,6 +124,7 @@ class NodeProcess {
             stopping.destroyForcibly();
             Thread.currentThread().interrupt();
         }
+        RUNNING.remove(stopping);
         if (stopping.exitValue() != 0)
             throw new IllegalStateException("node " + node.id() + " ended with status " + stopping.exitValue() + ": " + log);
     }
