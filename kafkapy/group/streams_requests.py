@@ -4,7 +4,6 @@ Error messages are Kafka's, word for word: clients show them to users, who searc
 """
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -21,6 +20,7 @@ from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, de
 from kafkapy.group.streams.history import EXPIRED, streams_history
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_EPOCHS
 from kafkapy.group.streams.removal import members_of_one_batch, removal_records
+from kafkapy.group.timeline_order import members_in_order
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup
@@ -99,7 +99,7 @@ class StreamsGroups:
             group = self._existing(group_id)
         except ApiError as error:
             return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
-        members = islice(group.log.members.values(), start, None if count is None else start + count)
+        members = members_in_order(group.log.members, start, count)
         return described_group(group, members, group.own_settings(self._metadata().configs).assignor_name)
 
     # -- time and replay ------------------------------------------------------------------------------------------
