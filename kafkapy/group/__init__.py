@@ -18,5 +18,6 @@ hash_order.py timeline_order.py    the order of Java's hash maps, on which the a
     depend; of Kafka's own, in which groups and members are listed
 decision.py records.py embedded.py settings.py shared_rules.py    a shard's result; its records; subscriptions as bytes;
     keys; what holds for groups of each type that assigns
+long_work.py    what a decision depends on and takes long to compute
 history.py epoch_history.py explain.py    the last rebalances, for `kafkapy groups explain`
 """

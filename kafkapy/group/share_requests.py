@@ -60,7 +60,7 @@ class ShareGroups:
     ) -> ShareDecision:
         """Decide ShareGroupHeartbeat. Raises ApiError (KIP-932's codes) without having changed anything.
 
-        gives_way: raise LargeTargetError, too, if a target is needed first that takes long to compute.
+        gives_way: raise LongWorkError, too, if a target is needed first that takes long to compute.
         """
         check_heartbeat(request)
         self._history.begin_decision()
