@@ -7,24 +7,28 @@ as a zombie once others have taken over; the broker; the leader of the output's 
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from harness.servers import QUICK_JVM as QUICK
 from spark_jobs import feed, oracle
 from spark_jobs.config import duration_ms
+from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.generator import Market
 from tests.compat.conftest import new_server
 from tests.compat.test_cluster import KIND
 from tests.support import market, topics
 from tests.support.eventually import eventually
-from tests.support.spark_job import ROOT, SparkJob
 
 pytestmark = [
     pytest.mark.long,
@@ -32,6 +36,7 @@ pytestmark = [
     pytest.mark.ours,
     pytest.mark.skipif("KAFKAPY_SOAK_SEEDS" not in os.environ, reason="`make soak`: a JVM for each kill"),
 ]
+ROOT = Path(__file__).parents[2]
 PER_BATCH = 150
 TABLE_STEPS = ("iceberg_written", "iceberg_committed", "delta_started", "delta_committed")
 STEPS = ("claim_noted", "claim_produced", "claimed", "task_started", "initialized", "noted", "produced", "committed")
@@ -49,35 +54,71 @@ IN_TASK = STEPS[3:8]
 MARKET = Market(events=PER_BATCH * (len(TABLE_STEPS + STEPS) + 1), late=0.0, duplicates=0.02, malformed=0.03, seed=17)
 
 
-def silver_job(bootstrap: str, directory: Path, master: str) -> SparkJob:
-    spark = {"spark.driver.extraJavaOptions": " ".join(QUICK), "spark.executor.extraJavaOptions": " ".join(QUICK)}
-    spark |= {"spark.executorEnv.PYTHONPATH": str(ROOT), "spark.task.maxFailures": "8"}
-    options = {
-        "bootstrap_servers": bootstrap,
-        "topics": ["trades"],
-        "checkpoint": str(directory / "checkpoint"),
-        "output_topic": "silver",
-        "dead_letter_topic": "dead",
-        "delivery": "exactly_once",
-        "iceberg": str(directory / "tables"),
-        "delta": str(directory / "tables" / "delta_trades"),
-        "transactions": 2,
-        "trigger": "available_now",
-        "max_offsets_per_trigger": PER_BATCH,
-        "shuffle_partitions": 2,
-        "master": master,
-        "spark": spark,
-    }
-    return SparkJob("silver", options, directory)
+class Job:
+    """`python -m spark_jobs silver` over what is there, again and again."""
 
+    def __init__(self, bootstrap: str, directory: Path, master: str) -> None:
+        self.directory, self.failpoints = directory, directory / "failpoints"
+        self.failpoints.mkdir()
+        self.config = directory / "silver.yaml"
+        spark = {"spark.driver.extraJavaOptions": " ".join(QUICK), "spark.executor.extraJavaOptions": " ".join(QUICK)}
+        spark |= {"spark.executorEnv.PYTHONPATH": str(ROOT), "spark.task.maxFailures": "8"}
+        options = {
+            "bootstrap_servers": bootstrap,
+            "topics": ["trades"],
+            "checkpoint": str(directory / "checkpoint"),
+            "output_topic": "silver",
+            "dead_letter_topic": "dead",
+            "delivery": "exactly_once",
+            "iceberg": str(directory / "tables"),
+            "delta": str(directory / "tables" / "delta_trades"),
+            "transactions": 2,
+            "trigger": "available_now",
+            "max_offsets_per_trigger": PER_BATCH,
+            "shuffle_partitions": 2,
+            "master": master,
+            "spark": spark,
+        }
+        self.config.write_text(yaml.safe_dump(options))
 
-def finish(job: SparkJob) -> None:
-    """Run it until it ends well."""
-    for _ in range(4):
-        with job.running() as process:
-            if process.wait(600) == 0:
-                return
-    raise AssertionError(job.log())
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", "spark_jobs", "silver", "--config", str(self.config)]
+        environment = {**os.environ, DIRECTORY: str(self.failpoints), "PYTHONPATH": str(ROOT)}
+        with (
+            open(self.directory / "silver.log", "ab") as log,
+            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True) as job,
+        ):
+            try:
+                yield job
+            finally:
+                if job.poll() is None:
+                    os.killpg(job.pid, signal.SIGKILL)
+
+    def arm(self, place: str) -> None:
+        (self.failpoints / place).write_text("wait")
+
+    def release(self, place: str) -> None:
+        (self.failpoints / f"{place}.go").touch()
+
+    def wait_for(self, place: str, process: subprocess.Popen[bytes]) -> int:
+        """Return the process that stands at the place."""
+        assert self.is_reached(place, process), (self.directory / "silver.log").read_text()[-2_000:]
+        return int((self.failpoints / f"{place}.reached").read_text())
+
+    def is_reached(self, place: str, process: subprocess.Popen[bytes]) -> bool:
+        """Wait until a process stands at the place, or the job has ended."""
+        reached = self.failpoints / f"{place}.reached"
+        eventually(lambda: reached.exists() or process.poll() is not None, 400)
+        return reached.exists()
+
+    def finish(self) -> None:
+        """Run until it ends well."""
+        for _ in range(4):
+            with self.running() as process:
+                if process.wait(600) == 0:
+                    return
+        raise AssertionError((self.directory / "silver.log").read_text()[-2_000:])
 
 
 def parent(pid: int) -> int:
@@ -108,26 +149,35 @@ def feed_market(bootstrap: str) -> None:
 def test_the_driver_killed_between_two_transactions_of_a_batch(tmp_path: Path) -> None:
     with new_server(tmp_path / "broker") as broker:
         feed_market(broker.bootstrap)
-        job = silver_job(broker.bootstrap, tmp_path, "local[2]")
-        job.kill_at("committed-1")
-        finish(job)
+        job = Job(broker.bootstrap, tmp_path, "local[2]")
+        kill_the_driver(job, "committed-1")
+        job.finish()
         check(broker.bootstrap, tmp_path)
+
+
+def kill_the_driver(job: Job, place: str) -> None:
+    job.arm(place)
+    with job.running() as process:
+        job.wait_for(place, process)
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    job.release(place)  # a worker has a process group of its own: what stands there goes on as a zombie
 
 
 def test_the_driver_killed_at_each_step(tmp_path: Path) -> None:
     with new_server(tmp_path / "broker") as broker:
         feed_market(broker.bootstrap)
-        job = silver_job(broker.bootstrap, tmp_path, "local[2]")
+        job = Job(broker.bootstrap, tmp_path, "local[2]")
         for batch_id, step in enumerate(TABLE_STEPS + STEPS):
-            job.kill_at(f"{step}-{batch_id}")
-        finish(job)
+            kill_the_driver(job, f"{step}-{batch_id}")
+        job.finish()
         check(broker.bootstrap, tmp_path)
 
 
 def test_an_executor_killed_at_each_step_whose_worker_goes_on(tmp_path: Path) -> None:
     with new_server(tmp_path / "broker") as broker:
         feed_market(broker.bootstrap)
-        job = silver_job(broker.bootstrap, tmp_path, "local-cluster[2,1,1024]")
+        job = Job(broker.bootstrap, tmp_path, "local-cluster[2,1,1024]")
         places = [f"{step}-{batch_id}" for batch_id, step in enumerate(IN_TASK)]
         for place in places:
             job.arm(place)
@@ -137,14 +187,14 @@ def test_an_executor_killed_at_each_step_whose_worker_goes_on(tmp_path: Path) ->
                 executor = parent(parent(worker))  # the worker's daemon is its child
                 os.kill(executor, signal.SIGKILL)
                 threading.Timer(5, job.release, [place]).start()
-            assert process.wait(600) == 0, job.log()
+            assert process.wait(600) == 0, (job.directory / "silver.log").read_text()[-2_000:]
         check(broker.bootstrap, tmp_path)
 
 
 def test_the_broker_killed_at_each_step(tmp_path: Path) -> None:
     with new_server(tmp_path / "broker") as broker:
         feed_market(broker.bootstrap)
-        job = silver_job(broker.bootstrap, tmp_path, "local[2]")
+        job = Job(broker.bootstrap, tmp_path, "local[2]")
 
         def kill_and_start(place: str) -> None:
             broker.stop(signal.SIGKILL)
@@ -160,7 +210,7 @@ def test_the_leader_of_three_killed_at_each_step(tmp_path: Path) -> None:
         for topic in ("trades", "silver", "dead"):
             topics.create(cluster.bootstrap, topic, partitions=1, replicas=3, config={"retention.ms": "-1"})
         feed_market(cluster.bootstrap)
-        job = silver_job(cluster.bootstrap, tmp_path, "local[2]")
+        job = Job(cluster.bootstrap, tmp_path, "local[2]")
 
         def kill_the_leader(place: str) -> None:
             leader = eventually(lambda: max(leader_of(cluster, "silver"), 0))
@@ -173,7 +223,7 @@ def test_the_leader_of_three_killed_at_each_step(tmp_path: Path) -> None:
         check(cluster.bootstrap, tmp_path)
 
 
-def run_through(job: SparkJob, disturb: Callable[[str], None]) -> None:
+def run_through(job: Job, disturb: Callable[[str], None]) -> None:
     """Disturb a job at each step, batch n at the nth. It goes on by itself, or says so and is started again."""
     places = [f"{step}-{batch_id}" for batch_id, step in enumerate(STEPS)]
     for place in places:
@@ -184,7 +234,7 @@ def run_through(job: SparkJob, disturb: Callable[[str], None]) -> None:
                 disturb(places.pop(0))
             if process.wait(600) == 0 and not places:
                 return
-    raise AssertionError(job.log())
+    raise AssertionError((job.directory / "silver.log").read_text()[-2_000:])
 
 
 def leader_of(cluster: ThreeNodes, topic: str) -> int:
