@@ -172,7 +172,7 @@ def test_at_least_once_counts_all_and_twice_only_after_a_kill(broker: Server, pr
 
 
 def test_members_report_how_far_their_copies_are(tmp_path: Path) -> None:
-    """What they report is described. As in Apache Kafka 4.4.0, whose AssignmentRefiner is empty, no task is warmed up."""
+    """What they report is described. No task is warmed up, as in Apache Kafka 4.4.0: its AssignmentRefiner is empty."""
     keys = {
         "group.streams.max.session.timeout.ms": "300000",
         "group.streams.session.timeout.ms": "300000",

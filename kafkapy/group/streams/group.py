@@ -70,8 +70,9 @@ class StreamsGroup:
         self._offset_count = 0
         """Of all members in task_offsets."""
         self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
-        """A target epoch and its targets, kept if tasks may be warmed up. None is: Apache Kafka 4.4.0's AssignmentRefiner
-        returns the target as it is.
+        """A target epoch and its targets, kept if tasks may be warmed up.
+
+        No task is: Apache Kafka 4.4.0's AssignmentRefiner returns the target as it is.
 
         As in Apache Kafka, a member that leaves and comes back before the next target epoch gets its tasks again.
         """
