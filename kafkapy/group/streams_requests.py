@@ -9,7 +9,7 @@ from typing import Any
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
-from kafkapy.group.long_work import LongWorkError, Results
+from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -63,7 +63,7 @@ class StreamsGroups:
         now_ms: int,
         *,
         gives_way: bool = False,
-        results: Results | None = None,
+        results: Results = NO_RESULTS,
     ) -> GroupDecision:
         """Decide StreamsGroupHeartbeat; the response is a HeartbeatResult. Raises ApiError (KIP-1071's codes).
 
@@ -87,7 +87,7 @@ class StreamsGroups:
         context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
         heartbeat = Heartbeat(
-            group, request, context, assignor, version=version, is_known=found is not None, results=results or Results()
+            group, request, context, assignor, version=version, is_known=found is not None, results=results
         )
         decision = heartbeat.decide(replaced)
         if is_new:
@@ -127,7 +127,7 @@ class StreamsGroups:
         settings = group.own_settings(image.configs)
         if group.timers.maybe_end_initial_delay(now_ms):
             try:
-                return self._due_target(group, now_ms, gives_way=True, results=Results())
+                return self._due_target(group, now_ms, gives_way=True, results=NO_RESULTS)
             except LongWorkError:
                 return GroupDecision(effects=(LargeTargetDue(group.group_id),))
         late = group.timers.late_members(now_ms, settings.session_timeout_ms)
