@@ -337,7 +337,7 @@ def leave_a_member_without_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assign = ASSIGNORS["sticky"]
 
     def lazy(spec: Any) -> Any:
-        assigned = assign(spec)
+        assigned = yield from assign(spec)
         return {**assigned, next(each for each in assigned if assigned[each].active): EMPTY_TASKS}
 
     monkeypatch.setitem(ASSIGNORS, "sticky", lazy)
