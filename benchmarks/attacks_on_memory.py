@@ -4,7 +4,7 @@ import itertools
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
 )
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -29,6 +30,11 @@ TOPIC = 2
 QUOTA = 100_000
 """Bytes a second of the client whose quota is escaped."""
 PARTITIONS = 100
+GUESSED_PARTITIONS = 1_000
+GRANTED = 1_000
+"""The first ids, a block of which the broker has been granted."""
+PRODUCERS_MB = 225
+"""What half of kafkapy.producers.max takes."""
 REQUESTS_MB = 4
 MAX_RECORD_BYTES = 16_384
 
@@ -126,20 +132,44 @@ def _load_coordinator(server: Server) -> None:
 
 def _made_up_producers(first: int) -> Iterator[bytes]:
     """Requests with a batch for each partition, each of another producer."""
-    now_ms, record = int(time.time() * 1000), encode_record(None, b"v")
     for number in itertools.count(first, PARTITIONS):
-        data = [
-            PartitionProduceData(index, records=build_batch_of_one(record, now_ms, producer=(number + index, 0, 0)))
-            for index in range(PARTITIONS)
-        ]
-        request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[TopicProduceData("taken", partition_data=data)])
-        yield frame(request, PRODUCE_VERSION)
+        yield _of_producers((index, number + index) for index in range(PARTITIONS))
+
+
+def _guessed_producers(first: int) -> Iterator[bytes]:
+    """As _made_up_producers, of ids that somebody may have been granted, in more partitions."""
+    for producer_id in itertools.count(first % GRANTED):
+        for at in range(0, GUESSED_PARTITIONS, PARTITIONS):
+            yield _of_producers((index, producer_id % GRANTED) for index in range(at, at + PARTITIONS))
+
+
+def _of_producers(producers: Iterable[tuple[int, int]]) -> bytes:
+    """Return a Produce of a batch for each (partition, producer id)."""
+    now_ms, record = int(time.time() * 1000), encode_record(None, b"v")
+    data = [
+        PartitionProduceData(index, records=build_batch_of_one(record, now_ms, producer=(producer_id, 0, 0)))
+        for index, producer_id in producers
+    ]
+    request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[TopicProduceData("taken", partition_data=data)])
+    return frame(request, PRODUCE_VERSION)
 
 
 def _make_producer_ids(server: Server, is_over: threading.Event) -> None:
     repeat_made(
         server, is_over, _made_up_producers(1_000_000_000 + threading.get_ident() % 1_000_000 * 10_000_000), depth=2
     )
+
+
+def _guess_producer_ids(server: Server, is_over: threading.Event) -> None:
+    repeat_made(server, is_over, _guessed_producers(threading.get_ident() >> 12), depth=2)
+
+
+def _grant_ids(server: Server) -> None:
+    create_topics(server, taken=GUESSED_PARTITIONS)
+    with connect(server) as connection:
+        deadline = time.monotonic() + 60
+        while call(connection, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4).error_code:
+            assert time.monotonic() < deadline
 
 
 def _create_taken(server: Server) -> None:
@@ -188,5 +218,6 @@ MEMORY_ATTACKS = [
     Attack("member-ids", _make_member_ids, 4, prepare=_load_coordinator),
     Attack("member-ids-of-groups", _make_groups, 4, prepare=_load_coordinator),
     Attack("producer-ids", _make_producer_ids, 4, prepare=_create_taken),
+    Attack("producer-ids-guessed", _guess_producer_ids, 4, prepare=_grant_ids, keys_mb=PRODUCERS_MB),
     Attack("reconnecting", _reconnect, 8, prepare=_set_quota, figure=_rate),
 ]

@@ -35,8 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _start(rest: Sequence[str], *, is_process: bool) -> int:
     if is_process:
-        _end_quietly_on_signals()
-        _collect_no_garbage()
+        from kafkapy.child_command import prepare_start
+
+        prepare_start()
     from kafkapy.cli.start import main as start
 
     return start(rest)
@@ -107,25 +108,6 @@ def _open_standard_streams() -> None:
             os.set_inheritable(opened, True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
-
-
-def _end_quietly_on_signals() -> None:
-    """Let a signal that asks to stop end with exit status 0 what has not started; later the server stops in order.
-
-    SIGHUP is left alone where it is ignored, as under nohup: JVMs, and so Apache Kafka, do the same.
-    """
-    import signal
-
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
-            signal.signal(each, lambda *_: sys.exit(0))
-
-
-def _collect_no_garbage() -> None:
-    """Imports make much and discard little: a sixth of a start went into collections. run_node turns them on."""
-    import gc
-
-    gc.disable()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""The command by which a process of kafkapy starts another one that runs a module of it."""
+"""The command by which a process of kafkapy starts another one, and what the process of a node does first."""
 
+import gc
 import os
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -20,3 +22,24 @@ def child_environment() -> Mapping[str, str]:
         return os.environ
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def prepare_start() -> None:
+    """Prepare the process of a node, before its imports: they take most of a start."""
+    _end_quietly_on_signals()
+    _collect_no_garbage()
+
+
+def _end_quietly_on_signals() -> None:
+    """Let a signal that asks to stop end with exit status 0 what has not started; later the server stops in order.
+
+    SIGHUP is left alone where it is ignored, as under nohup: JVMs, and so Apache Kafka, do the same.
+    """
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
+            signal.signal(each, lambda *_: sys.exit(0))
+
+
+def _collect_no_garbage() -> None:
+    """Imports make much and discard little: a sixth of a start went into collections. run_node turns them on."""
+    gc.disable()

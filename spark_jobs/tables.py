@@ -41,6 +41,7 @@ RETRIES = 5
 NO_RETRY = {"commit.retry.num-retries": "0"}
 """pyiceberg would commit an overtaken append again, without a look at who overtook it."""
 REFUSALS = (ValueError, TypeError, pa.ArrowInvalid, DeltaError, CommitFailedException, OperationalError)
+OWN_TABLE = "give this query a table of its own, or start with --reset-output, which empties it"
 Step = Callable[[str, int], None]
 
 
@@ -70,16 +71,37 @@ class BatchTable(Protocol):
 def is_there(last: int | None, batch: Batch, *, has_rows: bool, name: str) -> bool:
     """Decide by the query's last batch in the table whether this one is there. Raises JobError where it cannot tell."""
     if last is None and has_rows:
-        raise JobError(
-            f"table {name} holds rows of another query than {batch.query}: give this query a table of its own, or "
-            f"start with --reset-output, which empties it"
-        )
+        raise JobError(f"table {name} holds rows of another query than {batch.query}: {OWN_TABLE}")
     if last is not None and batch.number < last:
         raise JobError(
             f"table {name} holds batch {last} of this query, and the checkpoint goes on with batch {batch.number}: "
             f"it is older than the table; bring back the one that belongs to it, or start with --reset-output"
         )
     return last == batch.number
+
+
+def refuse_other_schema(name: str, table: pa.Schema, rows: pa.Schema) -> None:
+    """Raise JobError where a column of the rows has another type in the table, or a required one is not among them.
+
+    deltalake would cast to the table's type, decimals to floats, too.
+    """
+    for column in table:
+        if column.name not in rows.names:
+            problem = None if column.nullable else f"{column.name} is required there, and not written"
+        else:
+            there, here = _plain(column.type), _plain(rows.field(column.name).type)
+            problem = None if there == here else f"{column.name} is {there} there, {here} here"
+        if problem is not None:
+            raise JobError(f"{name} has another schema ({problem}): {OWN_TABLE}")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type as both formats read it back: offsets of any width are one type, so are all names of UTC."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    return kind
 
 
 # -- Iceberg --------------------------------------------------------------------------------------------------------
@@ -114,6 +136,7 @@ class IcebergTable:
 
     def _append_once(self, rows: pa.Table, batch: Batch) -> bool:
         table = self._load(rows.schema)
+        refuse_other_schema(f"Iceberg table {self.name}", table.schema().as_arrow(), rows.schema)
         has_rows = table.current_snapshot() is not None
         if is_there(self._last(table, batch), batch, has_rows=has_rows, name=self.name):
             return False
@@ -208,6 +231,7 @@ class DeltaBatches:
 
     def _append_once(self, rows: pa.Table, batch: Batch) -> bool:
         table = self._load() or self._create(rows.schema)
+        refuse_other_schema(f"Delta table {self.path}", pa.schema(table.schema().to_arrow()), rows.schema)
         last, has_rows = table.transaction_version(batch.query), bool(table.file_uris())
         if is_there(last, batch, has_rows=has_rows, name=self.path):
             return False

@@ -39,6 +39,11 @@ NEIGHBOUR_STREAMS_LIBS = TOOLS / f"kafka-streams-{NEIGHBOUR_VERSION}"
 NEIGHBOUR_LIBS = TOOLS / f"kafka-neighbours-{NEIGHBOUR_VERSION}"
 """Connect's file connectors, MirrorMaker 2, the examples of Kafka Streams: without what they need of other jars."""
 
+UPSTREAM_TESTS_VERSION = PREVIOUS_VERSION
+"""Of 4.4.0 Maven has no jars of the classifier `test`."""
+UPSTREAM_TESTS_LIBS = TOOLS / f"kafka-upstream-tests-{UPSTREAM_TESTS_VERSION}"
+"""Apache Kafka's own integration tests, with all that they need: a class path of its own."""
+
 JMX_EXPORTER_VERSION = "1.0.1"
 JMX_EXPORTER_LIBS = TOOLS / "jmx-exporter"
 """Prometheus' JMX exporter, the agent by which Apache Kafka's metrics are scraped."""
@@ -95,6 +100,21 @@ def fetch_neighbours(target: Path = NEIGHBOUR_LIBS) -> None:
         logging = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
         wanted = [("org.apache.kafka", each, NEIGHBOUR_VERSION) for each in names]
         maven_copy([*wanted, logging], target, transitive=False)
+
+
+def fetch_upstream_tests(target: Path = UPSTREAM_TESTS_LIBS) -> None:
+    if not target.exists():
+        print(f"fetching Apache Kafka's own tests {UPSTREAM_TESTS_VERSION} from Maven Central", flush=True)
+        group, version = "org.apache.kafka", UPSTREAM_TESTS_VERSION
+        modules = ("clients", "clients-integration-tests", "group-coordinator", "metadata", "raft", "server")
+        tests = [(group, f"kafka-{each}", version, "test") for each in (*modules, "server-common", "storage", "tools")]
+        libs = [(group, each, version) for each in ("kafka-streams", "kafka-test-common-runtime", "kafka-tools")]
+        others = [
+            ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+            ("org.hamcrest", "hamcrest", "3.0"),
+            ("org.mockito", "mockito-core", "5.20.0"),
+        ]
+        maven_copy([*tests, (group, "kafka_2.13", version, "test"), *libs, *others], target)
 
 
 def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:
@@ -196,6 +216,7 @@ def main() -> int:
         fetch_kafka(PREVIOUS_VERSION)
         fetch_streams()
         fetch_neighbours()
+        fetch_upstream_tests()
         fetch_old_clients()
         fetch_jmx_exporter()
         fetch_iceberg_rest()

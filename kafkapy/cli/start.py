@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kafkapy.cli.addresses import connectable
@@ -19,9 +19,13 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
 from kafkapy.errors import ConfigError, KafkapyError
+from kafkapy.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kafkapy.cli.console_child import ConsoleChild
+    from kafkapy.seams import Disk
     from kafkapy.server.process.logs import LogSettings
     from kafkapy.server.run import NodeServer
 
@@ -34,7 +38,15 @@ MAX_STOP_TIMEOUT_S: Final = 86_400
 """A day: a larger one is a mistake in units."""
 
 
-def main(arguments: Sequence[str]) -> int:
+class NodeHooks(NamedTuple):
+    """What a test's process adds to a node that it has started: its loop, its disk, what happens when it is ready."""
+
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]"
+    new_disk: "Callable[[], Disk]"
+    on_ready: "Callable[[NodeServer], None]"
+
+
+def main(arguments: Sequence[str], hooks: NodeHooks | None = None) -> int:
     """Run with the arguments after `kafkapy start`; return the exit status."""
     given = new_parser().parse_args(arguments)
     try:
@@ -47,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
             config, warnings = load(with_absolute_directories(properties))
         console = _console(given, config) if given.console else None
-        return _run(config, warnings, log_settings(given), given.stop_timeout, console)
+        return _run(config, warnings, log_settings(given), given.stop_timeout, console, hooks)
     except (KafkapyError, OSError) as error:
         return fail(reason_of(error))
 
@@ -131,6 +143,7 @@ def _run(
     log: "LogSettings",
     stop_timeout_s: float,
     console: "ConsoleChild | None",
+    hooks: NodeHooks | None,
 ) -> int:
     import logging
 
@@ -140,6 +153,8 @@ def _run(
     from kafkapy.server.run import run_node
 
     def on_ready(server: "NodeServer") -> None:
+        if hooks is not None:
+            hooks.on_ready(server)
         _say_ready(server)
         if console is not None:
             console.start(connectable(server.bootstrap_servers))
@@ -148,7 +163,13 @@ def _run(
     with logs.started(log):
         for warning in warnings:
             logging.getLogger("kafkapy.config").warning("%s", warning)
-        status = run_node(config, on_ready=on_ready, stop_timeout_s=stop_timeout_s, new_loop=uvloop.new_event_loop)
+        status = run_node(
+            config,
+            on_ready=on_ready,
+            stop_timeout_s=stop_timeout_s,
+            new_loop=uvloop.new_event_loop if hooks is None else hooks.new_loop,
+            disk=None if hooks is None else hooks.new_disk(),
+        )
         if console is not None:
             console.stop()
     for stream in (sys.stdout, sys.stderr):

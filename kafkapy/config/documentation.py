@@ -112,7 +112,7 @@ kafkapy.metrics.groups: A pattern (RE2) of the groups whose members, offsets and
 kafkapy.metrics.names: What the names in /metrics look like: as the rules for the JMX exporter that Strimzi ships make them, as Confluent's do, or both.
 kafkapy.metrics.rules: A file of rules of Prometheus' JMX exporter (YAML) that names Kafka's metrics in /metrics instead of kafkapy.metrics.names.
 kafkapy.metrics.topics: A pattern (RE2) of the topics that have series of their own in /metrics; sums are over all topics in any case.
-kafkapy.producers.max: How many producers a broker keeps over all partitions, 430 bytes each; beyond half of it only those of the last ten minutes.
+kafkapy.producers.max: How many producers a broker keeps over all partitions, 430 bytes each; beyond half of it only those of the last ten minutes, and of each client (principal and address) a sixteenth.
 kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may name; empty: all that are built. The system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.files: The files that client assertions and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.

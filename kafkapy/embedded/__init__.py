@@ -5,6 +5,7 @@ security.py topics.py    its TLS, users and ACLs in one argument; topics without
 cluster.py       Cluster: several nodes, each a process, with proxies.py between them to cut or slow down their network
 observer.py      asks its brokers for leaders, replicas in sync and the controller, and waits for them
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
+controlled/      faults, events and the record of requests of nodes that are processes
 faults/          requests that fail, wait or lose their answer, by name
 observed/        what happened: records, groups and requests to look at and to wait for; topics that are filled
 interception.py  faults and the record of requests, before a broker's router; answers.py: what it answers, read

@@ -32,7 +32,7 @@ from kafkapy.config.embedded import EMBEDDED_NODE_ID
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.embedded.failures import check_not_failed, naming_port, stop, stop_when_failed
 from kafkapy.embedded.interception import Interception
-from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.embedded.loop_thread import LoopThread, on_own_loop
 from kafkapy.embedded.options import (
     BROKER_OPTIONS,
     check_options,
@@ -236,6 +236,7 @@ class Broker:
             lambda: self.create_topics_async(*names, partitions=partitions, configs=configs, timeout_s=timeout_s)
         )
 
+    @on_own_loop
     async def create_topics_async(
         self, *names: str, partitions: int = -1, configs: Mapping[str, object] | None = None, timeout_s: float = 30
     ) -> None:
@@ -248,6 +249,7 @@ class Broker:
         """Delete topics; those that do not exist are ignored. Raises ApiError."""
         self._blocking(lambda: self.delete_topics_async(*names))
 
+    @on_own_loop
     async def delete_topics_async(self, *names: str) -> None:
         from kafkapy.embedded.topics import delete_topics
 
@@ -258,14 +260,9 @@ class Broker:
 
         `path`: a new directory; None: a temporary one, removed at the end of the process. Raises SnapshotError.
         """
-        found: list[Snapshot] = []
+        return self._blocking(lambda: self.snapshot_async(path))
 
-        async def keep() -> None:
-            found.append(await self.snapshot_async(path))
-
-        self._blocking(keep)
-        return found[0]
-
+    @on_own_loop
     async def snapshot_async(self, path: str | Path | None = None) -> "Snapshot":
         from kafkapy.embedded.snapshots import SnapshotError, make_snapshot
 
@@ -283,6 +280,7 @@ class Broker:
         """Stop as on SIGTERM, then start again, with the same data and port. After `kill` only start."""
         self._blocking(self.restart_async)
 
+    @on_own_loop
     async def restart_async(self) -> None:
         if self._directory is None:
             raise RuntimeError(NOT_RUNNING)
@@ -293,6 +291,7 @@ class Broker:
         """End as in a crash: connections are cut, nothing is flushed or marked clean. `restart` recovers the data."""
         self._blocking(self.kill_async)
 
+    @on_own_loop
     async def kill_async(self) -> None:
         server, watch = self._running, self._watch
         self._server = self._watch = None
@@ -304,7 +303,7 @@ class Broker:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
         self._check_not_running()
         if self._is_virtual and self._virtual is None:
-            raise RuntimeError('clock="virtual" moves the time of a whole event loop: use `with Broker(...)`')
+            raise RuntimeError('clock="virtual" moves the time of a whole event loop: use `with` or `async with`')
         try:
             self._directory, self._port = self._prepare_directory(), self._given_port
             if self._has_network_faults:
@@ -383,11 +382,14 @@ class Broker:
             check_not_failed(server)
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        return await (asyncio.to_thread(self.__enter__) if self._is_virtual else self.start())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._thread is not None:  # a virtual clock
+            await asyncio.to_thread(self.__exit__, kind, error, trace)
+            return
         await self.stop()
         if kind is None:
             self._interception.check_hit()
@@ -431,11 +433,11 @@ class Broker:
         with contextlib.suppress(Exception):
             self.__exit__(None, None, None)
 
-    def _blocking(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a coroutine function on the broker's thread and wait for its end."""
+    def _blocking(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Run a coroutine function on the broker's thread and wait for its end; return its result."""
         if self._thread is None:
             raise RuntimeError(NOT_RUNNING if self._directory is None else NOT_BLOCKING)
-        self._thread.call(function)
+        return self._thread.call(function)
 
     @property
     def _running(self) -> BrokerServer:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkapy.embedded.controlled.cluster import ControlledNodes
 from kafkapy.embedded.in_process import InProcessCluster
 from kafkapy.embedded.network import NodeNetwork
 from kafkapy.embedded.observer import QUESTION_TIMEOUT_S, ClusterObserver
@@ -63,6 +64,7 @@ class Cluster:
     | `properties` | Kafka's keys, for every node. Topics have three replicas unless they say otherwise |
     | `in_process` | all nodes on one event loop in a thread; they cannot be killed or paused, but isolated |
     | `tls`, `users`, `acls` | as those of `Broker`; nodes reach each other without them, by ports of their own |
+    | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
     | `clock` | "virtual", with in_process: `clock.advance("7d")` moves the time of all nodes on; "system" |
     | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     """
@@ -84,6 +86,10 @@ class Cluster:
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
+        self._has_disk_faults = options.get("disk_faults", False)
+        if self._has_disk_faults and self._is_in_process:
+            raise ValueError("disk_faults need nodes that are processes: leave in_process out")
+        self._controlled: ControlledNodes | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
 
@@ -91,6 +97,9 @@ class Cluster:
         try:
             found = self._open()
             self._found = InProcessCluster(found, is_virtual=self._is_virtual) if self._is_in_process else found
+            if not self._is_in_process:
+                self._controlled = ControlledNodes(found, self._paused, has_disk_faults=self._has_disk_faults)
+                found.use_channels(self._controlled)
             self._found.up(START_TIMEOUT_S)
             if self._security is not None:
                 self._security.apply_to_cluster(self._observer.ask(), SystemRandom())
@@ -106,10 +115,12 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        found = self._found
+        nodes = self._found if isinstance(self._found, InProcessCluster) else self._controlled
+        if self._controlled is not None and kind is None:
+            self._controlled.collect_nearly_hit()
         self._close()
-        if kind is None and isinstance(found, InProcessCluster):
-            found.check_hit()
+        if kind is None and nodes is not None:
+            nodes.check_hit()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
@@ -121,11 +132,13 @@ class Cluster:
 
     @property
     def faults(self) -> "ActingFaults":
-        """Faults by name, of all brokers; with in_process=True. Raises ClusterError for nodes that are processes."""
+        """Faults by name, of all brokers; requests of nodes to each other are not hit.
+
+        Nodes that are processes are asked over a channel that this process alone has. Raises ClusterError for a node
+        that another one has started (with a data_dir), until it is restarted here.
+        """
         found = self._cluster
-        if not isinstance(found, InProcessCluster):
-            raise ClusterError("faults by name need Cluster(in_process=True): processes are killed, paused and cut off")
-        return found.faults
+        return found.faults if isinstance(found, InProcessCluster) else self._nodes.faults(lambda: self._observer)
 
     @property
     def clock(self) -> "BrokerClock":
@@ -147,7 +160,7 @@ class Cluster:
 
     @property
     def requests(self) -> "Requests":
-        """The last requests of clients to all brokers; with in_process=True. `on` raises ClusterError for processes."""
+        """The last requests of clients to all brokers, once `requests.on()` has turned that on."""
         return self._observation.requests
 
     @property
@@ -155,9 +168,7 @@ class Cluster:
         found = self._cluster
         if isinstance(found, InProcessCluster):
             return found.observation(self._registry_url)
-        from kafkapy.embedded.observed.observation import of_processes
-
-        return of_processes(self._observer.addresses, _refuse_record, self._registry_url)
+        return self._nodes.observation(lambda: self._observer, self._registry_url)
 
     def _registry_url(self) -> str | None:
         return None if self._registry is None else self._registry.url
@@ -291,6 +302,8 @@ class Cluster:
         """Continue a paused node (SIGCONT)."""
         self._cluster.resume(node_id)
         self._paused.discard(node_id)
+        if self._controlled is not None:
+            self._controlled.resumed(node_id)
 
     def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
         """Partition the network: nodes reach only their own group, as in partition({1}, {2, 3}); clients reach all.
@@ -328,6 +341,11 @@ class Cluster:
         if self._found is None:
             raise RuntimeError("this cluster is not running: use it as `with Cluster(3) as cluster:`")
         return self._found
+
+    @property
+    def _nodes(self) -> ControlledNodes:
+        assert self._controlled is not None, "a cluster of processes that runs"
+        return self._controlled
 
     @property
     def _observer(self) -> ClusterObserver:
@@ -371,12 +389,15 @@ class Cluster:
         found, self._found = self._found, None
         temporary, self._temporary = self._temporary, None
         proxies, self._proxies = self._proxies, None
+        controlled, self._controlled = self._controlled, None
         with contextlib.ExitStack() as ending:  # in the reverse order; each is done even if one before it fails
             ending.callback(self._paused.clear)
             if temporary is not None:
                 ending.callback(temporary.cleanup)
             if proxies is not None:
                 ending.callback(proxies.close)
+            if controlled is not None:
+                ending.callback(controlled.close)
             ending.callback(self._end_nodes, found, has_data=temporary is None)
             if registry is not None:
                 ending.callback(registry.stop)
@@ -388,7 +409,3 @@ class Cluster:
             for node_id in self._paused:
                 found.resume(node_id)
             found.down()
-
-
-def _refuse_record() -> None:
-    raise ClusterError("requests of nodes that are processes are not recorded: Cluster(in_process=True)")

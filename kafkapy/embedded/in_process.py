@@ -33,6 +33,7 @@ class InProcessCluster:
         """is_virtual: whether a test moves the time of all nodes on."""
         self._cluster = cluster
         self._node_at: dict[int, int] = {}
+        self._node_ids: set[int] = set()
         self._links = Links(self._node_at)
         self._servers: dict[int, NodeServer] = {}
         self._virtual = VirtualLoop() if is_virtual else None
@@ -153,9 +154,10 @@ class InProcessCluster:
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
         if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
-            from kafkapy.embedded.faults.worlds import topics_of
+            from kafkapy.embedded.faults.worlds import OneLoop, topics_of
 
-            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), self)
+            world = OneLoop(self.servers, lambda: asking(self.plan.node(self.servers()[0].node_id).query_address))
+            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), world)
         return self._interception.faults
 
     def check_hit(self) -> None:
@@ -167,17 +169,6 @@ class InProcessCluster:
         ids = {node.node_id for node in self.plan.brokers}
         found = list(self._servers.items())  # another thread may start or stop nodes
         return [cast("BrokerServer", server) for node_id, server in found if node_id in ids]
-
-    disk = None
-
-    def restart_after(self, act: Callable[[], int]) -> int:
-        raise ClusterError("a cluster has no disk faults")
-
-    def move_leader(self, topic: str, partition: int, to: int | None) -> int:
-        """Implements faults.actions.World: the replicas in another order, then an election of the preferred leader."""
-        from kafkapy.embedded.faults.worlds import move_leader
-
-        return move_leader(asking(self.plan.node(self.servers()[0].node_id).query_address), topic, partition, to)
 
     def observation(self, registry: Callable[[], str | None]) -> "Observation":
         """Return the observation of all brokers. `registry`: returns the URL of the schema registry, if any."""
@@ -193,7 +184,7 @@ class InProcessCluster:
             self._thread.run_soon(partial(self._intercept_at, server))
 
     def _intercept_at(self, server: "BrokerServer") -> None:
-        self._interception.install(server, [node.node_id for node in self.plan.nodes])
+        self._interception.install(server, self._node_ids)
 
     def kill(self, node_id: int) -> NoReturn:
         raise ClusterError(REFUSED.format("killed"))
@@ -207,6 +198,7 @@ class InProcessCluster:
         raise ClusterError("nodes of one process have no logs of their own: theirs are the process's")
 
     def _add_ports(self, node: NodePlan) -> None:
+        self._node_ids.add(node.node_id)
         ports = (node.port, node.peer_port, node.controller_port)
         self._node_at.update({port: node.node_id for port in ports if port})
 

@@ -7,7 +7,8 @@ from kafkapy.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkapy.embedded.faults.actions import ActingFaults
-    from kafkapy.embedded.observed.requests import Requests
+    from kafkapy.embedded.faults.rules import Rules
+    from kafkapy.embedded.observed.requests import Recording, Requests
     from kafkapy.handlers.context import Services
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.server.broker import BrokerServer
@@ -39,24 +40,32 @@ class Interception:
 
     def install(self, server: "BrokerServer", node_ids: Collection[int] = ()) -> None:
         """Let a running broker's requests meet what is used, except those of other nodes. Runs on the broker's loop."""
-        names = {str(node_id) for node_id in node_ids}
+        faults = self.faults if self._has_faults else None
+        intercept(server, faults, self.requests if self._records else None, node_ids)
 
-        def is_node(client_id: str | None) -> bool:
-            return client_id in names
 
-        def intercepted(services: "Services", route: "Route", coalesce: "Coalesce") -> "tuple[Route, Coalesce]":
-            if self._has_faults:
-                from kafkapy.embedded.faults.injection import FaultInjector
+def intercept(
+    server: "BrokerServer", faults: "Rules | None", requests: "Recording | None", node_ids: Collection[int]
+) -> None:
+    """Let a running broker's requests meet faults, and be recorded, except those of other nodes.
 
-                assert self.faults is not None
-                injector = FaultInjector(self.faults, services, route, coalesce, is_node)
-                route, coalesce = injector.route, injector.coalesce
-            if self._records:
-                from kafkapy.embedded.observed.recorder import RequestRecorder
+    `node_ids`: may change afterwards.
+    """
 
-                assert self.requests is not None
-                recorder = RequestRecorder(self.requests, services, route, coalesce, is_node)
-                route, coalesce = recorder.route, recorder.coalesce
-            return route, coalesce
+    def is_node(client_id: str | None) -> bool:
+        return client_id is not None and client_id.isdecimal() and int(client_id) in node_ids
 
-        server.intercept(intercepted)
+    def intercepted(services: "Services", route: "Route", coalesce: "Coalesce") -> "tuple[Route, Coalesce]":
+        if faults is not None:
+            from kafkapy.embedded.faults.injection import FaultInjector
+
+            injector = FaultInjector(faults, services, route, coalesce, is_node)
+            route, coalesce = injector.route, injector.coalesce
+        if requests is not None:
+            from kafkapy.embedded.observed.recorder import RequestRecorder
+
+            recorder = RequestRecorder(requests, services, route, coalesce, is_node)
+            route, coalesce = recorder.route, recorder.coalesce
+        return route, coalesce
+
+    server.intercept(intercepted)

@@ -3,9 +3,19 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class OfThread(Protocol):
+    """What may run on the loop of a thread of its own."""
+
+    _thread: "LoopThread | None"
+
+
+S = TypeVar("S", bound=OfThread)
 
 
 class LoopThread:
@@ -21,6 +31,12 @@ class LoopThread:
         """Run a coroutine function on the loop and wait for its end; return its result."""
         return asyncio.run_coroutine_threadsafe(function(), self._loop).result()
 
+    async def call_from(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Run a coroutine function on the loop, awaited from any loop; return its result."""
+        if asyncio.get_running_loop() is self._loop:
+            return await function()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(), self._loop))
+
     def run_soon(self, function: Callable[[], None]) -> None:
         """Run a plain function on the loop and wait for its end."""
 
@@ -33,6 +49,21 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def on_own_loop(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Have a coroutine method run on the loop of the object's thread, if it has one, else on the caller's."""
+
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        thread = self._thread
+        if thread is None:
+            return await method(self, *args, **kwargs)
+        return await thread.call_from(lambda: method(self, *args, **kwargs))
+
+    run.__name__, run.__qualname__, run.__doc__ = method.__name__, method.__qualname__, method.__doc__
+    return run
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

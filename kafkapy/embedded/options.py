@@ -39,6 +39,7 @@ class ClusterOptions(TypedDict, total=False):
     users: Mapping[str, str] | None
     acls: Sequence[str] | None
     registry: bool
+    disk_faults: bool
     clock: Literal["system", "virtual"]
 
 

@@ -17,6 +17,8 @@ from kafkapy.seams import HelperProcess
 from kafkapy.server.process.system_clock import SystemClock
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from kafkapy.server.broker import BrokerServer
 
 Duration: TypeAlias = str | float | timedelta
@@ -173,11 +175,18 @@ class BrokerClock:
 
         What is due in a long time is met to two percent of the time that is left to go. Raises ClockError.
         """
+        self._start_advance(duration).result()
+
+    async def advance_async(self, duration: Duration) -> None:
+        """As `advance`, for `async with`: clients on the caller's loop go on meanwhile. Raises ClockError."""
+        await asyncio.wrap_future(self._start_advance(duration))
+
+    def _start_advance(self, duration: Duration) -> "Future[None]":
         loop = self._loop
         if loop is None:
             raise ClockError('the system\'s clock is not moved: Broker(clock="virtual") has one of its own')
         seconds = duration_ms(duration) / 1000
-        asyncio.run_coroutine_threadsafe(self._advance(loop, loop.time() + seconds), loop).result()
+        return asyncio.run_coroutine_threadsafe(self._advance(loop, loop.time() + seconds), loop)
 
     async def _advance(self, loop: VirtualLoop, target: float) -> None:
         await self._run_due(loop)

@@ -15,8 +15,10 @@ streams/       KIP-1071: streams groups, whose tasks the coordinator assigns
 migration/     a group of one type becomes one of the other
 assignors/     who gets which partition (KIP-848)
 offsets.py metadata_hash.py sessions.py    committed offsets; what groups know of their topics; who is silent
-hash_order.py    the order of Java's hash maps, on which the assignors of share and streams groups depend
+hash_order.py timeline_order.py    the order of Java's hash maps, on which the assignors of share and streams groups
+    depend; of Kafka's own, in which groups and members are listed
 decision.py records.py embedded.py settings.py shared_rules.py    a shard's result; its records; subscriptions as bytes;
     keys; what holds for groups of each type that assigns
+long_work.py    what a decision depends on and takes long to compute
 history.py epoch_history.py explain.py    the last rebalances, for `kafkapy groups explain`
 """

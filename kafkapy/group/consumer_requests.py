@@ -4,7 +4,6 @@ Error messages are Kafka's, word for word: clients show them to users, who searc
 """
 
 from collections.abc import Callable, Mapping, Set
-from itertools import islice
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -26,6 +25,7 @@ from kafkapy.group.migration.removal import decide_classic_leave, decide_expiry,
 from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MOST_NAMES, GroupSettings
+from kafkapy.group.timeline_order import members_in_order
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import Assignment as DescribedAssignment
@@ -189,7 +189,7 @@ class ConsumerGroups:
             assignor_name=group.preferred_assignor(),
             members=[
                 _described(member, group.log.targets.get(member.member_id, {}), image)
-                for member in islice(group.log.members.values(), start, None if count is None else start + count)
+                for member in members_in_order(group.log.members, start, count)
             ],
         )
 

@@ -22,6 +22,7 @@ from kafkapy.group.group import Group
 from kafkapy.group.offset_requests import OffsetRequests, group_not_found
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.timeline_order import in_timeline_order
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from kafkapy.protocol.messages.describe_groups_response import DescribedGroup
@@ -122,7 +123,7 @@ class GroupShard:
         # Kafka says not_ready for NotReady.
         wanted_states = {state.strip().lower().replace("_", "") for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
-        for group in list(self._all()):
+        for group in [self.groups[group_id] for group_id in in_timeline_order(self.groups)]:
             is_listed = (not states or group.state_name.lower() in wanted_states) and (
                 not types or group.group_type in wanted_types
             )

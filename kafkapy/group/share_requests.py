@@ -4,7 +4,6 @@ Error messages are Kafka's, word for word: clients show them to users, who searc
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -24,6 +23,7 @@ from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.simple_assignor import NAME
 from kafkapy.group.share.states import NO_STATES, PartitionsByTopic
 from kafkapy.group.share.target import PreparedTarget, TargetInput
+from kafkapy.group.timeline_order import members_in_order
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequestTopic
@@ -61,7 +61,7 @@ class ShareGroups:
     ) -> ShareDecision:
         """Decide ShareGroupHeartbeat. Raises ApiError (KIP-932's codes) without having changed anything.
 
-        gives_way: raise LargeTargetError, too, if a target is needed first that takes long to compute.
+        gives_way: raise LongWorkError, too, if a target is needed first that takes long to compute.
         """
         check_heartbeat(request)
         self._history.begin_decision()
@@ -167,14 +167,13 @@ class ShareGroups:
             error = _not_found(group_id, group)
             return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
         image = self._metadata()
-        members = islice(group.log.members.values(), start, None if count is None else start + count)
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
             group_epoch=group.log.group_epoch,
             assignment_epoch=group.log.assignment_epoch,
             assignor_name=NAME,
-            members=[_described(member, image) for member in members],
+            members=[_described(member, image) for member in members_in_order(group.log.members, start, count)],
         )
 
     # -- time and replay -----------------------------------------------------------------------------------

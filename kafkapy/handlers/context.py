@@ -11,6 +11,7 @@ from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.metadata.limits import CountPartitions, count_none
 from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.serving import ParkedFetch
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.security.authorizer import Authorizer
@@ -69,6 +70,9 @@ class Connection(Protocol):
     is_metered: bool
     is_metered_producer: bool
     is_replica: bool
+    parked_fetch: ParkedFetch | None
+
+    def end_parked_fetch(self) -> None: ...
 
 
 class Meter(Protocol):

@@ -30,6 +30,14 @@ class ConnectionLimits:
     """The API key, as it begins a frame, of the requests that Serving.coalesce may serve together: Produce."""
 
 
+class ParkedFetch(Protocol):
+    """A Fetch that waits for data (replication's DelayedFetch)."""
+
+    def complete(self) -> bool:
+        """End the wait: the Fetch is answered with what there is."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
     """What a handler may read and set about the connection that a request came on."""
@@ -66,6 +74,14 @@ class ConnectionInfo:
     """Whether a Produce was."""
     traffic: ConnectionTraffic | None = None
     """Where to count, with an admin listener."""
+    parked_fetch: ParkedFetch | None = None
+    """Set by a handler while a consumer's Fetch waits for data: later responses of the connection wait for its own."""
+
+    def end_parked_fetch(self) -> None:
+        """Let a Fetch that waits for data be answered now, if there is one."""
+        parked, self.parked_fetch = self.parked_fetch, None
+        if parked is not None:
+            parked.complete()
 
 
 Route: TypeAlias = "Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, Writer | None]]"

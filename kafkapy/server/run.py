@@ -21,7 +21,7 @@ from kafkapy.server.process.system_clock import SystemRandom, clock_of_environme
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
-    from kafkapy.seams import Clock, Connector, HelperProcess
+    from kafkapy.seams import Clock, Connector, Disk, HelperProcess
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
     from kafkapy.server.process.systemd import Supervisor
@@ -44,13 +44,14 @@ def run_node(
     on_ready: Callable[[NodeServer], None],
     stop_timeout_s: float,
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    disk: "Disk | None" = None,
 ) -> int:
     """Run a node until SIGTERM, SIGINT or SIGHUP, then stop it in order; return the exit status. Raises as `start`.
 
     A signal during the start cancels the start. A stop that takes longer than `stop_timeout_s` ends the process.
     """
     raise_open_file_limit()
-    server = new_node(config)
+    server = new_node(config, disk=disk)
     freeze_heap()  # after the imports, before a start that may recover logs for long
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(_serve(server, on_ready, stop_timeout_s))
@@ -62,13 +63,14 @@ def new_node(
     new_connector: "NewConnector | None" = None,
     clock: "Clock | None" = None,
     new_helper: "NewHelper | None" = None,
+    disk: "Disk | None" = None,
 ) -> NodeServer:
     """Return a node of the configured roles on the system's disk, clocks and entropy.
 
-    It uses the system's sockets, unless `new_connector(loop)` makes the connections to other nodes; a clock and helper
-    processes of its own, if they are given.
+    It uses the system's sockets, unless `new_connector(loop)` makes the connections to other nodes; a clock, helper
+    processes and a disk of its own, if they are given.
     """
-    disk, random = SystemDisk(), SystemRandom()
+    disk, random = SystemDisk() if disk is None else disk, SystemRandom()
     clock = clock_of_environment() if clock is None else clock
     from kafkapy.server.quorum_node import SOCKETS, Network
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Route = tuple[Any, Handler, Prepare | None, bool]
 """Request class, handler, what prepares a large request for parts, and whether a decoded request needs its frame."""
-PRODUCE = 0
+PRODUCE, FETCH = 0, 1
 VOTING_APIS = range(52, 55)
 """Vote, BeginQuorumEpoch and EndQuorumEpoch: their error is that of their one partition."""
 NO_FRAME = memoryview(b"")
@@ -92,6 +92,8 @@ class Router:
         served = self._apis.get(header.api_key)
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
+        if connection.parked_fetch is not None and header.api_key != FETCH:
+            connection.end_parked_fetch()
         if header.api_key in self._forwarded and not self._services.active_controller.is_local:
             return self._forward(header, served, connection, frame, position, meter, is_logged)
         return self._serve(header, served, connection, frame, position, meter, is_logged)

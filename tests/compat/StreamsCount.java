@@ -10,7 +10,7 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Kafka Streams counts the words of one topic into another, exactly once: bootstrap, application id, topic of words,
- * topic of counts, state directory, and group.protocol, classic if it is left out. The words are the values, so that
+ * topic of counts, state directory, group.protocol, classic if it is left out, then NAME=VALUE of configuration. The words are the values, so that
  * they go through a repartition topic; the counts are a RocksDB store with a changelog topic. Without a cache each word is told of: its counts are 1, 2, 3 and so on.
  * Runs until it is killed, or ends with 1 when it cannot go on.
  */
@@ -39,6 +39,9 @@ class StreamsCount {
             config.put("group.protocol", "streams"); // the broker has the time-outs then
         } else {
             config.putAll(Map.of("session.timeout.ms", "2000", "heartbeat.interval.ms", "300"));
+        }
+        for (int index = 6; index < args.length; index++) {
+            config.put(args[index].split("=")[0], args[index].split("=")[1]);
         }
         KafkaStreams streams = new KafkaStreams(builder.build(), config);
         CountDownLatch ended = new CountDownLatch(1);

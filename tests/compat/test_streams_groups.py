@@ -31,6 +31,8 @@ PROPERTIES = {
 }
 COUNT = 700
 TIMEOUT_S = 240
+PATIENT = ("producer.transaction.timeout.ms=600000", "max.poll.interval.ms=600000")
+"""Of an application that lives on while a broker is away: Apache Kafka ends one whose transaction has timed out."""
 
 
 @pytest.fixture
@@ -42,9 +44,10 @@ def broker(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-def new_instance(bootstrap: str, directory: Path) -> Instance:
-    state_directory = str(directory / "state")
-    return Instance(PROGRAM, directory, bootstrap, "counting", "words", "word-counts", state_directory, "streams")
+def new_instance(bootstrap: str, directory: Path, *configs: str) -> Instance:
+    """Start an instance. `configs`: NAME=VALUE."""
+    arguments = [bootstrap, "counting", "words", "word-counts", str(directory / "state"), "streams", *configs]
+    return Instance(PROGRAM, directory, *arguments)
 
 
 def read_until(feed: Feed, count: int, instances: list[Instance], *, sending: bool) -> None:

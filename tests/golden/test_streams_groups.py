@@ -11,7 +11,7 @@ from kafkapy.group.streams.decision import HeartbeatResult
 from kafkapy.protocol.json_lines import from_json, to_json
 from kafkapy.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
 from tests.support.consumer_groups import GroupWorld, image_of, topic_id
-from tests.support.recorded_groups import CLIENT, GROUP, plain, plain_record, sent_epoch, steps
+from tests.support.recorded_groups import CLIENT, GROUP, plain, plain_record, sent_epoch, steps, unordered
 
 GOLDEN = Path(__file__).parent / "streams_groups.txt.gz"
 DEFAULTS: dict[str, Any] = {
@@ -32,16 +32,6 @@ DEFAULTS: dict[str, Any] = {
     "shutdownApplication": False,
 }
 TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
-
-
-def unordered(value: Any) -> Any:
-    """Return JSON with its lists sorted, but for those of numbers: Kafka's are in the order of hash maps."""
-    if isinstance(value, dict):
-        return {name: unordered(each) for name, each in value.items()}
-    if isinstance(value, list):
-        items = [unordered(each) for each in value]
-        return items if all(isinstance(each, int) for each in items) else sorted(items, key=repr)
-    return value
 
 
 class Replayed:

@@ -8,8 +8,10 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.record.compression import ZSTD
 from tests.support.client_requests import (
+    LATEST,
     MAX_BYTES,
     READ_COMMITTED,
     batch_of,
@@ -115,6 +117,35 @@ def test_a_fetch_waits_until_there_are_min_bytes(connect: Callable[[], WireClien
         assert not waiting.has_answer(0.05)
     produce(other, topic, batch_of(value=bytes(1000)))
     assert len(batches_in(waiting.receive().responses[0].partitions[0])) == 3
+
+
+@pytest.mark.ours
+def test_a_fetch_stops_waiting_when_another_request_follows_it(client: WireClient, topic: str) -> None:
+    """At its end each task of a Spark batch asks for offsets behind a fetch of what is not there yet."""
+    create_topic(client, topic)
+    produce(client, topic, batch_of())
+    started = time.monotonic()
+    client.send(fetch_request(topic, 1, max_wait_ms=LONG_MS, min_bytes=1), 12)
+    requested = ListOffsetsTopic(topic, partitions=[ListOffsetsPartition(timestamp=LATEST)])
+    client.send(ListOffsetsRequest(-1, topics=[requested]), 7)
+    fetched = client.receive().responses[0].partitions[0]
+    assert (fetched.error_code, fetched.high_watermark, batches_in(fetched)) == (0, 1, [])
+    assert client.receive().topics[0].partitions[0].offset == 1
+    assert time.monotonic() - started < SOON_S
+    assert values_in(fetch(client, topic, max_wait_ms=LONG_MS, min_bytes=1)) == [b"value"], "the connection goes on"
+
+
+@pytest.mark.ours
+def test_a_fetch_goes_on_waiting_when_another_fetch_follows_it(connect: Callable[[], WireClient], topic: str) -> None:
+    """Or clients that always have two under way would be answered as fast as they can ask."""
+    waiting, other = connect(), connect()
+    create_topic(other, topic)
+    for _ in range(2):
+        waiting.send(fetch_request(topic, max_wait_ms=LONG_MS, min_bytes=1), 12)
+    assert not waiting.has_answer(0.1)
+    produce(other, topic, batch_of())
+    for _ in range(2):
+        assert values_in(waiting.receive().responses[0].partitions[0]) == [b"value"]
 
 
 def test_what_is_there_is_returned_without_waiting(client: WireClient, topic: str) -> None:

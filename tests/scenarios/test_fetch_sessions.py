@@ -1,5 +1,6 @@
 """Incremental fetch sessions as clients drive them, over any connection. KIP-227."""
 
+import time
 from typing import Any
 
 import pytest
@@ -103,6 +104,19 @@ def test_epoch_minus_1_closes_the_session_and_opens_none(client: WireClient, top
     closing = go_on(client, session_id, -1, fetch_topic(topic, fetch_partition()))
     assert (closing.error_code, closing.session_id, reported(closing)) == (0, 0, {0: [b"value"]})
     assert go_on(client, session_id, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.ours
+def test_closing_a_session_ends_the_wait_of_its_fetch(client: WireClient, topic: str) -> None:
+    """A consumer that is closed waits for both answers."""
+    create_topic(client, topic)
+    session_id = open_session(client, topic, 0).session_id
+    started = time.monotonic()
+    client.send(FetchRequest(session_id=session_id, session_epoch=1, max_wait_ms=55_000, min_bytes=1), 12)
+    closed = go_on(client, session_id, -1)  # its answer is the first's, which it receives
+    assert (closed.session_id, closed.error_code) == (session_id, 0)
+    assert client.receive().session_id == 0
+    assert time.monotonic() - started < 45
 
 
 def test_without_a_session_every_answer_is_full(client: WireClient, topic: str) -> None:

@@ -11,6 +11,7 @@ from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, TaskIds
 from kafkapy.protocol.messages.streams_group_topology_description_update_request import (
     StreamsGroupTopologyDescriptionUpdateRequest,
@@ -34,6 +35,7 @@ from tests.support.wire import WireClient
 
 STALE_TOPOLOGY, MISSING_SOURCE_TOPICS, INCORRECTLY_PARTITIONED, MISSING_INTERNAL_TOPICS = range(4)
 SHUTDOWN, DELAYED = 4, 5
+NOT_REQUESTED, NOT_STORED = range(2)
 
 
 @pytest.fixture
@@ -227,6 +229,10 @@ def test_group_is_described_with_its_topology_and_tasks(member: StreamsMember, g
         ("0", [0, 1])
     ]
     assert described_member.process_id == "process of m"
+    assert (described.topology_description, described.topology_description_status) == (None, NOT_REQUESTED)
+    request = StreamsGroupDescribeRequest(group_ids=[group, "nowhere"], include_topology_description=True)
+    statuses = [each.topology_description_status for each in member.client.call(request, 1).groups]
+    assert statuses == [NOT_STORED, NOT_REQUESTED], "no plug-in keeps it"
     assert describe(member.client, "nowhere").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert describe(member.client, "").error_code == ErrorCode.INVALID_GROUP_ID
 

@@ -1,5 +1,8 @@
 """Streams groups in virtual time: members come, go, hang, lose answers; coordinators fail over; topics change.
 
+Some records cannot be appended, some members ask for what a group refuses, some groups warm tasks up, and some are
+deleted once they are empty, to begin anew with another topology.
+
 Checked after every step: no task is active in two members, neither in the log nor as they see it themselves; no process
 has a task twice; epochs do not go back; what was committed is there. Checked once the faults are over: the group is
 stable and stays so, every task has its owner, and as many standbys as there are processes for.
@@ -10,6 +13,7 @@ KAFKAPY_SOAK_SEEDS multiplies the number of seeds.
 import os
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,30 +25,35 @@ from kafkapy.group.streams.assignors import ASSIGNORS
 from kafkapy.group.streams.tasks import EMPTY_TASKS
 from kafkapy.metadata.image import ConfigsImage
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
+from kafkapy.protocol.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    TaskOffset,
+    Topology,
+)
 from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from kafkapy.protocol.messages.streams_group_metadata_key import StreamsGroupMetadataKey
+from tests.simulator import warming_assignor
 from tests.simulator.cluster_checker import ViolationError
 from tests.simulator.committed import CommittedOffsets, decide_commit
 from tests.simulator.streams_checker import StreamsChecker
-from tests.simulator.streams_members import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, SimulatedStreamsMember
-from tests.support.consumer_groups import image_with
+from tests.simulator.streams_members import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, Roles, SimulatedStreamsMember
+from tests.support.consumer_groups import GroupWorld, image_with
 from tests.support.interpreter import needs_interpreter
-from tests.support.streams_groups import StreamsShard, chain
+from tests.support.streams_groups import StreamsShard, chain, request_of
 
 SEED_COUNT = 16 * int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 SEEDS_PER_BLOCK = 8
 STEPS = 120
 SOURCES = ("apples", "pears")
 MAX_MEMBERS, MAX_PROCESSES = 8, 4
-TOPOLOGY_EPOCH = 1
+OLD_TOPOLOGY_EPOCH = 0
 
 
 class World:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.is_faulty = True
-        self.stateful = [self.happens(0.7) for _ in range(self._random.randint(1, 3))]
+        self.stateful = self.random_subtopologies()
         self.partition_count = self._random.randint(1, 5)
         self.topics: dict[str, tuple[bytes, int]] = {}
         self._offset = 1
@@ -55,7 +64,10 @@ class World:
             group_streams_assignment_interval_ms=self._random.choice((0, 1_000)),
             group_streams_initial_rebalance_delay_ms=self._random.choice((0, 3_000)),
             group_streams_num_standby_replicas=self._standby_count,
+            group_streams_assignors=[self._random.choice(("sticky", warming_assignor.NAME))],
         )
+        self.shard.refuses_append = self.refuses_append
+        self.topology_epoch = OLD_TOPOLOGY_EPOCH + 1
         self.checker = StreamsChecker()
         self.members: list[SimulatedStreamsMember] = []
         self.committed = CommittedOffsets("g")
@@ -73,10 +85,20 @@ class World:
     def topology_to_join_with(self) -> Topology:
         """Return the topology; some have an older one than the group, which is told them and does no harm."""
         is_old = "g" in self.shard.groups and self.happens(0.1)
-        return chain(*self.stateful, sources=SOURCES, epoch=TOPOLOGY_EPOCH - 1 if is_old else TOPOLOGY_EPOCH)
+        return chain(*self.stateful, sources=SOURCES, epoch=OLD_TOPOLOGY_EPOCH if is_old else self.topology_epoch)
+
+    def task_offsets(self, running: Roles) -> list[TaskOffset] | None:
+        """Return offsets of the state that a member has, which it tells from time to time."""
+        if self.happens(0.7):
+            return None
+        tasks = sorted(running.active | running.standby | running.warmup)
+        return [TaskOffset(each, partition=number, offset=self._random.randrange(100)) for each, number in tasks]
 
     def revocation_ms(self) -> int:
         return self._random.choice((0, 0, 1_000, 20_000, REBALANCE_MS - 3 * HEARTBEAT_MS))
+
+    def refuses_append(self) -> bool:
+        return self.is_faulty and self.happens(0.04)
 
     def send(self, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
         result = self.shard.heartbeat(request)
@@ -112,6 +134,10 @@ class World:
             self._standby_count = self._random.randint(0, 2)
             self.shard.group_configs["g"] = {"streams.num.standby.replicas": str(self._standby_count)}
             self._publish()
+        elif event < 0.46:
+            self.ask_for_what_is_refused()
+        elif event < 0.465:
+            self.begin_anew()
         self.pass_time(self._random.choice((0, 200, 1_000, 5_000)))
 
     def new_id(self) -> str:
@@ -129,12 +155,46 @@ class World:
         if stopped:
             self._random.choice(stopped).restart(self.new_id())
 
+    def ask_for_what_is_refused(self) -> None:
+        """Join with another topology, or with a regular expression: the group stays as it is."""
+        if "g" not in self.shard.groups:
+            return
+        other = chain(*self.stateful, self.happens(0.5), sources=SOURCES, epoch=self.topology_epoch)
+        newer = chain(*self.stateful, sources=SOURCES, epoch=self.topology_epoch + 1)
+        by_regex = chain(*self.stateful, sources=SOURCES, epoch=self.topology_epoch)
+        by_regex.subtopologies[0].source_topic_regex = ["app.*"]
+        before = list(self.shard.log)
+        with pytest.raises(ApiError) as caught:
+            self.send(request_of(self.new_id(), self._random.choice((other, newer, by_regex))))
+        assert caught.value.code == ErrorCode.INVALID_REQUEST
+        assert self.shard.log == before
+
+    def begin_anew(self) -> None:
+        """Stop all members and delete their group; the next ones have another topology."""
+        for member in self.members:
+            member.crash()
+        self.members.clear()
+        self.is_faulty = False
+        for _ in range((SESSION_MS + REBALANCE_MS) // 5_000):
+            self.pass_time(5_000)
+        if "g" in self.shard.groups:
+            self.shard.commit(self.shard.shard.delete_group("g"))
+        assert "g" not in self.shard.groups
+        self.is_faulty = True
+        self.committed, self.checker = CommittedOffsets("g"), StreamsChecker()
+        self.stateful = self.random_subtopologies()
+        self.topology_epoch += 1
+
+    def random_subtopologies(self) -> list[bool]:
+        """Return for each subtopology whether it has state."""
+        return [self.happens(0.7) for _ in range(self._random.randint(1, 3))]
+
     def change_topics(self) -> None:
         """Delete a topic, or add partitions to the sources: the internal topics do not fit any more then."""
         if self.topics and self.happens(0.4):
             name = self._random.choice(sorted(self.topics))
             topic_id, _ = self.topics.pop(name)
-            self.shard.commit(self.shard.shard.forget_topic(name, topic_id))
+            GroupWorld.commit(self.shard, self.shard.shard.forget_topic(name, topic_id))
             self.committed.forget_topic(name)
         else:
             self.partition_count += self._random.randint(1, 2)
@@ -157,7 +217,8 @@ class World:
         self.shard.image = replace(image_with(self.topics, self._offset), configs=ConfigsImage())
 
     def pass_time(self, duration_ms: int) -> None:
-        self.shard.pass_time(duration_ms)
+        with suppress(ApiError):  # what a timer decided cannot be appended: it is tried again
+            self.shard.pass_time(duration_ms)
         self.check_log()
         order = list(self.members)
         self._random.shuffle(order)
@@ -185,7 +246,11 @@ class World:
         try:
             self.shard.commit(decide_commit(self.shard.shard.offsets, request, self.shard.now_ms))
         except ApiError as error:
-            if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
+            if error.code not in (
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                ErrorCode.STALE_MEMBER_EPOCH,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ):
                 raise
             return
         known = self.shard.streams_group().log.members[member.member_id]
@@ -234,6 +299,11 @@ class World:
         self.check_settled()
 
 
+@pytest.fixture(autouse=True)
+def _warming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ASSIGNORS, warming_assignor.NAME, warming_assignor.assign_warming)
+
+
 @pytest.mark.parametrize("first_seed", range(0, SEED_COUNT, SEEDS_PER_BLOCK))
 def test_members_never_share_a_task_and_settle_after_the_last_fault(first_seed: int) -> None:
     for seed in range(first_seed, min(first_seed + SEEDS_PER_BLOCK, SEED_COUNT)):
@@ -267,7 +337,7 @@ def leave_a_member_without_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assign = ASSIGNORS["sticky"]
 
     def lazy(spec: Any) -> Any:
-        assigned = assign(spec)
+        assigned = yield from assign(spec)
         return {**assigned, next(each for each in assigned if assigned[each].active): EMPTY_TASKS}
 
     monkeypatch.setitem(ASSIGNORS, "sticky", lazy)

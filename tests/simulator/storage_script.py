@@ -316,8 +316,7 @@ def clean(disk: SimDisk, manager: LogManager) -> Iterator[None]:
             log.local_log.sync_names()
         yield
     cleaner.finish(cleaning, cleaning_pass.facts(), 1)
-    for write in manager.checkpoints.cleaner_offsets():
-        write.run()
+    manager.checkpoints.write_now(manager.checkpoints.cleaner_offsets())
 
 
 def start(disk: SimDisk, promises: dict[TopicPartition, Promise]) -> LogManager:

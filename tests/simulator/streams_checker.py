@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.member import StreamsMember
+from kafkapy.group.streams.tasks import Tasks
 from tests.simulator.cluster_checker import ViolationError
-from tests.simulator.streams_members import SimulatedStreamsMember
+from tests.simulator.streams_members import Roles, SimulatedStreamsMember
 from tests.support.streams_groups import Task
 
 
@@ -61,7 +62,10 @@ class StreamsChecker:
         stateful: Iterable[str],
         standby_count: int,
     ) -> None:
-        """All are members of a stable group, each task has its owner and as many standbys as processes allow."""
+        """All are members of a stable group and run their targets; each task has its owner, and its standbys.
+
+        There are `standby_count` standbys of a stateful task, or as many as other processes allow.
+        """
         if group.state_name != "Stable" or set(group.log.members) != {each.member_id for each in running}:
             raise ViolationError(f"{group.state_name}, {sorted(group.log.members)}")
         wanted = sorted((each, number) for each, count in task_counts.items() for number in range(count))
@@ -70,9 +74,18 @@ class StreamsChecker:
             raise ViolationError(f"{active} run, not {wanted}")
         copies = min(standby_count, len({member.process_id for member in running}) - 1)
         expected = sorted(task for task in wanted if task[0] in set(stateful) for _ in range(copies))
+        for member in running:
+            target = group.log.targets[member.member_id]
+            targeted = Roles(_tasks_in(target.active), _tasks_in(target.standby), _tasks_in(target.warmup))
+            if member.running != targeted:
+                raise ViolationError(f"{member.member_id} runs {member.running}, not its target {targeted}")
         standbys = sorted(task for member in running for task in member.running.standby)
         if standbys != expected:
             raise ViolationError(f"{standbys} have standbys, not {expected}")
+
+
+def _tasks_in(tasks: Tasks) -> set[Task]:
+    return {(subtopology_id, partition) for subtopology_id, partitions in tasks.items() for partition in partitions}
 
 
 def _active_tasks(member: StreamsMember) -> set[Task]:

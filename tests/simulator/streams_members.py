@@ -101,6 +101,7 @@ class SimulatedStreamsMember:
             request.standby_tasks = task_ids(self.running.standby)
             request.warmup_tasks = task_ids(self.running.warmup)
             self.reported = self.running.copy()
+        request.task_offsets = self.world.task_offsets(self.running)
         return request
 
     def accept(self, response: StreamsGroupHeartbeatResponse) -> None:
@@ -122,6 +123,8 @@ class SimulatedStreamsMember:
             self.next_beat_ms = self.world.shard.now_ms
         elif error.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND):
             self.forget()
+        elif error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            self.reported = None
         else:
             raise error
 

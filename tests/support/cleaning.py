@@ -80,8 +80,7 @@ class CompactedLogs:
                 assert self.cleaner.swap_in(cleaning, progress.cleaned, now_ms)
                 self.log.local_log.sync_names()
         report = self.cleaner.finish(cleaning, cleaning_pass.facts(), 1000)
-        for write in self.logs.checkpoints.cleaner_offsets():
-            write.run()
+        self.logs.checkpoints.write_now(self.logs.checkpoints.cleaner_offsets())
         return report
 
 

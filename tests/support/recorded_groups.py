@@ -53,3 +53,13 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__slots__"):
         return {name: _plain(getattr(value, name)) for name in value.__slots__}
     return value
+
+
+def unordered(value: Any) -> Any:
+    """Return JSON with its lists sorted, but for those of numbers: Kafka's are in the order of hash maps."""
+    if isinstance(value, dict):
+        return {name: unordered(each) for name, each in value.items()}
+    if isinstance(value, list):
+        items = [unordered(each) for each in value]
+        return items if all(isinstance(each, int) for each in items) else sorted(items, key=repr)
+    return value

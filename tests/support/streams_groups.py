@@ -1,10 +1,14 @@
 """A shard of streams groups without a broker, and a topology to join with."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
+from kafkapy.errors import ApiError
+from kafkapy.group.decision import GroupDecision
+from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.streams.decision import HeartbeatResult
 from kafkapy.group.streams.group import StreamsGroup
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
@@ -19,6 +23,16 @@ Task = tuple[str, int]
 
 class StreamsShard(GroupWorld):
     """One shard, its log, its clock; groups are streams groups."""
+
+    refuses_append: Callable[[], bool] | None = None
+    """Called for each decision with records: whether they cannot be appended, as in runtime/coordinators."""
+
+    def commit(self, decision: GroupDecision) -> list[CoordinatorRecord]:
+        if decision.records and self.refuses_append is not None and self.refuses_append():
+            if decision.on_failed is not None:
+                decision.on_failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return super().commit(decision)
 
     def streams_group(self, group_id: str = "g") -> StreamsGroup:
         found = self.groups[group_id]

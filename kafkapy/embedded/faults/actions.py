@@ -1,51 +1,38 @@
 """What happens to a cluster by itself, at a moment that a test chooses: by the broker's own paths, not error codes."""
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkapy.embedded.faults.rules import FaultError, Faults
-from kafkapy.errors import ApiError, first_of, quoted, unknown
-from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.embedded.faults.events import NotHere
+from kafkapy.embedded.faults.rules import Elsewhere, FaultError, Faults
+from kafkapy.errors import quoted
 
 if TYPE_CHECKING:
-    from kafkapy.embedded.faults.faulty_disk import DiskState
-    from kafkapy.group.shard import GroupShard
-    from kafkapy.handlers.context import Services
-    from kafkapy.runtime.coordinators.coordinator import Coordinator
-    from kafkapy.server.broker import BrokerServer
-    from kafkapy.transaction.decision import TransactionDecision
-    from kafkapy.transaction.shard import TransactionShard
-
-R = TypeVar("R")
-
-INIT_VERSION: Final = 4
-"""Of the InitProducerId that fences: the newest at which an older producer is told PRODUCER_FENCED."""
-FENCING_TIMEOUT_MS: Final = 60_000
-RETRY_S: Final = 0.01
-SHOWN: Final = 5
+    from kafkapy.embedded.faults.faulty_disk import DiskFault
 
 
 class World(Protocol):
     """The brokers that faults are about."""
 
-    @property
-    def disk(self) -> "DiskState | None":
-        """What may be wrong with the disk; None without disk_faults."""
+    def node_ids(self) -> list[int]:
+        """Return those that run, at least one. Raises RuntimeError or ClusterError if none does."""
         ...
 
-    def servers(self) -> "list[BrokerServer]":
-        """Return those that run. Raises RuntimeError if the broker does not."""
+    def run_at(self, node_id: int, event: str, *arguments: Any) -> Any:
+        """Run an event of `EVENTS` at a broker; return its result. Raises what it raises."""
+        ...
+
+    def change_disk(self, node_id: int, fault: "DiskFault") -> None:
+        """Change what is wrong with a broker's disk. Raises FaultError without disk_faults."""
         ...
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         """Have another broker lead a partition; return it. Raises FaultError if there is none."""
         ...
 
-    def restart_after(self, act: Callable[[], int]) -> int:
-        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
+    def lose_unsynced(self, node_id: int) -> int:
+        """Crash a broker, cut off what was not synced, start it again; return how many bytes were lost."""
         ...
 
 
@@ -55,8 +42,14 @@ class ActingFaults(Faults):
     They return when what they do is done in the broker; when a client hears of it is the client's affair.
     """
 
-    def __init__(self, on_first: Callable[[], None], topics: Callable[[], list[str]], world: World) -> None:
-        super().__init__(on_first, topics)
+    def __init__(
+        self,
+        on_first: Callable[[], None],
+        topics: Callable[[], list[str]],
+        world: World,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        super().__init__(on_first, topics, elsewhere)
         self._world = world
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
@@ -64,7 +57,7 @@ class ActingFaults(Faults):
 
         `to`: which; None: the next one. Needs a cluster.
         """
-        self._check_partition(topic, partition)
+        self._leader(topic, partition)
         return self._world.move_leader(topic, partition, to)
 
     def lose_coordinator(self, *, group: str | None = None, transactional_id: str | None = None) -> None:
@@ -76,65 +69,31 @@ class ActingFaults(Faults):
         if (group is None) == (transactional_id is None):
             raise FaultError("name either a group or a transactional_id, whose coordinator is to be lost")
         key = group if group is not None else transactional_id
-        assert key is not None
-        coordinators = [_coordinator(server, is_group=group is not None) for server in self._world.servers()]
-        topic, partition = coordinators[0].topic, coordinators[0].partition_of(key)
-        if len(self._world.servers()) > 1:
-            self._check_partition(topic, partition)
-            self._world.move_leader(topic, partition, None)
+        is_group = group is not None
+        if len(self._world.node_ids()) > 1:
+            topic, partition = self._run("partition_of_key", key, is_group)
+            self.move_leader(topic, partition)
         else:
-            self._run(self._world.servers()[0], lambda: _now(lambda: coordinators[0].reload(key)))
+            self._run("reload_coordinator", key, is_group)
 
     def fence_producer(self, transactional_id: str) -> None:
         """Fence the producer of a transactional id, as another one with the same id does. Raises FaultError.
 
         An open transaction of it is aborted.
         """
-        from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
-
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=FENCING_TIMEOUT_MS)
-
-        def decide(shard: "TransactionShard", now_ms: int) -> "TransactionDecision":
-            if transactional_id not in shard.transactions:
-                raise FaultError(unknown("transactional id", transactional_id, shard.transactions))
-            return shard.init_producer_id(request, INIT_VERSION, now_ms)
-
-        async def fence() -> None:
-            while True:
-                answer = await services.transactions.decide(transactional_id, decide)
-                if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                    break
-                await asyncio.sleep(RETRY_S)  # the transaction is being aborted
-            if answer.error_code:
-                raise ApiError(ErrorCode(answer.error_code))
-
-        server, services = self._of_transaction(transactional_id)
-        self._run(server, fence)
+        self._run("fence_producer", transactional_id)
 
     def abort_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of a transactional id, as if its time-out had passed. Raises FaultError."""
-        server, services = self._of_transaction(transactional_id)
-
-        async def abort() -> None:
-            if not await services.transactions.abort_at_once(transactional_id):
-                raise FaultError(f"transactional id {quoted(transactional_id)} has no open transaction")
-
-        self._run(server, abort)
+        self._run("abort_transaction", transactional_id)
 
     def expire_member(self, group: str, *, member_id: str | None = None, client_id: str = "*") -> str:
         """End the session of a group's member, as if it had sent no heartbeat in time; return its id.
 
         Raises FaultError. `member_id`, or the first member whose client id is like `client_id`.
         """
-        server, services = self._of_group(group)
-
-        async def expire() -> str:
-            host = services.groups.host_of(group)
-            found = _member(host.shard, group, member_id, client_id)
-            host.expire_member(group, found)
-            return found
-
-        return self._run(server, expire)
+        found: str = self._run("expire_member", group, member_id, client_id)
+        return found
 
     def rebalance(self, group: str) -> None:
         """Have a group assign its partitions anew. Raises FaultError.
@@ -142,131 +101,86 @@ class ActingFaults(Faults):
         Of a classic group all members have to join again. A group of the consumer protocol (KIP-848) gets another
         member for a moment.
         """
-        server, services = self._of_group(group)
-
-        async def rebalance() -> None:
-            host = services.groups.host_of(group)
-            if not _members(host.shard, group):
-                raise FaultError(f"group {quoted(group)} has no members")
-            await services.groups.rebalance(group)
-
-        self._run(server, rebalance)
+        self._run("rebalance", group)
 
     def corrupt(self, topic: str, partition: int = 0, offset: int = 0, *, node_id: int | None = None) -> None:
         """Change a byte on disk in the batch that has this offset: its checksum is wrong from then on.
 
         Of the leader's log, or of that of the node named. Raises FaultError.
         """
-        from kafkapy.embedded.faults.damage import corrupt
-
-        self._check_partition(topic, partition)
-        servers = self._world.servers()
-        leader = _registration(servers[0], topic, partition).leader if node_id is None else node_id
-        server = next((each for each in servers if each.node_id == leader), None)
-        if server is None:
-            raise FaultError(f"node {leader} does not run here")
-        self._run(server, lambda: _now(lambda: corrupt(server, topic, partition, offset)))
+        leader = self._leader(topic, partition)
+        self._world.run_at(self._node(leader if node_id is None else node_id), "corrupt", topic, partition, offset)
 
     # -- the disk -------------------------------------------------------------------------------------------------
 
-    def fill_disk(self, *, room: int = 0) -> None:
-        """Let files grow by `room` bytes more in all: then each write that needs more fails with ENOSPC."""
-        self._disk.room = room
+    def fill_disk(self, *, room: int = 0, node_id: int | None = None) -> None:
+        """Let files grow by `room` bytes more in all: then each write that needs more fails with ENOSPC.
 
-    def fail_disk(self, directory: str | os.PathLike[str] | None = None) -> None:
+        `node_id`: of one broker of a cluster; None: of each.
+        """
+        self._change_disk(node_id, "fill", room)
+
+    def fail_disk(self, directory: str | os.PathLike[str] | None = None, *, node_id: int | None = None) -> None:
         """Let each access to a file fail with EIO: in a log directory, or anywhere. Raises FaultError.
 
-        A node whose metadata directory fails stops: `log.dirs` with two directories has another one.
+        A node whose metadata directory fails stops: `log.dirs` with two directories has another one. `node_id`: of one
+        broker of a cluster; None: of each, or of the one that has the directory.
         """
-        name = "" if directory is None else os.path.abspath(directory)
-        known = [each.path for server in self._world.servers() for each in server.node.log_manager.directories]
-        if name and name not in known:
-            raise FaultError(f"{name} is no log directory; there are: {', '.join(known)}")
-        self._disk.failing = name and f"{name}/"
+        nodes = self._world.node_ids() if node_id is None else [self._node(node_id)]
+        if directory is None:
+            self._change_disk(node_id, "fail", "")
+            return
+        name = os.path.abspath(directory)
+        known = {each: self._world.run_at(each, "log_directories") for each in nodes}
+        found = next((each for each, paths in known.items() if name in paths), None)
+        if found is None:
+            paths = [path for each in known.values() for path in each]
+            raise FaultError(f"{name} is no log directory; there are: {', '.join(paths)}")
+        self._change_disk(found, "fail", f"{name}/")
 
-    def slow_disk(self, *, ms: int) -> None:
-        """Let each access to a file take so much longer."""
+    def slow_disk(self, *, ms: int, node_id: int | None = None) -> None:
+        """Let each access to a file take so much longer. `node_id`: of one broker of a cluster; None: of each."""
         if ms < 1:
             raise FaultError(f"ms is a number from 1 on, not {ms}")
-        self._disk.delay_s = ms / 1000
+        self._change_disk(node_id, "slow", ms)
 
-    def mend_disk(self) -> None:
+    def mend_disk(self, *, node_id: int | None = None) -> None:
         """End fill_disk, fail_disk and slow_disk. A log directory that has failed is offline until `restart`."""
-        self._disk.mend()
+        self._change_disk(node_id, "mend", None)
 
-    def lose_unsynced(self) -> int:
+    def lose_unsynced(self, *, node_id: int | None = None) -> int:
         """Crash the machine, lose what was not synced, start again; return how many bytes were lost.
 
         Acknowledged records are among them, as with Apache Kafka, which leaves syncing to the system and its replicas.
+        Of a cluster `node_id` names the broker. Raises FaultError.
         """
-        return self._world.restart_after(self._disk.lose_unsynced)
+        nodes = self._world.node_ids()
+        if node_id is None and len(nodes) > 1:
+            raise FaultError(f"node_id names the broker that crashes: one of {', '.join(map(str, nodes))}")
+        return self._world.lose_unsynced(nodes[0] if node_id is None else self._node(node_id))
 
-    @property
-    def _disk(self) -> "DiskState":
-        disk = self._world.disk
-        if disk is None:
-            raise FaultError("this needs Broker(disk_faults=True), which looks at each access to a file")
-        return disk
+    def _change_disk(self, node_id: int | None, kind: str, value: int | str | None) -> None:
+        for each in self._world.node_ids() if node_id is None else [self._node(node_id)]:
+            self._world.change_disk(each, (kind, value))
 
-    def _of_group(self, group: str) -> "tuple[BrokerServer, Services]":
-        server, services = self._coordinating(group, is_group=True)
-        shard = services.groups.host_of(group).shard
-        if group not in shard.groups:
-            raise FaultError(unknown("group", group, shard.groups))
-        return server, services
+    def _leader(self, topic: str, partition: int) -> int:
+        """Return the leader of a partition. Raises FaultError for one that there is not."""
+        found: int = self._run("check_partition", topic, partition)
+        return found
 
-    def _of_transaction(self, transactional_id: str) -> "tuple[BrokerServer, Services]":
-        return self._coordinating(transactional_id, is_group=False)
+    def _node(self, node_id: int) -> int:
+        """Return the id of a broker that runs. Raises FaultError for another one."""
+        if node_id not in self._world.node_ids():
+            running = ", ".join(map(str, self._world.node_ids()))
+            raise FaultError(f"node {node_id} does not run here; brokers that do: {running}")
+        return node_id
 
-    def _coordinating(self, key: str, *, is_group: bool) -> "tuple[BrokerServer, Services]":
-        """Return the broker that coordinates a key. Raises FaultError if there is none."""
-        for server in self._world.servers():
-            services = server.services
-            if services is not None and _coordinator(server, is_group=is_group).is_hosted(key):
-                return server, services
-        raise FaultError(f"nobody coordinates {quoted(key)}: no client has used it")
-
-    def _check_partition(self, topic: str, partition: int) -> None:
-        topics = self._world.servers()[0].node.controller.image.topics.by_name
-        if topic not in topics:
-            raise FaultError(unknown("topic", topic, topics))
-        if partition not in topics[topic].partitions:
-            raise FaultError(f"topic {topic} has no partition {partition}: it has {len(topics[topic].partitions)}")
-
-    @staticmethod
-    def _run(server: "BrokerServer", function: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine function on the broker's loop, from another thread; return its result."""
-        loop = server.node.loop
-        if asyncio._get_running_loop() is loop:
-            raise RuntimeError("this runs on the broker's event loop: await asyncio.to_thread(faults.METHOD, ...)")
-        return asyncio.run_coroutine_threadsafe(function(), loop).result()
-
-
-async def _now(function: Callable[[], R]) -> R:
-    return function()
-
-
-def _coordinator(server: "BrokerServer", *, is_group: bool) -> "Coordinator[Any, Any]":
-    assert server.services is not None, "a broker that has started"
-    return server.services.groups if is_group else server.services.transactions
-
-
-def _registration(server: "BrokerServer", topic: str, partition: int) -> Any:
-    return server.node.controller.image.topics.by_name[topic].partitions[partition]
-
-
-def _members(shard: "GroupShard", group: str) -> dict[str, str]:
-    """Return the client ids of a group's members, by member id."""
-    members = shard.groups[group].log.members
-    found = members.values() if hasattr(members, "values") else members
-    return {member.member_id: member.client_id for member in found}
-
-
-def _member(shard: "GroupShard", group: str, member_id: str | None, client_id: str) -> str:
-    members = _members(shard, group)
-    for each, of_client in members.items():
-        if each == member_id or (member_id is None and fnmatchcase(of_client, client_id)):
-            return each
-    wanted = f"member {quoted(member_id)}" if member_id is not None else f"member of a client {quoted(client_id)}"
-    known = first_of([f"{each} of client {name}" for each, name in members.items()], SHOWN) or "none"
-    raise FaultError(f"group {quoted(group)} has no {wanted}; there are: {known}")
+    def _run(self, event: str, *arguments: Any) -> Any:
+        """Run an event at the broker that it belongs to; return its result. Raises FaultError if there is none."""
+        complaint = NotHere(f"no broker runs for {quoted(event)}")
+        for node_id in self._world.node_ids():
+            try:
+                return self._world.run_at(node_id, event, *arguments)
+            except NotHere as error:
+                complaint = error
+        raise complaint

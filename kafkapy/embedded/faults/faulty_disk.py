@@ -8,11 +8,14 @@ import errno
 import os
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkapy.seams import DirectoryLock, Disk, File, ReadableBuffer
 
 UNLIMITED: Final = -1
+MS_PER_S: Final = 1000
+DiskFault: TypeAlias = tuple[str, int | str | None]
+"""What changes: ("fill", room in bytes), ("fail", a directory and "/", "" for all), ("slow", ms) or ("mend", None)."""
 
 
 class FileState:
@@ -48,8 +51,16 @@ class DiskState:
         self._files: dict[str, FileState] = {}
         """By their paths, those that were opened."""
 
-    def mend(self) -> None:
-        self.room, self.delay_s, self.failing = UNLIMITED, 0.0, None
+    def change(self, fault: DiskFault) -> None:
+        match fault:
+            case "fill", int(room):
+                self.room = room
+            case "fail", str(directory):
+                self.failing = directory
+            case "slow", int(delay_ms):
+                self.delay_s = delay_ms / MS_PER_S
+            case _:
+                self.room, self.delay_s, self.failing = UNLIMITED, 0.0, None
 
     def check(self, path: str) -> None:
         """Wait as long as the disk takes; raise OSError if it fails."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.answers import decoded, joined
-from kafkapy.embedded.faults.rules import Fault, Faults, Hit
+from kafkapy.embedded.faults.rules import Fault, Hit, Matched, Rules
 from kafkapy.embedded.faults.shapes import Selected, level_of, put_errors, take_parts
 from kafkapy.embedded.faults.whole_requests import FETCH, WholeRequests, is_readable
 from kafkapy.handlers.context import CloseConnection
@@ -27,7 +27,7 @@ class FaultInjector:
 
     def __init__(
         self,
-        faults: Faults,
+        faults: Rules,
         services: "Services",
         route: Route,
         coalesce: Coalesce,
@@ -63,9 +63,9 @@ class FaultInjector:
         """Serve a request by the faults that match it. Raises CloseConnection."""
         request, _ = request_type(header.api_key).read(frame, position, header.api_version)
         parts = self._whole.parts(header, request)
-        hits = [fault for fault in faults if any(map(fault.matches_part, parts)) and fault.draw()]
-        for fault in hits:
-            self._faults.log.append(_hit(fault, header, info, filter(fault.matches_part, parts)))
+        by_fault = [(fault, list(filter(fault.matches_part, parts))) for fault in faults]
+        matched = [(fault, _hit(fault, header, info, found)) for fault, found in by_fault if found]
+        hits = await self._drawn(matched, info) if matched else []
         if not hits:
             return await self._route(info, frame)
         if delay_ms := sum(fault.delay_ms for fault in hits):
@@ -83,6 +83,13 @@ class FaultInjector:
             return _truncated(joined(answer))
         discard(answer)
         raise CloseConnection(f"a fault: {last}")
+
+    async def _drawn(self, matched: list[Matched], info: ConnectionInfo) -> list[Fault]:
+        drawn = self._faults.draw(matched)
+        if isinstance(drawn, list):
+            return drawn
+        info.is_held = True  # or a request that comes later would overtake this one while another process is asked
+        return await drawn
 
     async def _failed(
         self, fault: Fault, header: RequestHeader, info: ConnectionInfo, head: bytes, request: Any
@@ -113,7 +120,7 @@ class FaultInjector:
         return _encoded(header, response)
 
 
-def _hit(fault: Fault, header: RequestHeader, info: ConnectionInfo, parts: "filter[Selected]") -> Hit:
+def _hit(fault: Fault, header: RequestHeader, info: ConnectionInfo, parts: list[Selected]) -> Hit:
     return Hit(
         fault=str(fault),
         api=fault.api,

@@ -14,16 +14,19 @@ Calls may come from any thread; requests are matched on the broker's loop.
 """
 
 import difflib
+import itertools
 import random
 import weakref
-from collections.abc import Callable, Iterator
+from asyncio import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, selectors_of
 from kafkapy.errors import KafkapyError, first_of, quoted, unknown
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS, LOGIN_APIS
 from kafkapy.protocol.error_code import ErrorCode
 
@@ -58,6 +61,7 @@ ERRORS_SINCE: Final = {
 """From which version on clients of an API know an error that is younger than the API."""
 SHOWN: Final = 5
 SHOWN_HITS: Final = 20
+_NUMBERS: Final = itertools.count(1)
 LIVE: "Final[weakref.WeakSet[Faults]]" = weakref.WeakSet()
 """Of all brokers and clusters: for the pytest plugin, which reports and ends them with each test."""
 
@@ -107,6 +111,18 @@ class Hit:
         return f"{self.api} v{self.version}{about} by {self.client_id} ({self.connection}): {self.fault}"
 
 
+class FaultSpec(NamedTuple):
+    """What a copy of a fault is made of, in the process of a node."""
+
+    number: int
+    kind: Kind
+    api: str
+    selectors: Selectors
+    error: int | None
+    ms: int
+    when: When
+
+
 class Fault:
     """One fault. `hits`: how many requests it has hit."""
 
@@ -114,11 +130,12 @@ class Fault:
         self, kind: Kind, api: str, selectors: Selectors, *, error: ErrorCode | None, ms: int, when: When
     ) -> None:
         """Raises FaultError."""
-        self.kind = kind
+        self.number = next(_NUMBERS)
+        self.kind: Kind = kind
         self.api = api
         self.error = error
         self.delay_ms = ms
-        self.when = when
+        self.when: When = when
         self.hits = 0
         self.may_miss = selectors.get("may_miss", False)
         self.api_key = _api_key(api)
@@ -183,6 +200,28 @@ class Fault:
 
     def pause(self, by: int) -> None:
         self._paused += by
+
+    @property
+    def spec(self) -> FaultSpec:
+        error = None if self.error is None else int(self.error)
+        return FaultSpec(self.number, self.kind, self.api, self._selectors, error, self.delay_ms, self.when)
+
+    @classmethod
+    def copy_of(cls, spec: FaultSpec) -> Self:
+        """Return a fault that matches the same requests."""
+        error = None if spec.error is None else ErrorCode(spec.error)
+        found = cls(spec.kind, spec.api, spec.selectors, error=error, ms=spec.ms, when=spec.when)
+        found.number = spec.number
+        return found
+
+    @property
+    def nearly_hit(self) -> list[str]:
+        """What did not match, as texts."""
+        return list(self._missed)
+
+    def add_nearly_hit(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._record_miss(text)
 
     @property
     def missed(self) -> str:
@@ -270,11 +309,42 @@ class Fault:
             raise FaultError(f"{self.api} at version {wanted} lacks {self.error.name}: {since}")
 
 
+Matched: TypeAlias = tuple[Fault, Hit]
+"""A fault that matches a request, and what is noted if it hits it."""
+
+
+class Rules(Protocol):
+    """What matches and hits requests at a broker: Faults, or their copies in the process of a node."""
+
+    def of_api(self, api_key: int) -> list[Fault]:
+        """Return the faults that may hit a request of this API now, in the order in which they were set."""
+        ...
+
+    def draw(self, matched: list[Matched]) -> "list[Fault] | Future[list[Fault]]":
+        """Count a request that these faults match, return those that hit it."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """Nodes that are processes. They match requests by copies of the faults, and ask here whether those hit."""
+
+    def publish(self, faults: Sequence[Fault]) -> None:
+        """Have all nodes match by these faults, on return. Raises ClusterError."""
+        ...
+
+    def nearly_hit(self) -> Mapping[int, list[str]]:
+        """Return what the nodes' copies did not match, by the fault's number."""
+        ...
+
+
 class Faults:
     """The faults of a broker, or of all brokers of a cluster."""
 
-    def __init__(self, on_first: Callable[[], None], topics: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, on_first: Callable[[], None], topics: Callable[[], list[str]], elsewhere: Elsewhere | None = None
+    ) -> None:
         """on_first: called once, with the first fault. `topics`: the names of those that there are."""
+        self._elsewhere = elsewhere
         self._on_first: Callable[[], None] | None = on_first
         self._topics = topics
         self._all: tuple[Fault, ...] = ()
@@ -327,7 +397,8 @@ class Faults:
         """Remove all faults; the log stays."""
         for fault in self._all:
             fault.remove()
-        self._all = ()
+        if self._all:
+            self._set(())
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._all)
@@ -343,8 +414,17 @@ class Faults:
         """Raise FaultNeverHit if a fault has hit no request, unless it may miss."""
         never = [fault for fault in self._all if not fault.hits and not fault.may_miss]
         if never:
+            self.collect_nearly_hit()
             self.clear()
             raise FaultNeverHit("; ".join(f"never hit: {fault}{fault.missed}" for fault in never))
+
+    def collect_nearly_hit(self) -> None:
+        """Fetch from nodes that are processes what they did not match, before they end."""
+        if self._elsewhere is None or not self._all:
+            return
+        found = self._elsewhere.nearly_hit()
+        for fault in self._all:
+            fault.add_nearly_hit(found.get(fault.number, []))
 
     def report(self) -> str:
         """Return the faults and what they hit, a line each: for a failing test."""
@@ -355,6 +435,16 @@ class Faults:
     def of_api(self, api_key: int) -> list[Fault]:
         """Return the faults that may hit a request of this API now, in the order in which they were set."""
         return [fault for fault in self._all if fault.api_key == api_key and fault.is_active]
+
+    def draw(self, matched: list[Matched]) -> list[Fault]:
+        """Count a request that these faults match, return those that hit it; the log has them then."""
+        drawn = [(fault, hit) for fault, hit in matched if fault.is_active and fault.draw()]
+        self.log.extend(hit for _, hit in drawn)
+        return [fault for fault, _ in drawn]
+
+    def numbered(self, number: int) -> Fault | None:
+        """Return the fault with this number, unless it was cleared."""
+        return next((fault for fault in self._all if fault.number == number), None)
 
     def _add(self, fault: Fault) -> Fault:
         topic = fault.topic
@@ -369,8 +459,18 @@ class Faults:
             except BaseException:
                 self._on_first = on_first
                 raise
-        self._all = (*self._all, fault)
+        self._set((*self._all, fault))
         return fault
+
+    def _set(self, faults: tuple[Fault, ...]) -> None:
+        before, self._all = self._all, faults  # first: a node that matches by them asks at once
+        if self._elsewhere is None:
+            return
+        try:
+            self._elsewhere.publish(faults)
+        except BaseException:
+            self._all = before
+            raise
 
 
 def _api_key(name: str) -> int:

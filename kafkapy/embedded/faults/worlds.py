@@ -1,15 +1,22 @@
 """What one broker and a cluster have for events: the brokers, their topics, leaders that move."""
 
+import asyncio
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.embedded.faults.events import EVENTS
 from kafkapy.embedded.faults.rules import FaultError
 from kafkapy.server.cluster.moving import move, replicas_of
 
 if TYPE_CHECKING:
-    from kafkapy.embedded.faults.faulty_disk import DiskState
+    from kafkapy.embedded.faults.faulty_disk import DiskFault, DiskState
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.cluster.queries import Ask
+
+NO_DISK_FAULTS: Final = "this needs Broker(disk_faults=True), which looks at each access to a file"
+IN_PROCESS: Final = (
+    "nodes of one process have no disk faults: Cluster(3, disk_faults=True), without in_process, has them"
+)
 
 
 def topics_of(servers: "Callable[[], Collection[BrokerServer]]") -> list[str]:
@@ -20,7 +27,27 @@ def topics_of(servers: "Callable[[], Collection[BrokerServer]]") -> list[str]:
     return sorted(found)
 
 
-class OneBroker:
+class ServersHere:
+    """The World of brokers in this process, as far as that is all that it needs."""
+
+    def __init__(self, servers: "Callable[[], list[BrokerServer]]") -> None:
+        """`servers`: those that run. May raise RuntimeError."""
+        self._servers = servers
+
+    def node_ids(self) -> list[int]:
+        """Return the brokers that run."""
+        return [server.node_id for server in self._servers()]
+
+    def run_at(self, node_id: int, event: str, *arguments: Any) -> Any:
+        """Run an event on the broker's loop, from another thread; return its result."""
+        server = next(each for each in self._servers() if each.node_id == node_id)
+        loop = server.node.loop
+        if asyncio._get_running_loop() is loop:
+            raise RuntimeError("this runs on the broker's event loop: await asyncio.to_thread(faults.METHOD, ...)")
+        return asyncio.run_coroutine_threadsafe(EVENTS[event](server, *arguments), loop).result()
+
+
+class OneBroker(ServersHere):
     """The World of a broker that is alone."""
 
     def __init__(
@@ -30,21 +57,51 @@ class OneBroker:
         kill: "Callable[[], None]",
         restart: "Callable[[], None]",
     ) -> None:
-        self.servers = servers
-        self.disk = disk
+        super().__init__(servers)
+        self._disk_state = disk
         self._kill = kill
         self._restart = restart
 
-    def restart_after(self, act: "Callable[[], int]") -> int:
-        """Kill the broker, run `act` while it does not run, start it again; return the result of `act`."""
+    def change_disk(self, node_id: int, fault: "DiskFault") -> None:
+        """Change what is wrong with the disk. Raises FaultError without disk_faults."""
+        self._disk.change(fault)
+
+    def lose_unsynced(self, node_id: int) -> int:
+        """Kill the broker, cut off what was not synced, start it again; return how many bytes were lost."""
+        disk = self._disk
         self._kill()
         try:
-            return act()
+            return disk.lose_unsynced()
         finally:
             self._restart()
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         raise FaultError(f"{topic}-{partition} has no other replica to lead it: Cluster(3, in_process=True) has some")
+
+    @property
+    def _disk(self) -> "DiskState":
+        if self._disk_state is None:
+            raise FaultError(NO_DISK_FAULTS)
+        return self._disk_state
+
+
+class OneLoop(ServersHere):
+    """The World of a cluster whose nodes share an event loop in a thread."""
+
+    def __init__(self, servers: "Callable[[], list[BrokerServer]]", ask: "Callable[[], Ask]") -> None:
+        """`ask`: returns what asks a broker."""
+        super().__init__(servers)
+        self._ask = ask
+
+    def change_disk(self, node_id: int, fault: "DiskFault") -> None:
+        raise FaultError(IN_PROCESS)
+
+    def lose_unsynced(self, node_id: int) -> int:
+        raise FaultError(IN_PROCESS)
+
+    def move_leader(self, topic: str, partition: int, to: int | None) -> int:
+        """The replicas in another order, then an election of the preferred leader."""
+        return move_leader(self._ask(), topic, partition, to)
 
 
 def move_leader(ask: "Ask", topic: str, partition: int, to: int | None) -> int:

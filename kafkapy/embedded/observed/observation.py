@@ -33,7 +33,7 @@ def of_servers(
 
 
 def of_processes(
-    running: "Callable[[], dict[int, Address]]", refuse: Callable[[], None], registry: Callable[[], str | None]
+    running: "Callable[[], dict[int, Address]]", requests: Requests, registry: Callable[[], str | None]
 ) -> Observation:
-    """Return the observation of brokers that are processes. `refuse`: raises, as their requests are not recorded."""
-    return Observation(NodesElsewhere(running), Requests(refuse), registry)
+    """Return the observation of brokers that are processes, which tell of their `requests`."""
+    return Observation(NodesElsewhere(running), requests, registry)

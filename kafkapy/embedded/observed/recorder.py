@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.shapes import Selected
 from kafkapy.embedded.faults.whole_requests import WholeRequests, is_readable
-from kafkapy.embedded.observed.requests import Request, Requests
+from kafkapy.embedded.observed.requests import Recording, Request
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import APIS, request_type, response_type
 from kafkapy.protocol.error_code import ErrorCode
@@ -43,7 +43,7 @@ class RequestRecorder:
 
     def __init__(
         self,
-        requests: Requests,
+        requests: Recording,
         services: "Services",
         route: Route,
         coalesce: Coalesce,

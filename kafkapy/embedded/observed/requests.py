@@ -11,7 +11,7 @@ import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, ObservationError, wait_until
@@ -60,12 +60,29 @@ class Request:
         return f"{self.api} v{self.version}{about} by {self.client_id} ({self.connection}): {end}, {self.ms:.1f} ms"
 
 
+class Recording(Protocol):
+    """What a broker tells of its requests: Requests, or in the process of a node what sends them there."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether requests are recorded."""
+        ...
+
+    def add(self, request: Request) -> None:
+        """Record a request. Called on the broker's loop."""
+        ...
+
+
 class Requests:
     """The last requests of clients, the oldest first: a sequence that one can iterate over."""
 
-    def __init__(self, install: Callable[[], None]) -> None:
-        """`install`: called after a change of `is_on`; has the broker record, or not."""
+    def __init__(self, install: Callable[[], None], refresh: Callable[[], None] = lambda: None) -> None:
+        """`install`: called after a change of `is_on`; has the broker record, or not.
+
+        `refresh`: called before requests are read; returns when those that were answered are here.
+        """
         self._install = install
+        self._refresh = refresh
         self._ring: deque[Request] | None = None
 
     @property
@@ -76,7 +93,7 @@ class Requests:
         """Record requests from now on, and keep the last `most` of them."""
         if most < 1:
             raise ObservationError(f"most is a number from 1 on, not {most}")
-        before, self._ring = self._ring, deque(self, maxlen=most)
+        before, self._ring = self._ring, deque(self._ring or (), maxlen=most)
         if before is None:
             try:
                 self._install()
@@ -162,10 +179,17 @@ class Requests:
 
     def __iter__(self) -> Iterator[Request]:
         ring = self._ring
-        return iter(()) if ring is None else iter(ring.copy())  # the loop's thread may append meanwhile
+        if ring is None:
+            return iter(())
+        self._refresh()
+        return iter(ring.copy())  # the loop's thread may append meanwhile
 
     def __len__(self) -> int:
-        return 0 if self._ring is None else len(self._ring)
+        ring = self._ring
+        if ring is None:
+            return 0
+        self._refresh()
+        return len(ring)
 
     def report(self, count: int) -> str:
         """Return the last requests, a line each."""

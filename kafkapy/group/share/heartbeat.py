@@ -11,6 +11,7 @@ from dataclasses import replace
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment
 from kafkapy.group.decision import RequestContext
+from kafkapy.group.long_work import LongWorkError
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MOST_NAMES, MOST_NAMES_OF_GROUP
 from kafkapy.group.share.decision import InitializeStates, ShareDecision
@@ -29,7 +30,6 @@ from kafkapy.group.share.settings import ShareTimes
 from kafkapy.group.share.state import ShareGroupLog, count_names
 from kafkapy.group.share.states import NO_STATES
 from kafkapy.group.share.target import (
-    LargeTargetError,
     TargetInput,
     is_assignment_pending,
     reconciled,
@@ -196,12 +196,12 @@ class _Heartbeat:
         return self._group_epoch, assignment[updated.member_id]
 
     def _new_target(self, wanted: TargetInput) -> GroupAssignment:
-        """Return the target. Raises LargeTargetError if it takes long, and was not prepared."""
+        """Return the target. Raises LongWorkError if it takes long, and was not prepared."""
         prepared = self._group.prepared_target
         if prepared is not None and prepared.is_for(wanted):
             return prepared.assignment
         if self._context.gives_way and wanted.is_large:
-            raise LargeTargetError(wanted)
+            raise LongWorkError(wanted)
         return end_of(target_steps(wanted))
 
     def _may_assign(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment, MemberSpec
@@ -49,6 +49,14 @@ class TargetInput:
             all(count == len(members) for count in topic_names.values()),
         )
 
+    def steps(self) -> SmallSteps[GroupAssignment]:
+        return target_steps(self)
+
+    def is_same(self, other: Any) -> bool:
+        return (
+            type(other) is TargetInput and self.topics is other.topics and self.states is other.states and self == other
+        )
+
     @property
     def is_large(self) -> bool:
         count = sum(len(states.partitions) for states in self.states.initialized.values())
@@ -66,16 +74,7 @@ class PreparedTarget:
         self.assignment = assignment
 
     def is_for(self, wanted: TargetInput) -> bool:
-        mine = self.input
-        return mine.topics is wanted.topics and mine.states is wanted.states and mine == wanted
-
-
-class LargeTargetError(Exception):
-    """A heartbeat needs a large target: to be computed by target_steps(input), kept by the group, and tried again."""
-
-    def __init__(self, input_: TargetInput) -> None:
-        super().__init__("a large target is to be computed first")
-        self.input = input_
+        return self.input.is_same(wanted)
 
 
 def target_steps(wanted: TargetInput) -> SmallSteps[GroupAssignment]:

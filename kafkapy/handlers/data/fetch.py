@@ -25,7 +25,9 @@ wide_fetch.py does the same for a consumer with many partitions, in turns.
 Deviation: Apache Kafka waits for other partitions if one is unknown or forbidden. Here every error is answered at once,
 because the client has to act on it. Deviation: Apache Kafka gives a privileged session, which may evict those of
 consumers, to any client that sends a replica id. Here only if it also has CLUSTER_ACTION, because clients could evict
-each other.
+each other. Deviation: Apache Kafka lets the next request of a connection wait until a parked Fetch is answered, up to
+fetch.max.wait.ms. Here the next request ends that wait, unless it is another Fetch of an open session, because a
+consumer that asks for an offset (each task of a Spark batch does at its end), or closes, would wait for nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +52,7 @@ from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
-from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
+from kafkapy.replication.fetch_session import FINAL_EPOCH, FetchContext, FetchedPartition
 from kafkapy.replication.follower_watch import FollowerWatch
 from kafkapy.replication.partition_read import PartitionRead, failed_read
 from kafkapy.replication.replica_selector import RACK_AWARE, preferred_read_replica
@@ -83,6 +85,8 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     )
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
+    if request.session_id and request.session_epoch == FINAL_EPOCH:
+        context.connection.end_parked_fetch()
     meter = context.meter
     is_wide = len(fetch.partitions) > wide_fetch.WIDE and not is_from_follower
     if names_replica:

@@ -48,7 +48,10 @@ async def read_or_wait(
     must_answer: bool,
     follower: Follower | None = None,
 ) -> FetchRead:
-    """Read; if that gives less than min_bytes and there is nothing else to answer, wait and read again."""
+    """Read; if that gives less than min_bytes and there is nothing else to answer, wait and read again.
+
+    A consumer's wait ends early when the connection's next request has come (Router.route).
+    """
     limits = limits_of(services, context, request, follower)
     min_bytes = min(request.min_bytes, limits.max_bytes)
     reads_followers = limits.reads_followers
@@ -67,10 +70,15 @@ async def read_or_wait(
         reads_followers=reads_followers,
         is_held_back=held_back(services, follower),
     )
+    connection = context.connection
+    if follower is None and not waiting.is_completed and connection.parked_fetch is None:
+        connection.parked_fetch = waiting
     try:
         await future
     finally:
         waiting.abandon()
+        if connection.parked_fetch is waiting:
+            connection.parked_fetch = None
     return await read_partitions(services, readable, limits, notes_progress=False)
 
 

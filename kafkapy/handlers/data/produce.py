@@ -47,6 +47,7 @@ from kafkapy.types import Uuid
 if TYPE_CHECKING:
     from kafkapy.metrics.traffic import BrokerTraffic
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.storage.producers.producer_counts import ProducerCounts
 
 VALID_ACKS: Final = frozenset((-1, 0, 1))
 TOPIC_IDS_SINCE: Final = 13
@@ -225,8 +226,8 @@ _Outcome: TypeAlias = PartitionAppend | PartitionProduceResponse
 class _PlannedAppends:
     """The outcome of each partition of a request."""
 
-    __slots__ = ("_access", "_context", "_is_any_superseded", "_outcomes", "_request", "_services", "_version",
-                 "appends", "transactional")  # fmt: skip
+    __slots__ = ("_access", "_context", "_crowded", "_is_any_superseded", "_outcomes", "_request", "_services",
+                 "_version", "appends", "transactional")  # fmt: skip
 
     def __init__(
         self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
@@ -242,6 +243,8 @@ class _PlannedAppends:
         self._outcomes: dict[str | Uuid, tuple[TopicProduceData, dict[int, _Outcome]]] = {}
         """By topic (id; before version 13 name) and partition."""
         self._is_any_superseded = False
+        counts = services.replica_manager.partitions.log_manager.producer_counts
+        self._crowded = counts if counts.is_crowded else None
 
     def plan(self) -> None:
         """Decide the outcome of each partition."""
@@ -305,6 +308,8 @@ class _PlannedAppends:
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
         try:
             records, attributes = check_batch(data.records, self._version)
+            if self._crowded is not None:
+                self._check_client(self._crowded, partition, records)
         except ApiError as error:
             return _refusal(data.index, error.code, error.message)
         append = PartitionAppend(partition, records)
@@ -312,6 +317,15 @@ class _PlannedAppends:
             self.transactional.append(append)
         self.appends.append(append)
         return append
+
+    def _check_client(
+        self, crowded: "ProducerCounts", partition: "HostedPartition", records: memoryview | bytes
+    ) -> None:
+        """Raise ApiError if the batch's producer is new here, and its client has brought its share of them."""
+        producer_id, _ = _PRODUCER.unpack_from(records)
+        log = partition.log
+        if producer_id >= 0 and log is not None and producer_id not in log.producer_state.producers:
+            crowded.check_client(self._context.client, producer_id)
 
     @property
     def transactional_id(self) -> str | None:

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe 0-1: streams groups with their topology, epochs, members, and the members' tasks. KIP-1071.
 
-v1: the assignor's name; IncludeTopologyDescription, which no plug-in keeps here (KIP-1331).
+v1: the assignor's name; IncludeTopologyDescription is answered NOT_STORED, because no plug-in keeps any (KIP-1331).
 The steps are those of all kinds: described_groups.py.
 """
 
@@ -14,12 +14,19 @@ from kafkapy.protocol.messages.streams_group_describe_request import StreamsGrou
 from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup, StreamsGroupDescribeResponse
 from kafkapy.runtime.turns import Walk
 
+NOT_STORED: Final = 1
+"""What Apache Kafka answers to those who ask for a description that no plug-in keeps."""
+
 
 async def handle(
     services: Services, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     is_enabled = is_protocol_enabled(services)
     groups = await described_groups(services, context, request, STREAMS_GROUPS, is_enabled=is_enabled)
+    if request.include_topology_description:
+        for group in groups:
+            if not group.error_code:
+                group.topology_description_status = NOT_STORED
     return StreamsGroupDescribeResponse(groups=groups)
 
 

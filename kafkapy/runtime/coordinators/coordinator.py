@@ -29,6 +29,7 @@ from kafkapy.seams import Clock, IoPool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
+from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:  # hosts and shards (sixty modules) are imported with the first one: many nodes have none
     from kafkapy.metadata.delta import MetadataDelta
@@ -143,13 +144,20 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         """
         self._check_open()
         found: list[T] = []
-        for host in [host for host in self._hosts.values() if host.is_led_here and not host.has_failed]:
+        hosts = [self._hosts[partition_id] for partition_id in self._in_order()]
+        for host in [host for host in hosts if host.is_led_here and not host.has_failed]:
             if host.is_led_here:  # may have been lost in the meantime
                 host.check_active()
                 host.write_shared()
                 found += [each async for each in way.over(query(host.shard)) if each is not None]
                 await host.committed()
         return found
+
+    def _in_order(self) -> list[int]:
+        """Return the hosted partitions in the order of Apache Kafka's map of coordinators."""
+        from kafkapy.transaction.hash_order import as_set  # not before it is needed, as all of transactions
+
+        return [each.partition for each in as_set(TopicPartition(self.topic, each) for each in self._hosts)]
 
     # -- following the metadata -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 recovery.py closing.py       load all logs at the start; fsync and close them at a clean stop
 flusher.py maintenance.py    flushes that responses wait for; due flushes, checkpoints, retention, file deletion
+checkpoint_writes.py         offset checkpoints, written by a worker
 cleaner.py cleaner_worker.py    compaction, in a helper process: `storage/cleaner/` does it
 log_dir_mover.py             moves replicas between directories while they are in use
 full_directories.py          gives the replicas of a full directory away until there is room

@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError, described
+from kafkapy.runtime.logs.checkpoint_writes import write_checkpoints
 from kafkapy.runtime.logs.cleaner_worker import CleanerWorker, IoThrottle, Stop
 from kafkapy.runtime.logs.maintenance import LOGS_PER_SLICE, MAX_PERIOD_MS
-from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.log.maintenance import delete_old_segments
 
 if TYPE_CHECKING:
@@ -246,10 +246,4 @@ class LogCleaner:
         return self.manager.begin(log, to_clean, self._settings, now_ms, worker_id)
 
     async def _write_checkpoints(self) -> None:
-        for write in self._log_manager.checkpoints.cleaner_offsets():
-            try:
-                await run_in_pool(self._io_pool, write.run)
-            except ApiError as error:  # disk full: after a restart, logs are cleaned again
-                logger.warning("%s", error.message)
-            except StorageError as error:
-                write.directory.state.go_offline(error.message)
+        await write_checkpoints(self._log_manager.checkpoints.cleaner_offsets(), self._io_pool)

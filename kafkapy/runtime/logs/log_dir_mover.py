@@ -25,6 +25,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.errors import RecordsError
 from kafkapy.replication.partition import Role
 from kafkapy.runtime.broker.directory_assignments import Assignment, DirectoryAssignments
+from kafkapy.runtime.logs.checkpoint_writes import write_checkpoints
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, MAX_FILE_NAME_LENGTH
@@ -363,13 +364,8 @@ class LogDirMover:
     async def _write_checkpoints(self) -> None:
         """Write the checkpoints with the log under its new directory, as early as Apache Kafka does for its old one."""
         checkpoints = self._log_manager.checkpoints
-        for write in (*checkpoints.recovery_points(), *checkpoints.log_start_offsets(), *checkpoints.cleaner_offsets()):
-            try:
-                await run_in_pool(self._io_pool, write.run)
-            except ApiError as error:
-                logger.warning("%s", error.message)
-            except StorageError as error:
-                write.directory.state.go_offline(error.message)
+        for collect in (checkpoints.recovery_points, checkpoints.log_start_offsets, checkpoints.cleaner_offsets):
+            await write_checkpoints(collect(), self._io_pool)
 
     def _drop(self, move: "LogMove") -> None:
         """Delete the future log of a move that cannot be finished; the log in service is unchanged."""

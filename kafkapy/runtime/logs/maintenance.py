@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.runtime.logs.checkpoint_writes import write_checkpoints
 from kafkapy.runtime.pool import run_in_pool
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log.flush import Flush
     from kafkapy.storage.log.pending_files import FileDeletion
-    from kafkapy.storage.manager.checkpoints import CheckpointWrite
+    from kafkapy.storage.manager.checkpoints import Steps
     from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync
     from kafkapy.storage.manager.space_reserve import SpaceReserve
@@ -64,9 +65,9 @@ class LogMaintenance:
         first_ms = log.log_initial_task_delay_ms
         for delay_ms, period_ms, step in (
             (flush_ms, flush_ms, self.flush_due),
-            (first_ms, recovery_ms, lambda: self._write(checkpoints.recovery_points)),
-            (first_ms, start_ms, lambda: self._write(checkpoints.log_start_offsets)),
-            (high_watermark_ms, high_watermark_ms, lambda: self._write(checkpoints.high_watermarks)),
+            (first_ms, recovery_ms, lambda: self._write(checkpoints.recovery_points())),
+            (first_ms, start_ms, lambda: self._write(checkpoints.log_start_offsets())),
+            (high_watermark_ms, high_watermark_ms, lambda: self._write(checkpoints.high_watermarks())),
             (first_ms, log.log_retention_check_interval_ms, self.clean_up),
             (producers_ms, producers_ms, self.expire_producers),
             (DELETION_CHECK_MS, DELETION_CHECK_MS, self._delete_due_logs_and_files),
@@ -136,17 +137,8 @@ class LogMaintenance:
         finally:
             flush.complete(self._clock.wall_ms())
 
-    async def _write(self, prepare: "Callable[[], list[CheckpointWrite]]") -> None:
-        for write in prepare():
-            await self._to_the_end(self._write_checkpoint(write))
-
-    async def _write_checkpoint(self, write: "CheckpointWrite") -> None:
-        try:
-            await run_in_pool(self._io_pool, write.run)
-        except ApiError as error:
-            logger.warning("%s", error.message)
-        except StorageError as error:
-            write.directory.state.go_offline(error.message)
+    async def _write(self, steps: "Steps") -> None:
+        await self._to_the_end(write_checkpoints(steps, self._io_pool))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine to its end, even if the caller is cancelled."""

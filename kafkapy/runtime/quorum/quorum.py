@@ -298,7 +298,7 @@ class Quorum:
         raft_config = self._identity.raft_config(self._config, log.voters.current)
         self._core = RaftCore(raft_config, log.view, log.voters, election, self._random.randrange(0, 1 << 62))
         self._effects = self._new_effects(log)
-        self._snapshots.begin(self._config)
+        self._snapshots.begin(self._config, log.latest_snapshot_bytes)
         self._delivery.begin_with(log.view.latest_snapshot)
         self._is_recovered = True
         logger.info(

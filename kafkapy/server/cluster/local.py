@@ -31,7 +31,7 @@ from kafkapy.server.cluster.plan import (
     new_plan,
     write_private,
 )
-from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeProcess
+from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeChannels, NodeProcess
 from kafkapy.server.cluster.status import ClusterStatus, NodeStatus, add_partitions, or_none
 from kafkapy.server.cluster.voters import CONTROLLER_LISTENER, leave_quorum, replace_voter
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
@@ -64,6 +64,7 @@ class LocalCluster:
 
     def __init__(self, data_dir: Path, plan: ClusterPlan, proxies: NodeProxies | None = None) -> None:
         self._proxies = proxies
+        self._channels: NodeChannels | None = None
         self.data_dir = data_dir
         self.plan = plan
         self.processes = {node.node_id: NodeProcess(data_dir, node) for node in plan.nodes}
@@ -114,6 +115,12 @@ class LocalCluster:
     def load(cls, data_dir: Path) -> Self:
         """Raises ClusterError."""
         return cls(data_dir.resolve(), ClusterPlan.load(data_dir))
+
+    def use_channels(self, channels: NodeChannels) -> None:
+        """Let nodes that are started from now on have a channel to this process."""
+        self._channels = channels
+        for process in self.processes.values():
+            process.channels = channels
 
     # -- all nodes ------------------------------------------------------------------------------------------------
 
@@ -248,6 +255,7 @@ class LocalCluster:
             node.peer_port = next(port for port in free_ports(2) if port != node.port)
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
+        self.processes[node.node_id].channels = self._channels
         self._format(node, {})
         self._write_controllers()
         self.plan.save(self.data_dir)

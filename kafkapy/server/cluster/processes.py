@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kafkapy.child_command import child_command, child_environment
 from kafkapy.server.cluster.plan import ClusterError, NodePlan
@@ -17,6 +17,18 @@ from kafkapy.server.cluster.plan import ClusterError, NodePlan
 POLL_S: Final = 0.02
 STOP_TIMEOUT_S: Final = 60.0
 LINES_SHOWN: Final = 5
+CHANNEL: Final = 3
+"""The descriptor of a node's channel in its process."""
+
+
+class NodeChannels(Protocol):
+    """Channels to nodes that only the process that starts them has (embedded/controlled/)."""
+
+    MODULE: str
+    """What a node with a channel runs, in place of `kafkapy start`."""
+
+    def open(self, node_id: int) -> int:
+        """Return the descriptor of the node's end of a new channel, which the caller closes."""
 
 
 class NodeProcess:
@@ -24,6 +36,7 @@ class NodeProcess:
 
     def __init__(self, data_dir: Path, plan: NodePlan) -> None:
         self.plan = plan
+        self.channels: NodeChannels | None = None
         self.log_dir = data_dir / f"node-{plan.node_id}"
         self.properties_file = data_dir / f"node-{plan.node_id}.properties"
         self.log_file = data_dir / f"node-{plan.node_id}.log"
@@ -43,16 +56,25 @@ class NodeProcess:
         return pid if _start_time(pid) == text[1] else None
 
     def launch(self) -> None:
-        """Start the process; it continues when this one ends. Raises ClusterError if it already runs."""
+        """Start the process. Without a channel it continues when this one ends. Raises ClusterError if it runs."""
         if self.pid is not None:
             raise ClusterError(f"node {self.plan.node_id} runs already")
-        command = child_command("kafkapy", "start", str(self.properties_file))
-        streams = [
+        streams: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(self.log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
-        pid = os.posix_spawn(command[0], command, child_environment(), file_actions=streams, setsid=True)
+        if self.channels is None:
+            command, end = child_command("kafkapy", "start", str(self.properties_file)), -1
+        else:
+            command = child_command(self.channels.MODULE, str(CHANNEL), str(self.properties_file))
+            end = self.channels.open(self.plan.node_id)
+            streams.append((os.POSIX_SPAWN_DUP2, end, CHANNEL))
+        try:
+            pid = os.posix_spawn(command[0], command, child_environment(), file_actions=streams, setsid=True)
+        finally:
+            if end >= 0:
+                os.close(end)
         self._pid_file.write_text(f"{pid} {_start_time(pid)}\n")
 
     def send(self, with_signal: signal.Signals) -> None:

@@ -367,8 +367,8 @@ class LogManager:
             if offset < log.recovery_point:
                 log.lower_recovery_point(offset)
                 paths.add(log.log_dir.path)
-        writes = self.checkpoints.recovery_points() if paths else []
-        self.checkpoints.write_now(write for write in writes if write.directory.path in paths)
+        if paths:
+            self.checkpoints.write_now(self.checkpoints.recovery_points(), paths)
 
     # Called periodically by a driver
 
@@ -485,7 +485,7 @@ class LogManager:
         for log in self.all_logs():
             if log.log_dir is directory.state:
                 log.close()
-        self.checkpoints.write_now(write for write in self.checkpoints.all_at_the_end() if write.directory is directory)
+        self.checkpoints.write_now(self.checkpoints.all_at_the_end(), (directory.path,))
         self.disk.sync_directory(directory.path)  # the names of new logs: a closing flush leaves them to this
         directory.write_clean_shutdown(broker_epoch)
 

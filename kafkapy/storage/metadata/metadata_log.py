@@ -332,6 +332,12 @@ class MetadataLog:
         delete_due_files(self.log, now_ms)
         self.snapshots.delete_due_snapshots(now_ms)
 
+    @property
+    def latest_snapshot_bytes(self) -> int:
+        """The size of the latest snapshot; 0 if there is none."""
+        latest = self.view.latest_snapshot
+        return 0 if latest is None else self.snapshots.facts_of(latest).size_bytes
+
     def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
         return self.snapshots.open_reader(snapshot_id)
 

@@ -8,14 +8,17 @@ A new producer for which there is no room is refused; none is evicted for it, be
 be appended twice. UNKNOWN_PRODUCER_ID without a log start offset makes a client send the same batch again, and by then
 the metadata, or room, is here. Before this broker knows any metadata every id is taken for a granted one.
 
+Beyond half of either bound a client, which is a principal at an address, may bring a sixteenth of it between two
+recounts. So no single one takes all the room that others' producers need.
+
 Deviation: Apache Kafka keeps any number of ids that it never granted. Here 65,536 at a time, because one client could
 fill the memory.
 
 Deviation: Apache Kafka keeps any number of producers. Here kafkapy.producers.max, and beyond half of it only those of
-the last ten minutes, because one client could fill the memory.
+the last ten minutes and of each client a sixteenth, because one client could fill the memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -28,6 +31,8 @@ MAX_GRANTED: Final = 1 << 20
 """450 MB: the default of kafkapy.producers.max."""
 CROWDED_EXPIRATION_MS: Final = 600_000
 """Five times delivery.timeout.ms: no client of the default settings still retries a batch of a producer so old."""
+CLIENT_SHARE: Final = 16
+"""A client may bring one in so many while producers are crowded: eight clients together fill the second half."""
 
 
 class ProducerCounts:
@@ -37,8 +42,8 @@ class ProducerCounts:
     """
 
     __slots__ = (
-        "_added_while_recounting", "_recounted", "granted_count", "max_granted", "max_ungranted", "next_producer_id",
-        "ungranted_count",
+        "_added_while_recounting", "_brought", "_recounted", "granted_count", "is_crowded", "max_granted",
+        "max_ungranted", "next_producer_id", "ungranted_count",
     )  # fmt: skip
 
     def __init__(self, max_ungranted: int = MAX_UNGRANTED) -> None:
@@ -50,6 +55,10 @@ class ProducerCounts:
         self._recounted = [0, 0]
         """Granted and ungranted ones."""
         self._added_while_recounting = [0, 0]
+        self.is_crowded = False
+        """Whether more than half of either bound is taken: then call check_client before an append."""
+        self._brought: dict[tuple[Hashable, bool], int] = {}
+        """By client and whether their ids are ungranted: the new producers since the last recount."""
 
     def learn_next_producer_id(self, next_producer_id: int) -> None:
         """Update the bound between granted ids and others from the metadata; -1 if none was granted yet."""
@@ -63,6 +72,31 @@ class ProducerCounts:
         elif self.ungranted_count >= self.max_ungranted:
             raise ApiError(UNKNOWN_PRODUCER_ID, f"Producer id {producer_id} was not granted by this cluster")
 
+    def check_client(self, client: Hashable, producer_id: int) -> None:
+        """While producers are crowded: raise ApiError UNKNOWN_PRODUCER_ID if this client has brought its share of them.
+
+        Else count the producer, which has to be a new one of its partition.
+        """
+        is_ungranted = producer_id >= self.next_producer_id
+        count, most = self._bounded(is_ungranted)
+        if count <= most // 2:
+            return
+        brought = self._brought.get((client, is_ungranted), 0)
+        if brought >= max(1, most // CLIENT_SHARE):
+            raise ApiError(
+                UNKNOWN_PRODUCER_ID, f"No room for producer id {producer_id}: its client has brought {brought}"
+            )
+        self._brought[client, is_ungranted] = brought + 1
+
+    def _bounded(self, is_ungranted: bool) -> tuple[int, int]:
+        """Return the number of entries and its bound."""
+        if is_ungranted:
+            return self.ungranted_count, self.max_ungranted
+        return self.granted_count, self.max_granted
+
+    def _update_crowded(self) -> None:
+        self.is_crowded = self.granted_count > self.max_granted // 2 or self.ungranted_count > self.max_ungranted // 2
+
     def add(self, producer_id: int) -> None:
         """Count a new producer of a partition."""
         is_ungranted = producer_id >= self.next_producer_id
@@ -71,6 +105,7 @@ class ProducerCounts:
             self.ungranted_count += 1
         else:
             self.granted_count += 1
+        self._update_crowded()
 
     def expiration_ms(self, configured_ms: int) -> int:
         """Return how long producers are kept at this number of them."""
@@ -80,6 +115,7 @@ class ProducerCounts:
     def start_recount(self) -> None:
         self._recounted = [0, 0]
         self._added_while_recounting = [0, 0]
+        self._brought.clear()
 
     def recount(self, producer_ids: Iterable[int]) -> None:
         """Add the producers of one partition to the recount."""
@@ -91,3 +127,4 @@ class ProducerCounts:
         """Replace the counts. Producers added since the start may be in them twice."""
         counts = zip(self._recounted, self._added_while_recounting, strict=True)
         self.granted_count, self.ungranted_count = map(sum, counts)
+        self._update_crowded()

@@ -54,3 +54,33 @@ def test_an_end_as_usual_leaves_nothing(tmp_path: Path) -> None:
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert list(tmp_path.iterdir()) == []
+
+
+KEEPING = """
+import sys, time
+from kafkapy.testing import Cluster
+with Cluster(1, data_dir=sys.argv[1]) as cluster:
+    print(cluster._found.processes[1].pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_node_stops_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KEEPING, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + TIMEOUT_S
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_running(pid)
+    assert (tmp_path / "data" / "node-1" / ".kafka_cleanshutdown").exists(), "it stopped in order"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

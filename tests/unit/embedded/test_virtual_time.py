@@ -1,15 +1,17 @@
 """`Broker(clock="virtual")`: what is due until then is done when `advance` returns."""
 
+import asyncio
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafkapy.embedded.virtual_time import duration_ms
-from kafkapy.testing import Broker, ClockError
+from kafkapy.testing import Broker, ClockError, FaultNeverHit
 from tests.support.topic_contents import messages, offsets
 
 TIMEOUT_S = 60
@@ -184,5 +186,33 @@ async def test_clocks_that_do_not_move_say_so() -> None:
         Broker(clock="real")  # type: ignore[typeddict-item]
     with pytest.raises(ClockError, match="time does not go back"):
         duration_ms(-1)
-    with pytest.raises(RuntimeError, match="use `with Broker"):
+    with pytest.raises(RuntimeError, match="use `with` or `async with`"):
         await Broker(clock="virtual").start()
+
+
+async def test_time_moves_in_an_async_block_while_its_clients_go_on() -> None:
+    async with Broker(clock="virtual") as broker:
+        retention = {"retention.ms": 86_400_000, "segment.ms": 3_600_000}
+        await broker.create_topics_async("kept-a-day", partitions=1, configs=retention)
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            await producer.send_and_wait("kept-a-day", b"first")
+            advancing = asyncio.ensure_future(broker.clock.advance_async("1d2h"))
+            await producer.send_and_wait("kept-a-day", b"second")
+            await advancing
+            await producer.send_and_wait("kept-a-day", b"third")
+        await broker.clock.advance_async("2h")
+        async with AIOKafkaConsumer(
+            "kept-a-day", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer:
+            assert (await consumer.getone()).offset > 0
+        await broker.restart_async()
+        assert broker.clock.now() - datetime.now(UTC) > timedelta(days=1), "a restart keeps the time"
+        snapshot = await broker.snapshot_async()
+        await broker.delete_topics_async("kept-a-day")
+        await broker.kill_async()
+        await broker.restart_async()
+    async with Broker(snapshot=snapshot) as other:
+        assert other.topics["kept-a-day"].end_offsets() == {0: 3}
+    with pytest.raises(FaultNeverHit):
+        async with Broker(clock="virtual") as broker:
+            broker.faults.drop("Produce")

@@ -36,6 +36,16 @@ def table_of(kind: str, folder: Path, at_step: Callable[[str, int], None] = no_s
     return DeltaBatches(str(folder / "bars"), at_step=at_step)
 
 
+def create(kind: str, folder: Path, schema: pa.Schema) -> None:
+    """Create the table as somebody else would."""
+    if kind == "delta":
+        DeltaTable.create(str(folder / "bars"), schema)
+        return
+    catalog = open_catalog(str(folder), {})
+    catalog.create_namespace("market")
+    catalog.create_table("market.bars", schema)
+
+
 def found(kind: str, folder: Path) -> pa.Table:
     if kind == "iceberg":
         return open_catalog(str(folder), {}).load_table("market.bars").scan().to_arrow()
@@ -121,10 +131,28 @@ def test_a_column_is_added_while_it_runs_and_another_type_is_refused(kind: str, 
     sides = {(row["number"] // 100, row["side"]) for row in found(kind, tmp_path).to_pylist()}
     assert sides == {(0, None), (1, "buy"), (2, None)}
     other = rows_of(3).set_column(2, "number", pa.array(["x"] * 4))
-    with pytest.raises(JobError, match="does not take the rows") as error:
+    with pytest.raises(JobError, match=r"has another schema \(number is int64 there, string here\): give") as error:
         table_of(kind, tmp_path).write(other, Batch("q", 3))
     assert "\n" not in str(error.value)
     assert table_of(kind, tmp_path).write(rows_of(3), Batch("q", 3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_floats_gets_no_decimals(kind: str, tmp_path: Path) -> None:
+    """deltalake would write them, and lose digits."""
+    floats = pa.schema([("date", pa.date32()), ("symbol", pa.string()), ("price", pa.float64())])
+    create(kind, tmp_path, floats)
+    with pytest.raises(JobError, match=r"price is double there, decimal128\(18, 8\) here"):
+        table_of(kind, tmp_path).write(rows_of(0), Batch("q", 0))
+    assert found(kind, tmp_path).num_rows == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_must_be_there_and_is_not_written_is_named(kind: str, tmp_path: Path) -> None:
+    required = SCHEMA.append(pa.field("venue", pa.string(), nullable=False))
+    create(kind, tmp_path, required)
+    with pytest.raises(JobError, match="venue is required there, and not written"):
+        table_of(kind, tmp_path).write(rows_of(0), Batch("q", 0))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,6 @@
 """Events at a moment that a test chooses, and how clients take them."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 
@@ -199,7 +200,7 @@ async def test_events_in_an_async_block_name_the_way() -> None:
     async with Broker() as broker:
         broker.faults.clear()
         with pytest.raises(FaultError, match="nobody coordinates"):
-            broker.faults.rebalance("none")
+            await asyncio.to_thread(broker.faults.rebalance, "none")
         await broker.create_topics_async("orders", partitions=1)
         with pytest.raises(RuntimeError, match=r"await asyncio\.to_thread"):
             broker.faults.corrupt("orders")

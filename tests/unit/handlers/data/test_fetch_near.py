@@ -8,6 +8,7 @@ from kafkapy.handlers.data import fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.record.batches import batches
 from kafkapy.replication.replica_selector import RACK_AWARE
 from kafkapy.seams import FileRegion
@@ -26,6 +27,7 @@ class Context:
 
     def __init__(self, version: int) -> None:
         self.api_version = version
+        self.connection = ConnectionInfo("", "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
 
 
 def new_hosting(loop: SimLoop, **properties: str) -> Hosting:

@@ -21,13 +21,13 @@ from tests.support.metadata_services import Deny, answer, on_wire
 VERSIONS = range(3, 14)
 
 
-def context(version: int = 13, client_id: str | None = "tester") -> Any:
+def context(version: int = 13, client_id: str | None = "tester", client: str = "c") -> Any:
     return SimpleNamespace(
         api_version=version,
         listener_name="PLAINTEXT",
         client_id=client_id,
         connection=SimpleNamespace(),
-        client="c",
+        client=client,
         is_long=False,
     )
 
@@ -43,9 +43,16 @@ def request(version: int, *partitions: tuple[int, Any], topic: str = "orders", a
     return ProduceRequest(acks=acks, topic_data=[named], **fields)
 
 
-def send(hosting: Hosting, requested: Any, version: int = 13, authorizer: Any = None, client_id: str = "tester") -> Any:
+def send(
+    hosting: Hosting,
+    requested: Any,
+    version: int = 13,
+    authorizer: Any = None,
+    client_id: str = "tester",
+    client: str = "c",
+) -> Any:
     """Drive a produce that must not wait; return the answers of its first topic's partitions, as on the wire."""
-    response = answer(produce.handle(hosting.services(authorizer), context(version, client_id), requested))
+    response = answer(produce.handle(hosting.services(authorizer), context(version, client_id, client), requested))
     return on_wire(response, version).responses[0].partition_responses
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
 from kafkapy.runtime.logs.maintenance import producer_expiry_steps
@@ -27,10 +29,10 @@ class Producers:
     def grant(self, next_producer_id: int) -> None:
         self.hosting.commit(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=next_producer_id))
 
-    def send(self, producer_id: int, sequence: int = 0, *, partition: int = 0) -> tuple[int, int]:
+    def send(self, producer_id: int, sequence: int = 0, *, partition: int = 0, client: str = "one") -> tuple[int, int]:
         """Send a batch; return error code and base offset."""
         records = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-        [answer] = send(self.hosting, request(13, (partition, records)))
+        [answer] = send(self.hosting, request(13, (partition, records)), client=client)
         if answer.error_code:
             assert answer.log_start_offset == -1, "Kafka's clients send again without it, and begin anew with it"
         return answer.error_code, answer.base_offset
@@ -112,6 +114,29 @@ async def test_beyond_half_of_that_number_those_of_the_last_ten_minutes_are_kept
     producers.send(7)
     producers.clean_up(NOW_MS + CROWDED_EXPIRATION_MS)
     assert producers.account.granted_count == 1, "there is room enough for producer.id.expiration.ms"
+
+
+@pytest.mark.parametrize("first_id", [0, 5_000], ids=["granted", "made up"])
+async def test_beyond_half_of_it_no_client_takes_the_room_of_all_others(loop: SimLoop, first_id: int) -> None:
+    producers = Producers(loop)
+    producers.account.max_granted = producers.account.max_ungranted = 64
+    outcomes = [producers.send(first_id + number, client="attacker")[0] for number in range(64)]
+    assert outcomes == [0] * 37 + [REFUSED[0]] * 27, "more than half of it, and then a sixteenth"
+    assert producers.send(first_id, 1, client="attacker")[0] == 0, "a producer that is there goes on"
+    assert [producers.send(first_id + 100 + number, client="other")[0] for number in range(4)] == [0] * 4
+    assert producers.send(first_id + 200, client="other") == REFUSED
+    assert producers.send(first_id + 200, client="third")[0] == 0
+    producers.clean_up()
+    assert producers.send(first_id + 201, client="other")[0] == 0, "a recount gives each client its share again"
+
+
+async def test_who_fills_the_room_for_made_up_ids_takes_none_of_granted_ones(loop: SimLoop) -> None:
+    producers = Producers(loop)
+    producers.account.max_granted, producers.account.max_ungranted = 64, 4
+    for number in range(10):
+        producers.send(5_000 + number)
+    assert producers.account.is_crowded
+    assert [producers.send(number)[0] for number in range(30)] == [0] * 30
 
 
 def test_a_recount_misses_none_that_came_meanwhile() -> None:

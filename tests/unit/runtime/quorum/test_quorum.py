@@ -19,6 +19,7 @@ from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.runtime.quorum.exchange import SnapshotDownload
 from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum.quorum import NotLeaderError, Quorum
+from kafkapy.runtime.quorum.snapshots import AFTER_START_MS, REPLAYED_BYTES
 from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import parse_name, snapshot_name
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_from_string
@@ -222,6 +223,34 @@ async def test_a_snapshot_is_taken_after_the_interval_if_anything_changed(loop: 
     await asyncio.sleep(1000)
     assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
     await quorum.close()
+
+
+async def test_a_start_that_replayed_much_takes_a_snapshot(loop: SimLoop) -> None:
+    disk = standalone()
+    quorum = new_quorum(loop, disk, listener=ValueList())
+    await quorum.start()
+    await asyncio.sleep(AFTER_START_MS / 1000)
+    for _ in range(REPLAYED_BYTES // 60_000 + 1):
+        await append(quorum, bytes(60_000))
+    await asyncio.sleep(60)
+    assert quorum.latest_snapshot_id == OffsetAndEpoch(0, 0)
+    await quorum.close()
+    taken = [await _snapshot_soon_after_start(loop, disk) for _ in range(2)]
+    assert [each.leader_epoch for each in taken] == [2, 2]
+    assert taken[0] == taken[1], "the second start had no more to replay than its snapshot"
+
+
+async def _snapshot_soon_after_start(loop: SimLoop, disk: SimDisk) -> OffsetAndEpoch:
+    """Start a quorum and stop it a little after AFTER_START_MS; return its latest snapshot."""
+    quorum = new_quorum(loop, disk, listener=ValueList())
+    await quorum.start()
+    await asyncio.sleep(AFTER_START_MS / 1000)
+    await append(quorum, b"x")
+    await asyncio.sleep(1)
+    found = quorum.latest_snapshot_id
+    await quorum.close()
+    assert found is not None
+    return found
 
 
 async def test_a_log_without_the_snapshot_that_it_needs_does_not_start(loop: SimLoop) -> None:

@@ -12,6 +12,7 @@ from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager import log_manager
+from kafkapy.storage.manager.checkpoints import LogCheckpoints
 from kafkapy.storage.manager.log_manager import DirectoryWatcher, LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition
@@ -239,10 +240,39 @@ def test_a_recovery_point_that_was_lowered_does_not_rise_again_by_a_write_that_w
     disk = SimDisk()
     manager = started(disk)
     flushed_log(manager, 10)
-    (late,) = manager.checkpoints.recovery_points()
+    ((late,),) = manager.checkpoints.recovery_points()
     manager.truncate_to({A0: 4})
     late.run()
     assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 4\n"
+
+
+def test_a_log_made_anew_while_offsets_are_collected_does_not_get_the_old_one() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    for log in create(manager, A0, A1, B0):
+        append(log, 3)
+        flush_log(log)
+    checkpoints = LogCheckpoints(manager.directories, manager.all_logs, logs_per_step=1)
+    collected = checkpoints.recovery_points()
+    assert [next(collected), next(collected)] == [[], []]
+    manager.delete_log(A0, NOW_MS)
+    create(manager, A0)
+    ((write,),) = collected
+    write.run()
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n2\na 1 3\nb 0 3\n"
+
+
+def test_a_recovery_point_that_is_lowered_while_others_are_collected_stays_low() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    flushed_log(manager, 10)
+    create(manager, B0)
+    manager.checkpoints = LogCheckpoints(manager.directories, manager.all_logs, logs_per_step=1)
+    collected = manager.checkpoints.recovery_points()
+    assert next(collected) == []
+    manager.truncate_to({A0: 4})
+    manager.checkpoints.write_now(collected)
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n2\na 0 4\nb 0 0\n"
 
 
 def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:

@@ -1,0 +1,31 @@
+"""Write offset checkpoints in the IO pool: collected in steps, between which other tasks run."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.runtime.pool import run_in_pool
+
+if TYPE_CHECKING:
+    from kafkapy.seams import IoPool
+    from kafkapy.storage.manager.checkpoints import Steps
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+async def write_checkpoints(steps: "Steps", io_pool: "IoPool") -> None:
+    """Write each checkpoint; one that cannot be written is logged, and takes its directory offline if that has failed.
+
+    After a full disk the next write brings what is missing: until then a restart does more than it needs to.
+    """
+    for writes in steps:
+        if not writes:
+            await asyncio.sleep(0)
+        for write in writes:
+            try:
+                await run_in_pool(io_pool, write.run)
+            except ApiError as error:
+                logger.warning("%s", error.message)
+            except StorageError as error:
+                write.directory.state.go_offline(error.message)

@@ -1,0 +1,56 @@
+package org.apache.kafka.common.test;
+
+import java.lang.reflect.Proxy;
+import java.util.Properties;
+import kafka.server.KafkaBroker;
+import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.metadata.BrokerState;
+
+/** A broker as far as one can see it from outside its process. */
+class SeenBroker {
+    /** A test asks for what is inside a broker's process: it cannot run here. The runner looks for this text. */
+    static final String INSIDE = "is inside the broker's process";
+
+    static KafkaBroker of(ProcessCluster cluster, NodeProcess node) {
+        Class<?>[] interfaces = {KafkaBroker.class};
+        return (KafkaBroker) Proxy.newProxyInstance(KafkaBroker.class.getClassLoader(), interfaces, (proxy, method, arguments) ->
+            switch (method.getName()) {
+                case "config" -> node.config();
+                case "clusterId" -> cluster.clusterId();
+                case "isShutdown" -> node.isStopped();
+                case "brokerState" -> node.isStopped() ? BrokerState.NOT_RUNNING : BrokerState.RUNNING;
+                case "boundPort" -> node.port(((ListenerName) arguments[0]).value());
+                case "socketServer" -> SeenSocketServer.of(node);
+                case "metadataCache" -> cluster.metadataOf(node);
+                case "groupCoordinator" -> groupCoordinator(node);
+                case "shutdown" -> {
+                    node.stop();
+                    yield null;
+                }
+                case "startup" -> {
+                    cluster.startBroker(node.node.id());
+                    yield null;
+                }
+                case "awaitShutdown" -> null;
+                case "hashCode" -> System.identityHashCode(proxy);
+                case "equals" -> proxy == arguments[0];
+                case "toString" -> "broker " + node.node.id();
+                default -> throw new UnsupportedOperationException("KafkaBroker." + method.getName() + " " + INSIDE);
+            });
+    }
+
+    /** What a helper of the tests asks before it creates the topic of offsets. */
+    private static GroupCoordinator groupCoordinator(NodeProcess node) {
+        Class<?>[] interfaces = {GroupCoordinator.class};
+        return (GroupCoordinator) Proxy.newProxyInstance(GroupCoordinator.class.getClassLoader(), interfaces, (proxy, method, arguments) -> {
+            if (!method.getName().equals("groupMetadataTopicConfigs"))
+                throw new UnsupportedOperationException("GroupCoordinator." + method.getName() + " " + INSIDE);
+            Properties configs = new Properties();
+            configs.put("cleanup.policy", "compact");
+            configs.put("compression.type", "producer");
+            configs.put("segment.bytes", String.valueOf(node.config().groupCoordinatorConfig().offsetsTopicSegmentBytes()));
+            return configs;
+        });
+    }
+}
