@@ -16,8 +16,9 @@ MANY: Final = 100_000
 """The maximum number of elements (array entries and tagged fields) of a request, unless its row has another.
 
 An element takes up to 4 us to decode and 0.4 KB of memory, so a request takes at most 40 MB beside its bytes. Requests
-with 10,000 topics or partitions stay far below the limit. Deviation: Apache Kafka bounds bytes only. Here elements are
-bounded, too, because each takes more memory than its bytes.
+with 10,000 topics or partitions stay far below the limit. Deviation: Apache Kafka refuses an array of more than
+1,000,000 elements, and more than 10,000 tagged fields. Here all elements of a request count together, and fewer are
+allowed, because each takes more memory than its bytes.
 """
 FEW: Final = 1_000
 """For requests with few elements: a version, filters, the protocols of a member."""
@@ -251,7 +252,11 @@ of the quorum, for which others wait, and the Envelope, whose content is counted
 BROKER_APIS: dict[int, ServedApi] = {row.api_key: row for row in ROWS if row.listener is not CONTROLLER}
 """The APIs of the broker listeners, by API key."""
 CONTROLLER_APIS: dict[int, ServedApi] = {row.api_key: row for row in ROWS if row.listener is not BROKER}
-"""The APIs of the controller listener, by API key."""
+"""The APIs of the controller listener, by API key.
+
+Deviation: Apache Kafka's controllers list DescribeDelegationToken and DescribeUserScramCredentials, too, and answer
+both with UNKNOWN_SERVER_ERROR. Here they are not listed, because a client can then say what a controller lacks.
+"""
 FORWARDED_APIS: Final = frozenset(row.api_key for row in ROWS if row.forwarding is WHOLE)
 """The APIs whose requests a broker forwards unchanged if it is not the active controller."""
 UNCOUNTED: Final = frozenset(row.api_key for row in ROWS if not row.is_counted)

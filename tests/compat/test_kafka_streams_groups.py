@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,7 +28,7 @@ from tests.compat.test_transactions import create
 from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.streams_applications import Instance
-from tests.support.streams_members import TASKS, describe
+from tests.support.streams_members import describe
 from tests.support.wire import WireClient
 from tools.kafka import STREAMS_LIBS
 
@@ -170,10 +171,11 @@ def test_at_least_once_counts_all_and_twice_only_after_a_kill(broker: Server, pr
         shop.wait_for_sums(second, may_repeat=True)
 
 
-def test_a_new_instance_warms_up_before_it_gets_a_task(tmp_path: Path) -> None:
-    """A copy that has no record to restore left counts as warm: no more are allowed to be missing."""
+def test_members_report_how_far_their_copies_are(tmp_path: Path) -> None:
+    """What they report is described. No task is warmed up, as in Apache Kafka 4.4.0: its AssignmentRefiner is empty."""
     keys = {
-        "group.streams.num.standby.replicas": "0",
+        "group.streams.max.session.timeout.ms": "300000",
+        "group.streams.session.timeout.ms": "300000",
         "group.streams.num.warmup.replicas": "1",
         "group.streams.acceptable.recovery.lag": "0",
         "group.streams.min.task.offset.interval.ms": "3000",
@@ -183,23 +185,23 @@ def test_a_new_instance_warms_up_before_it_gets_a_task(tmp_path: Path) -> None:
         broker = stack.enter_context(new_server(tmp_path / "data", {**PROPERTIES, **keys}))
         create(broker.bootstrap, "orders", "customers", "sums", partition_count=PARTITIONS)
         shop = stack.enter_context(closing(Shop(broker.bootstrap)))
-        shop.order()
-        first = stack.enter_context(closing(new_instance(broker.bootstrap, tmp_path / "first", "streams")))
-        shop.wait_for_sums(first)
-        second = stack.enter_context(closing(new_instance(broker.bootstrap, tmp_path / "second", "streams")))
-        client = stack.enter_context(WireClient(broker.bootstrap))
-        eventually(lambda: "warmup_tasks" in kinds_of_tasks(client), TIMEOUT_S)
-        shop.order()
-        eventually(lambda: [*kinds_of_tasks(client)].count("active_tasks") == 2, TIMEOUT_S)
-        eventually(lambda: "warmup_tasks" not in kinds_of_tasks(client), TIMEOUT_S)
+        first, second = (
+            stack.enter_context(closing(new_instance(broker.bootstrap, tmp_path / name, "streams")))
+            for name in ("first", "second")
+        )
         shop.order()
         shop.wait_for_sums(first, second)
+        with WireClient(broker.bootstrap) as client:
+            eventually(lambda: all(map(has_reported, describe(client, APPLICATION).members)), TIMEOUT_S)
+            members = describe(client, APPLICATION).members
+        assert len(members) == 2
+        assert not [each for each in members if each.assignment.warmup_tasks or each.target_assignment.warmup_tasks]
 
 
-def kinds_of_tasks(client: WireClient) -> list[str]:
-    """Return the kinds of tasks that each member has, one after the other."""
-    members = describe(client, APPLICATION).members
-    return [kind for each in members for kind in TASKS if getattr(each.assignment, kind)]
+def has_reported(member: Any) -> bool:
+    """Whether a member has copies, and has told how far each of them is."""
+    copies = {(each.subtopology_id, number) for each in member.assignment.standby_tasks for number in each.partitions}
+    return bool(copies) and copies <= {(each.subtopology_id, each.partition) for each in member.task_offsets}
 
 
 def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Nodes of Apache Kafka become kafkapy's, one by one, and Apache Kafka's again, while clients go on.
 
-Java's idempotent producer, a classic group and one of the newer protocol, in a soak a Spark stream, too: nothing is
-lost, nothing comes twice, no committed offset moves, and the replicas' logs are the same, byte by byte. The steps are
-those of docs/migration.md. A soak takes controllers of their own there and back, too.
+Java's idempotent producer, a classic group, one of the newer protocol, and a streams group whose tasks are called back,
+in a soak a Spark stream, too: nothing is lost, nothing comes twice, no committed offset moves, and the replicas' logs
+are the same, byte by byte. The steps are those of docs/migration.md. A soak takes controllers of their own there and
+back, too.
 """
 
 import os
@@ -33,6 +34,10 @@ from tests.support.migrating import (
     isolated_nodes,
     records_of,
 )
+from tests.support.offsets import coordinator_of
+from tests.support.streams_handover import GROUP, HANDOVER_KEYS, TOPIC, Handover
+from tests.support.streams_handover import PARTITIONS as PARTITIONS_TO_HAND_OVER
+from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS
 
 if TYPE_CHECKING:
@@ -40,11 +45,12 @@ if TYPE_CHECKING:
 
 PROPERTIES = {
     "controller.listener.names": "CONTROLLER",
-    "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
+    **HANDOVER_KEYS,
+    "offsets.topic.num.partitions": "3",
 }
 PARTITIONS = 6
 RECORDS_PER_S = 200
@@ -88,6 +94,7 @@ class Migration:
 
     def __init__(self, nodes: dict[int, MigratingNode], members: list[GroupMember]) -> None:
         self.nodes = nodes
+        self._handover = Handover(0 if nodes[1].kind is PreviousKafka else 1)
         self.bootstrap = ",".join(node.bootstrap for node in brokers_of(nodes))
         self._members = members
         self._committed: dict[str, dict[int, int]] = {member.group: {} for member in members}
@@ -96,6 +103,14 @@ class Migration:
         self.nodes[node_id].become(kind)
         assert check(self.bootstrap, "--wait", str(TIMEOUT_S)) == 0
         self._check_committed()
+        self.hand_over_tasks()
+
+    def hand_over_tasks(self) -> None:
+        """Let a streams group give up the tasks that its coordinator has called back, before or after it moved."""
+        with WireClient(self.bootstrap.split(",")[0]) as client:
+            coordinator = eventually(lambda: max(coordinator_of(client, GROUP), 0))
+        with WireClient(self.nodes[coordinator].bootstrap) as client:
+            self._handover.go_on(client)
 
     def _check_committed(self) -> None:
         """No group's offset is behind of what it was before."""
@@ -155,6 +170,8 @@ def test_java_nodes_become_ours_and_java_again_under_load(
         eventually(lambda: all(sum(map(len, member.seen.values())) > RECORDS_PER_S for member in members))
         streamed = SparkStream(request.getfixturevalue("spark"), bootstrap, tmp_path) if IS_SOAKED else None
         migration = Migration(nodes, members)
+        topics.create(bootstrap, TOPIC, partitions=PARTITIONS_TO_HAND_OVER, replicas=3)
+        migration.hand_over_tasks()
         for kind in (Kafkapy, nodes[1].kind):
             for node_id in nodes:
                 migration.exchange(node_id, kind)

@@ -20,12 +20,12 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
 )
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
-from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from tests.compat.test_kafka_streams import Feed
 from tests.compat.test_streams_groups import COUNT, PATIENT, new_instance, read_until
 from tests.support import java_tools, topics
 from tests.support.client_requests import metadata, until
 from tests.support.migrating import served_by
+from tests.support.offsets import coordinator_of
 from tests.support.streams_handover import GROUP, HANDOVER_KEYS, PARTITIONS, TOPIC, Handover
 from tests.support.streams_members import describe
 from tests.support.wire import WireClient
@@ -72,12 +72,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ThreeNod
 def version_of(cluster: ThreeNodes) -> int:
     """Return the version of StreamsGroupHeartbeat that all nodes have."""
     return 0 if any(isinstance(node, PreviousKafka) for node in cluster.nodes) else 1
-
-
-def coordinator_of(client: WireClient, group_id: str) -> int:
-    """Return the node, -1 while there is none."""
-    (found,) = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6).coordinators
-    return int(found.node_id)
 
 
 def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:

@@ -39,6 +39,12 @@ def find_coordinator(client: WireClient, group_id: str) -> None:
     until(is_there)
 
 
+def coordinator_of(client: WireClient, group_id: str) -> int:
+    """Return the node, -1 while there is none."""
+    (found,) = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6).coordinators
+    return int(found.node_id)
+
+
 def commit_request(
     group_id: str, topic: str | bytes, *partitions: OffsetCommitRequestPartition | int, **fields: Any
 ) -> OffsetCommitRequest:

@@ -83,7 +83,10 @@ async def handle(
     if not _is_for_all(context, request):
         access = TopicAccess(services, context, AclOperation.DESCRIBE)
         response = _head(services, context, request, image, random_alive_broker(image.cluster, services.random))
-        response.topics = _topics(services, context, request, image, access)
+        unfilled: list[tuple[MetadataResponseTopic, TopicImage]] = []
+        response.topics = _topics(services, context, request, image, access, unfilled)
+        if unfilled:
+            await _fill(services, context, image, unfilled)
         return response
     return await _all_topics(services, context, request, image)
 
@@ -223,8 +226,12 @@ def _topics(
     request: MetadataRequest,
     image: MetadataImage,
     access: TopicAccess,
+    unfilled: list[tuple[MetadataResponseTopic, TopicImage]],
 ) -> list[MetadataResponseTopic]:
-    """Return the answers for the topics that the request names."""
+    """Return the answers for the topics that the request names.
+
+    Those that it puts into `unfilled` are still without partitions: all that are there, if they have many.
+    """
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
     names = _requested_names(request, image, ids)
     denied = access.denied(names)
@@ -232,13 +239,32 @@ def _topics(
     missing = [name for name in allowed if name not in image.topics.by_name]
     refused = _not_creatable(services, context, request, missing) if missing else []
     view = ClusterView(image.cluster, context.listener_name)
-    topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
+    found = [image.topics.by_name[name] for name in allowed if name in image.topics.by_name]
+    if sum([len(topic.partitions) for topic in found]) <= SMALL_COUNT:
+        topics = [_topic(view, topic, context) for topic in found]
+    else:
+        topics = [_topic(view, topic, context, ()) for topic in found]
+        unfilled += zip(topics, found, strict=True)
     topics += _missing(
         services, context, request, [name for name in missing if name not in refused] if refused else missing
     )
     if request.include_topic_authorized_operations and context.api_version >= 8:
         _add_authorized_operations(services, context, topics)
     return [*_unknown_ids(image, ids), *topics, *_refused(refused), *_denied(image, denied, by_id=bool(ids))]
+
+
+async def _fill(
+    services: Services,
+    context: RequestContext,
+    image: MetadataImage,
+    unfilled: Iterable[tuple[MetadataResponseTopic, TopicImage]],
+) -> None:
+    """Add the partitions, yielding to the event loop. A request that has yielded is encoded by a worker."""
+    view = ClusterView(image.cluster, context.listener_name)
+    way = walk(services, context)
+    for answer, topic in unfilled:
+        async for partition_id, partition in way.over(topic.partitions.items()):
+            answer.partitions.append(_partition(view, partition_id, partition, context.api_version))
 
 
 def _requested_names(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:

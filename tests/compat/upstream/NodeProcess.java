@@ -13,7 +13,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigResource;
@@ -26,6 +29,13 @@ class NodeProcess {
     static final String PYTHON = System.getProperty("upstream.python");
     static final Path LOGS = Path.of(System.getProperty("upstream.logs"));
     private static final long STOP_S = 60;
+
+    private static final Set<Integer> GIVEN_PORTS = ConcurrentHashMap.newKeySet();
+    private static final Set<Process> RUNNING = ConcurrentHashMap.newKeySet();
+
+    static {
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> RUNNING.forEach(Process::destroyForcibly)));
+    }
 
     final TestKitNode node;
     private final Map<String, Integer> ports = new HashMap<>();
@@ -85,6 +95,7 @@ class NodeProcess {
             List<String> command = List.of(PYTHON, "-m", "kafkapy", "start", propertiesFile().toString());
             ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
             process = builder.redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
+            RUNNING.add(process);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -115,6 +126,7 @@ class NodeProcess {
             stopping.destroyForcibly();
             Thread.currentThread().interrupt();
         }
+        RUNNING.remove(stopping);
         if (stopping.exitValue() != 0)
             throw new IllegalStateException("node " + node.id() + " ended with status " + stopping.exitValue() + ": " + log);
     }
@@ -127,11 +139,17 @@ class NodeProcess {
         return value.replace("\\", "\\\\").replace("\n", "\\n");
     }
 
+    /** Below the ephemeral ports, which outgoing connections take; none is given twice. */
     private static int freePort() {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
-            return socket.getLocalPort();
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(10_000, 32_000);
+            if (!GIVEN_PORTS.add(port))
+                continue;
+            try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getByName("127.0.0.1"))) {
+                return socket.getLocalPort();
+            } catch (IOException taken) {
+                continue;
+            }
         }
     }
 }

@@ -352,7 +352,7 @@ public class ProcessCluster implements ClusterInstance {
         return new TreeMap<>(brokers);
     }
 
-    /** None can be seen. Helpers of the tests wait until brokers are where the controllers here are: they need not. */
+    /** Those that are named are found; who iterates finds none: tests wait so until brokers are where controllers are. */
     @Override
     public Map<Integer, ControllerServer> controllers() {
         return new AbstractMap<>() {
@@ -363,7 +363,7 @@ public class ProcessCluster implements ClusterInstance {
 
             @Override
             public ControllerServer get(Object id) {
-                throw new UnsupportedOperationException("ControllerServer " + SeenBroker.INSIDE);
+                return nodes.controllerNodes().containsKey(id) ? SeenController.of(processes.get(id)) : null;
             }
         };
     }

@@ -1,8 +1,10 @@
 package org.apache.kafka.common.test;
 
 import java.lang.reflect.Proxy;
+import java.util.Properties;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.metadata.BrokerState;
 
 /** A broker as far as one can see it from outside its process. */
@@ -19,7 +21,9 @@ class SeenBroker {
                 case "isShutdown" -> node.isStopped();
                 case "brokerState" -> node.isStopped() ? BrokerState.NOT_RUNNING : BrokerState.RUNNING;
                 case "boundPort" -> node.port(((ListenerName) arguments[0]).value());
+                case "socketServer" -> SeenSocketServer.of(node);
                 case "metadataCache" -> cluster.metadataOf(node);
+                case "groupCoordinator" -> groupCoordinator(node);
                 case "shutdown" -> {
                     node.stop();
                     yield null;
@@ -34,5 +38,19 @@ class SeenBroker {
                 case "toString" -> "broker " + node.node.id();
                 default -> throw new UnsupportedOperationException("KafkaBroker." + method.getName() + " " + INSIDE);
             });
+    }
+
+    /** What a helper of the tests asks before it creates the topic of offsets. */
+    private static GroupCoordinator groupCoordinator(NodeProcess node) {
+        Class<?>[] interfaces = {GroupCoordinator.class};
+        return (GroupCoordinator) Proxy.newProxyInstance(GroupCoordinator.class.getClassLoader(), interfaces, (proxy, method, arguments) -> {
+            if (!method.getName().equals("groupMetadataTopicConfigs"))
+                throw new UnsupportedOperationException("GroupCoordinator." + method.getName() + " " + INSIDE);
+            Properties configs = new Properties();
+            configs.put("cleanup.policy", "compact");
+            configs.put("compression.type", "producer");
+            configs.put("segment.bytes", String.valueOf(node.config().groupCoordinatorConfig().offsetsTopicSegmentBytes()));
+            return configs;
+        });
     }
 }

@@ -7,7 +7,7 @@ from typing import Any
 from kafkapy.handlers.topics import metadata
 from kafkapy.handlers.topics.metadata import SMALL_COUNT
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.runtime.turns import STEPS_PER_TURN
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
@@ -27,13 +27,14 @@ def running_in(loop: SimLoop, cluster: Cluster) -> Any:
 
 
 def send_request(running: Any, version: int = 13) -> "asyncio.Task[Any]":
-    async def requested() -> Any:
-        requester = context(version)
-        requester.client = None
-        requester.connection = SimpleNamespace(is_held=False)
-        return await metadata.handle(running, requester, MetadataRequest(topics=None))
+    return asyncio.ensure_future(metadata.handle(running, requester(version), MetadataRequest(topics=None)))
 
-    return asyncio.ensure_future(requested())
+
+def requester(version: int = 13) -> Any:
+    found = context(version)
+    found.client = None
+    found.connection = SimpleNamespace(is_held=False)
+    return found
 
 
 def counts(answer: Any, version: int = 13) -> dict[str, int]:
@@ -53,6 +54,22 @@ async def test_all_topics_are_described_in_turns_and_once_for_all_requests(loop:
     assert loop.time() > started, "it has given way"
     assert counts(first.result()) == {"large": 3 * STEPS_PER_TURN, "small": 1}
     assert await send_request(running) is first.result()
+
+
+async def test_a_large_topic_that_is_named_is_described_in_turns(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", 3 * STEPS_PER_TURN)
+    create(cluster, "small", 2)
+    named = MetadataRequest([MetadataRequestTopic(name=name) for name in ("small", "large", "missing")])
+    asking = requester()
+    answering = asyncio.ensure_future(metadata.handle(running_in(loop, cluster), asking, named))
+    await asyncio.sleep(0)
+    assert not answering.done()
+    create(cluster, "missing", 1)
+    started = loop.time()
+    assert counts(await answering) == {"small": 2, "large": 3 * STEPS_PER_TURN, "missing": 0}
+    assert loop.time() > started, "it has given way"
+    assert asking.is_long, "a worker encodes it"
 
 
 async def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one(loop: SimLoop) -> None:
