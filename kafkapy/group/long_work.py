@@ -44,3 +44,7 @@ class Results:
     def of(self, work: LongWork) -> Any:
         """Return the result of the same work, None if there is none."""
         return next((result for done, result in self._results if done.is_same(work)), None)
+
+
+NO_RESULTS: Final = Results()
+"""Of a decision that is made for the first time."""

@@ -9,7 +9,7 @@ from typing import Any
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
-from kafkapy.group.long_work import LongWorkError, Results
+from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -50,6 +50,7 @@ class StreamsGroups:
         self._hashes = hashes
         self._metadata = metadata
         self._wall_ms = wall_ms
+        self._is_loaded = False
         self._history = streams_history(wall_ms)
         self._initial_delays: dict[str, int] = {}
         """Of groups that are made, by id, until their first record is replayed."""
@@ -62,7 +63,7 @@ class StreamsGroups:
         now_ms: int,
         *,
         gives_way: bool = False,
-        results: Results | None = None,
+        results: Results = NO_RESULTS,
     ) -> GroupDecision:
         """Decide StreamsGroupHeartbeat; the response is a HeartbeatResult. Raises ApiError (KIP-1071's codes).
 
@@ -86,7 +87,7 @@ class StreamsGroups:
         context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
         heartbeat = Heartbeat(
-            group, request, context, assignor, version=version, is_known=found is not None, results=results or Results()
+            group, request, context, assignor, version=version, is_known=found is not None, results=results
         )
         decision = heartbeat.decide(replaced)
         if is_new:
@@ -126,7 +127,7 @@ class StreamsGroups:
         settings = group.own_settings(image.configs)
         if group.timers.maybe_end_initial_delay(now_ms):
             try:
-                return self._due_target(group, now_ms, gives_way=True, results=Results())
+                return self._due_target(group, now_ms, gives_way=True, results=NO_RESULTS)
             except LongWorkError:
                 return GroupDecision(effects=(LargeTargetDue(group.group_id),))
         late = group.timers.late_members(now_ms, settings.session_timeout_ms)
@@ -149,7 +150,9 @@ class StreamsGroups:
         """Start after the log was replayed and before the first request."""
         groups = [group for group in self._groups.values() if isinstance(group, StreamsGroup)]
         self._history.load(groups)
+        self._is_loaded = True
         for group in groups:
+            group.log.is_loaded = True
             group.timers.on_loaded(now_ms)
 
     def replay(self, key: Message, value: Message | None) -> None:
@@ -159,7 +162,9 @@ class StreamsGroups:
         if not isinstance(group, StreamsGroup):
             if value is None:
                 return
+            assert not self._is_loaded or group is None, f"{group_id} would be replaced before it is deleted"
             group = self._groups[group_id] = self.make(group_id)
+            group.log.is_loaded = self._is_loaded
             if group_id in self._initial_delays:
                 group.timers.start_initial_delay(self._initial_delays.pop(group_id))
         self._history.before_replay(group, key, value)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision, Reply, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
 from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
@@ -126,6 +126,7 @@ class Heartbeat:
         target_epoch, target = self._target(updated, configured, update)
         owned = _owned(request)
         after = self._reconciled(updated, target_epoch, target, owned)
+        assert after.member_id == request.member_id, "the session of another member would be renewed"
         group.sessions.touch(after.member_id, context.now_ms + self._settings.session_timeout_ms)
         if request.shutdown_application:
             group.request_shutdown(after.member_id)
@@ -172,6 +173,8 @@ class Heartbeat:
     def _updated(self, member: StreamsMember) -> StreamsMember:
         """Return the member with the fields that the request sets."""
         request, client, given = self._request, self._context.client, self._request.user_endpoint
+        if not self._is_joining and _says_nothing_new(request, client, member):
+            return member
         endpoint = None if given is None else UserEndpoint(given.host, given.port)
         if endpoint is None and not self._is_joining:
             endpoint = member.user_endpoint
@@ -192,7 +195,7 @@ class Heartbeat:
 
     def _write_member(self, member: StreamsMember, updated: StreamsMember) -> _Update:
         """Write a member that is new or changed. For a static one, recompute only if tasks depend on the change."""
-        if updated == member:
+        if updated is member or updated == member:
             return _Update.NONE
         self._records.append(member_record(self._group.group_id, updated))
         is_relevant = self._request.instance_id is None or any(
@@ -324,7 +327,7 @@ class Heartbeat:
         self, updated: StreamsMember, target_epoch: int, target: TasksTuple, owned: Owned | None
     ) -> StreamsMember:
         after = reconcile(updated, target_epoch, target, owned, self._log.owners)
-        if after != updated:
+        if after is not updated and after != updated:
             self._records.append(current_record(self._group.group_id, after))
             self._group.timers.on_reconciled(after, self._context.now_ms)
         return after
@@ -343,7 +346,7 @@ class Heartbeat:
             acceptable_recovery_lag=settings.acceptable_recovery_lag,
             status=self._statuses,
         )
-        has_changed = after.assigned != before.assigned
+        has_changed = after is not before and after.assigned != before.assigned
         if self._is_joining or has_changed or _reports_others(owned, after.assigned):
             response.active_tasks = task_ids(TaskIds, after.assigned.active_partitions)
             response.standby_tasks = task_ids(TaskIds, after.assigned.standby)
@@ -447,11 +450,28 @@ def result_of(work: TopologyInput | TargetInput, context: RequestContext, result
     return end_of(work.steps())
 
 
+def _says_nothing_new(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
+    """Whether the request sets no field of the member: true of most, and sooner known than an equal member is made."""
+    return (
+        client.client_id == member.client_id
+        and client.client_host == member.client_host
+        and request.topology is None
+        and request.user_endpoint is None
+        and request.client_tags is None
+        and request.instance_id in (None, member.instance_id)
+        and request.rack_id in (None, member.rack_id)
+        and request.process_id in (None, member.process_id)
+        and request.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
+    )
+
+
 def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:
+    active = assigned.active
     return (
         target.standby == assigned.standby
         and target.warmup == assigned.warmup
-        and target.active == assigned.active_partitions
+        and target.active.keys() == active.keys()
+        and all(active[each].keys() == partitions for each, partitions in target.active.items())
     )
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
+from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from kafkapy.group.consumer.subscriptions import ResolvedRegex
     from kafkapy.group.decision import Client, GroupDecision
-    from kafkapy.group.long_work import Results
     from kafkapy.group.shard import GroupShard
     from kafkapy.group.share.decision import ShareDecision
     from kafkapy.metadata.image import TopicImage
@@ -117,9 +117,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
 
         results: of the work that was done for the decision so far.
         """
-        from kafkapy.group.long_work import Results
-
-        results = Results()
+        try:
+            return await self.call(group_id, lambda shard, _token, now_ms: decide(shard, now_ms, True, NO_RESULTS))
+        except LongWorkError:
+            results = Results()
         return await self.long_decisions.decided(
             group_id,
             lambda gives_way: self.call(
