@@ -53,8 +53,8 @@ def new_instance(bootstrap: str, directory: Path, *configs: str) -> Instance:
 def read_until(feed: Feed, count: int, instances: list[Instance], *, sending: bool) -> None:
     """Read so many counts; an instance that has ended is started again.
 
-    One ends on a busy machine, of kafkapy as of Apache Kafka, by an InvalidTxnStateException: the coordinator has aborted
-    its transaction after producer.transaction.timeout.ms, and Kafka Streams takes that for fatal.
+    One ends on a busy machine by an InvalidTxnStateException, with Apache Kafka too: the coordinator has aborted its
+    transaction after producer.transaction.timeout.ms, and Kafka Streams takes that for fatal.
     """
     deadline = time.monotonic() + TIMEOUT_S
     while feed.read < count:
