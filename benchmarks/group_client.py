@@ -21,9 +21,16 @@ from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kafkapy.protocol.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TaskIds,
+    Topology,
+)
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
-JOIN, SYNC, HEARTBEAT, CONSUMER_HEARTBEAT = 9, 5, 4, 1
+JOIN, SYNC, HEARTBEAT, CONSUMER_HEARTBEAT, STREAMS_HEARTBEAT = 9, 5, 4, 1, 1
+SUBTOPOLOGY = "0"
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
 CLASSIC_INTERVAL_S = 3.0
@@ -140,9 +147,13 @@ class Group:
 
 
 class ClassicMember:
-    def __init__(self, peer: Peer, group: Group) -> None:
+    """A member of a classic group; `user_data` is what an assignor of its own adds to subscription and assignment."""
+
+    def __init__(self, peer: Peer, group: Group, *, assignor: str = "range", user_data: bytes | None = None) -> None:
         self.peer = peer
         self.group = group
+        self.assignor = assignor
+        self.user_data = user_data
         self.member_id = ""
         self.generation = -1
 
@@ -153,13 +164,13 @@ class ClassicMember:
                 await self._live(interval_s or CLASSIC_INTERVAL_S)
 
     async def _join(self) -> Any:
-        metadata = b"\0\0" + ConsumerProtocolSubscription([self.group.topic]).encode(0)
+        metadata = b"\0\0" + ConsumerProtocolSubscription([self.group.topic], user_data=self.user_data).encode(0)
         request = JoinGroupRequest(
             self.group.group_id,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol("range", metadata=metadata)],
+            protocols=[JoinGroupRequestProtocol(self.assignor, metadata=metadata)],
             member_id=self.member_id,
         )
         answer = await self.peer.call(request, JOIN)
@@ -176,7 +187,7 @@ class ClassicMember:
                 generation_id=self.generation,
                 member_id=self.member_id,
                 protocol_type="consumer",
-                protocol_name="range",
+                protocol_name=self.assignor,
                 assignments=self._assign(sorted(each.member_id for each in joined.members)) if is_leader else [],
             ),
             SYNC,
@@ -195,7 +206,8 @@ class ClassicMember:
         first = 0
         for index, member_id in enumerate(member_ids):
             end = first + count + (index < rest)
-            given = ConsumerProtocolAssignment([TopicPartition(self.group.topic, partitions=list(range(first, end)))])
+            partitions = TopicPartition(self.group.topic, partitions=list(range(first, end)))
+            given = ConsumerProtocolAssignment([partitions], user_data=self.user_data)
             assignments.append(SyncGroupRequestAssignment(member_id, assignment=b"\0\0" + given.encode(0)))
             first = end
         return assignments
@@ -273,3 +285,67 @@ class ConsumerMember:
             ConsumerGroupHeartbeatRequest(self.group.group_id, member_id=self.member_id, member_epoch=self.epoch),
             CONSUMER_HEARTBEAT,
         )
+
+
+class StreamsMember:
+    """A member of a KIP-1071 group, a process of its own: it runs a task per partition, and closes it at once."""
+
+    def __init__(self, peer: Peer, group: Group, *, name: str) -> None:
+        self.peer = peer
+        self.group = group
+        self.member_id = name
+        self.epoch = 0
+        self.owned: list[int] = []
+        self._counted: int | None = None
+
+    async def run(self, interval_s: float | None) -> None:
+        reads = Topology(0, subtopologies=[Subtopology(SUBTOPOLOGY, source_topics=[self.group.topic])])
+        answer = await self._beat(
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            process_id=self.member_id,
+            topology=reads,
+            **self._tasks(),
+        )
+        while True:
+            if answer.active_tasks is not None and self._take(answer.active_tasks):
+                answer = await self._beat(**self._tasks())
+                continue
+            await asyncio.sleep(interval_s or answer.heartbeat_interval_ms / 1000)
+            answer = await self._beat()
+
+    def _tasks(self) -> dict[str, Any]:
+        active = [TaskIds(SUBTOPOLOGY, partitions=self.owned)] if self.owned else []
+        return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
+
+    async def _beat(self, **fields: Any) -> Any:
+        answer = await self.peer.call(self._heartbeat(**fields), STREAMS_HEARTBEAT)
+        assert answer.error_code == 0, answer
+        self.epoch = answer.member_epoch
+        self._count()
+        return answer
+
+    def _take(self, tasks: Any) -> bool:
+        """Run what the answer says; return whether that is a change."""
+        owned = [partition for each in tasks for partition in each.partitions]
+        is_new = owned != self.owned
+        self.owned = owned
+        self._count()
+        return is_new
+
+    def _count(self) -> None:
+        counted = self.epoch if len(self.owned) == self.group.share else None
+        if counted == self._counted:
+            return
+        if self._counted is not None:
+            self.group.lost_share(self._counted)
+        self._counted = counted
+        if counted is not None:
+            self.group.has_share(counted)
+
+    def _heartbeat(self, **fields: Any) -> StreamsGroupHeartbeatRequest:
+        return StreamsGroupHeartbeatRequest(
+            self.group.group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
+
+    def heartbeat(self) -> bytes:
+        return frame(self._heartbeat(), STREAMS_HEARTBEAT)

@@ -14,7 +14,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from benchmarks.group_client import ClassicMember, ConsumerMember, Group, Member, Peer, find_coordinator
+from benchmarks.group_client import (
+    ClassicMember,
+    ConsumerMember,
+    Group,
+    Member,
+    Peer,
+    StreamsMember,
+    find_coordinator,
+)
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import frame
 from benchmarks.workload import Figures, Workload
@@ -38,17 +46,23 @@ TICK_S = 0.002
 ERROR_OF_HEARTBEAT, ERROR_OF_COMMIT = 9, -5
 """Where the error code is: after the header and the throttle time; before the tags of partition, topic and answer."""
 KINDS = ("classic", "consumer")
+STREAMS, STREAMS_CLASSIC = "streams", "streams by the classic protocol"
+"""Of Kafka Streams: group.protocol=streams, and the classic protocol, in which its assignor adds data of its own."""
+USER_DATA = bytes(200)
+"""About what the assignor of Kafka Streams says of a process with ten tasks; brokers do not read it."""
 
 
 # -- rebalances -----------------------------------------------------------------------------------------------------
 
 
-def settle(server: Server, topic: str, scale: float, *, kind: str, interval_s: float | None) -> Figures:
+def settle(
+    server: Server, topic: str, scale: float, *, kind: str, interval_s: float | None, member_count: int = MEMBERS
+) -> Figures:
     """Have members join an empty group within a second; return when nine in ten and all had their share, and its cost.
 
     The last ones decide little about a broker: they may have to wait for their next heartbeat.
     """
-    count = max(10, int(MEMBERS * scale))
+    count = max(10, int(member_count * scale))
     create_topic(server, topic, count * PARTITIONS_EACH)
 
     async def run() -> Figures:
@@ -91,7 +105,12 @@ async def members(
 
 
 def new_member(kind: str, peer: Peer, group: Group, index: int) -> Member:
-    return ClassicMember(peer, group) if kind == "classic" else ConsumerMember(peer, group, name=f"member-{index}")
+    name = f"member-{index}"
+    if kind == STREAMS_CLASSIC:
+        return ClassicMember(peer, group, assignor="stream", user_data=USER_DATA)
+    if kind == STREAMS:
+        return StreamsMember(peer, group, name=name)
+    return ClassicMember(peer, group) if kind == "classic" else ConsumerMember(peer, group, name=name)
 
 
 @asynccontextmanager

@@ -1,8 +1,10 @@
-"""Kafka Streams, with both group protocols: from start() until the application is RUNNING with its tasks.
+"""Kafka Streams, with both group protocols: from start() until RUNNING, rebalances, and what heartbeats cost.
 
-The application has a repartition topic and a changelog, which are made, too: with group.protocol=streams by the broker,
-which also waits group.streams.initial.rebalance.delay.ms (3 s) before it assigns the first tasks. The JVM's
-own start is not timed.
+The application that is started has a repartition topic and a changelog, which are made, too: with
+group.protocol=streams by the broker, which also waits group.streams.initial.rebalance.delay.ms (3 s) before it assigns
+the first tasks. The JVM's own start is not timed. Rebalances and heartbeats are those of benchmarks.groups, by members
+without a JVM that want a task per partition: ten and a hundred join within a second; a thousand that have settled send
+heartbeats that change nothing.
 """
 
 import re
@@ -12,6 +14,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+from benchmarks.groups import MEMBERS, STREAMS, STREAMS_CLASSIC, heartbeats, settle
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.workload import Cost, Figures, Workload
 from harness.servers import Server, java, temporary_in
@@ -51,4 +54,22 @@ WORKLOADS = [
         missing=_missing,
     )
     for protocol in ("classic", "streams")
+]
+WORKLOADS += [
+    *(
+        Workload(
+            f"{count} members settle, {kind}",
+            partial(settle, kind=kind, interval_s=None, member_count=count),
+            family="streams",
+            quick_rounds=int(count == 10),
+        )
+        for count in (10, MEMBERS)
+        for kind in (STREAMS, STREAMS_CLASSIC)
+    ),
+    *(
+        Workload(
+            f"heartbeats of 1000 members, {kind}", partial(heartbeats, kind=kind), family="streams", quick_rounds=1
+        )
+        for kind in (STREAMS, STREAMS_CLASSIC)
+    ),
 ]

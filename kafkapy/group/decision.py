@@ -3,9 +3,9 @@
 Responses and replies are sent only after the decision's records, and all records before them, are committed.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
@@ -35,6 +35,8 @@ class GroupDecision:
     shard; the result is handed to ConsumerGroups.resolve_regexes.
 
     is_atomic: append all records or none, in one batch, which max.message.bytes bounds. Tombstones need not be atomic.
+
+    effects: carried out once the records are committed: a LargeTargetDue of a streams group.
     """
 
     response: Any = None
@@ -44,8 +46,7 @@ class GroupDecision:
     made: Any = None
     due_regexes: Set[str] = frozenset()
     is_atomic: bool = True
-    effects: ClassVar[tuple[()]] = ()
-    """Group decisions have no effects."""
+    effects: Sequence[Any] = ()
 
 
 @dataclass(slots=True, frozen=True)

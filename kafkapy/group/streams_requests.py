@@ -9,11 +9,13 @@ from typing import Any
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
+from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.streams.assignors import ASSIGNORS
 from kafkapy.group.streams.checks import check_heartbeat
+from kafkapy.group.streams.decision import LargeTargetDue
 from kafkapy.group.streams.describe import described_group
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, decide_leave
@@ -48,14 +50,25 @@ class StreamsGroups:
         self._hashes = hashes
         self._metadata = metadata
         self._wall_ms = wall_ms
+        self._is_loaded = False
         self._history = streams_history(wall_ms)
         self._initial_delays: dict[str, int] = {}
         """Of groups that are made, by id, until their first record is replayed."""
 
     def heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, version: int, client: Client, now_ms: int
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        version: int,
+        client: Client,
+        now_ms: int,
+        *,
+        gives_way: bool = False,
+        results: Results = NO_RESULTS,
     ) -> GroupDecision:
-        """Decide StreamsGroupHeartbeat; the response is a HeartbeatResult. Raises ApiError (KIP-1071's codes)."""
+        """Decide StreamsGroupHeartbeat; the response is a HeartbeatResult. Raises ApiError (KIP-1071's codes).
+
+        gives_way: raise LongWorkError, too, if long work has to be done first. results: of what was done for it.
+        """
         check_heartbeat(request)
         self._history.begin_decision()
         group_id = request.group_id
@@ -71,9 +84,11 @@ class StreamsGroups:
             group = self.make(group_id)  # replaying the first record puts one into the map
         else:
             group = self._existing(group_id, "Streams group")
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
+        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
-        heartbeat = Heartbeat(group, request, context, assignor, version=version, is_known=found is not None)
+        heartbeat = Heartbeat(
+            group, request, context, assignor, version=version, is_known=found is not None, results=results
+        )
         decision = heartbeat.decide(replaced)
         if is_new:
             if group.timers.initial_delay_until_ms is not None:
@@ -93,14 +108,15 @@ class StreamsGroups:
     def describe(self, group_id: str, *, start: int = 0, count: int | None = None) -> DescribedGroup:
         """Return the group as StreamsGroupDescribe shows it, with GROUP_ID_NOT_FOUND if it is not a streams group.
 
-        start, count: which of its members are described, all if `count` is None.
+        start, count: which of its members are described, all if `count` is None. Only the first part has the topology.
         """
         try:
             group = self._existing(group_id)
         except ApiError as error:
             return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
         members = members_in_order(group.log.members, start, count)
-        return described_group(group, members, group.own_settings(self._metadata().configs).assignor_name)
+        assignor_name = group.own_settings(self._metadata().configs).assignor_name
+        return described_group(group, members, assignor_name, has_topology=start == 0)
 
     # -- time and replay ------------------------------------------------------------------------------------------
 
@@ -110,17 +126,33 @@ class StreamsGroups:
         image = self._metadata()
         settings = group.own_settings(image.configs)
         if group.timers.maybe_end_initial_delay(now_ms):
-            context = RequestContext(NOBODY, now_ms, self._wall_ms(), image)
-            return decide_delayed_target(group, context, ASSIGNORS[settings.assignor_name])
+            try:
+                return self._due_target(group, now_ms, gives_way=True, results=NO_RESULTS)
+            except LongWorkError:
+                return GroupDecision(effects=(LargeTargetDue(group.group_id),))
         late = group.timers.late_members(now_ms, settings.session_timeout_ms)
         removed = members_of_one_batch(group.group_id, late)
         return GroupDecision(records=removal_records(group.log, removed))
+
+    def due_target(self, group_id: str, now_ms: int, *, gives_way: bool, results: Results) -> GroupDecision:
+        """Decide the first assignment after its delay. Raises LongWorkError as `heartbeat`, and GROUP_ID_NOT_FOUND."""
+        self._history.begin_decision(EXPIRED)
+        decision = self._due_target(self._existing(group_id), now_ms, gives_way=gives_way, results=results)
+        decision.response = True
+        return decision
+
+    def _due_target(self, group: StreamsGroup, now_ms: int, *, gives_way: bool, results: Results) -> GroupDecision:
+        context = RequestContext(NOBODY, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
+        assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
+        return decide_delayed_target(group, context, assignor, results)
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request."""
         groups = [group for group in self._groups.values() if isinstance(group, StreamsGroup)]
         self._history.load(groups)
+        self._is_loaded = True
         for group in groups:
+            group.log.is_loaded = True
             group.timers.on_loaded(now_ms)
 
     def replay(self, key: Message, value: Message | None) -> None:
@@ -130,7 +162,9 @@ class StreamsGroups:
         if not isinstance(group, StreamsGroup):
             if value is None:
                 return
+            assert not self._is_loaded or group is None, f"{group_id} would be replaced before it is deleted"
             group = self._groups[group_id] = self.make(group_id)
+            group.log.is_loaded = self._is_loaded
             if group_id in self._initial_delays:
                 group.timers.start_initial_delay(self._initial_delays.pop(group_id))
         self._history.before_replay(group, key, value)

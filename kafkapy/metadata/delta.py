@@ -5,7 +5,7 @@ what changed; without changes they are None and empty.
 A record that is inconsistent with the image means a broken log: replay raises AssertionError.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -190,10 +190,8 @@ class MetadataDelta:
         self.controller_changes[record.controller_id] = ControllerRegistration.from_record(record)
 
     def _replay_unregister_controller(self, record: "UnregisterControllerRecord") -> None:
-        known = (
-            self.controller_changes.get(record.controller_id) or record.controller_id in self.image.cluster.controllers
-        )
-        assert known, f"controller {record.controller_id} is not registered"
+        is_known = _is_there(record.controller_id, self.controller_changes, self.image.cluster.controllers)
+        assert is_known, f"controller {record.controller_id} is not registered"
         self.controller_changes[record.controller_id] = None
 
     def _replay_topic(self, record: TopicRecord) -> None:
@@ -244,7 +242,8 @@ class MetadataDelta:
         self.acl_changes[record.id] = record
 
     def _replay_remove_acl(self, record: "RemoveAccessControlEntryRecord") -> None:
-        assert self.acl_changes.get(record.id) or record.id in self.image.acls, "an ACL is removed that does not exist"
+        is_known = _is_there(record.id, self.acl_changes, self.image.acls)
+        assert is_known, "an ACL is removed that does not exist"
         self.acl_changes[record.id] = None
 
     def _replay_scram(self, record: "UserScramCredentialRecord") -> None:
@@ -252,9 +251,8 @@ class MetadataDelta:
 
     def _replay_remove_scram(self, record: "RemoveUserScramCredentialRecord") -> None:
         key = (record.mechanism, record.name)
-        assert self.scram_changes.get(key) or key in self.image.scram, (
-            "a SCRAM credential is removed that does not exist"
-        )
+        is_known = _is_there(key, self.scram_changes, self.image.scram)
+        assert is_known, "a SCRAM credential is removed that does not exist"
         self.scram_changes[key] = None
 
     def _replay_token(self, record: "DelegationTokenRecord") -> None:
@@ -296,6 +294,11 @@ _REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
     "ClearElrRecord": MetadataDelta._replay_clear_elr,
     "UnregisterControllerRecord": MetadataDelta._replay_unregister_controller,
 }
+
+
+def _is_there(key: Any, changes: Mapping[Any, object], before: Container[Any]) -> bool:
+    """Whether there is a value after these changes, None being a removal."""
+    return changes[key] is not None if key in changes else key in before
 
 
 def delta_to(image: MetadataImage, records: Iterable[Any]) -> MetadataDelta:

@@ -12,6 +12,7 @@ C code costs what it costs: an instruction that sorts a million values counts as
 """
 
 import argparse
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,11 @@ from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulator.broker_world import (
     FETCH_VERSION,
@@ -138,6 +144,7 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
     beside = await client.init_producer_id()
     of_java = new_batches(client, *beside)
     joined, modern = await join_classic(client), await join_modern(client)
+    streams = await join_streams(client)
     names = count()
     opened = await new_transactions(client, topic, "open", partition=2)
 
@@ -155,6 +162,7 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         "offset commit": lambda: _commit(topic),
         "heartbeat": lambda: request_frame(joined, HEARTBEAT_VERSION),
         "heartbeat, KIP-848": lambda: request_frame(modern, MODERN_HEARTBEAT_VERSION),
+        "heartbeat, KIP-1071": lambda: request_frame(streams, MODERN_HEARTBEAT_VERSION),
         "creation of a topic, version 4": lambda: _create_topic(f"new-{next(names)}"),
         "creation of a topic of one partition, version 4": lambda: _create_topic(f"new-{next(names)}", 1),
         "transaction of one record, version 2": (await new_transactions(client, topic, "new")).next_of_version_2,
@@ -269,6 +277,25 @@ async def join_modern(client: KafkaClient) -> ConsumerGroupHeartbeatRequest:
     joined = await client.call(request, MODERN_HEARTBEAT_VERSION)
     assert joined.error_code == 0, joined
     return ConsumerGroupHeartbeatRequest("modern", member_id="member", member_epoch=joined.member_epoch)
+
+
+async def join_streams(client: KafkaClient) -> StreamsGroupHeartbeatRequest:
+    """Let a member join a streams group and run its tasks; return its heartbeat that changes nothing."""
+    reads = Topology(0, subtopologies=[Subtopology("0", source_topics=["hot"])])
+    nothing = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    request = StreamsGroupHeartbeatRequest(
+        "streams", member_id="member", process_id="process", topology=reads, **nothing
+    )
+    request.rebalance_timeout_ms = 60_000
+    answer = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    while not answer.active_tasks:
+        assert answer.error_code == 0, answer
+        await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
+        request = StreamsGroupHeartbeatRequest("streams", member_id="member", member_epoch=answer.member_epoch)
+        answer = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    request.member_epoch = answer.member_epoch
+    request.endpoint_information_epoch = answer.endpoint_information_epoch
+    return request
 
 
 async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:

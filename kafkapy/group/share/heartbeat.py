@@ -11,6 +11,7 @@ from dataclasses import replace
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment
 from kafkapy.group.decision import RequestContext
+from kafkapy.group.long_work import LongWorkError
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MOST_NAMES, MOST_NAMES_OF_GROUP
 from kafkapy.group.share.decision import InitializeStates, ShareDecision
@@ -29,7 +30,6 @@ from kafkapy.group.share.settings import ShareTimes
 from kafkapy.group.share.state import ShareGroupLog, count_names
 from kafkapy.group.share.states import NO_STATES
 from kafkapy.group.share.target import (
-    LargeTargetError,
     TargetInput,
     is_assignment_pending,
     reconciled,
@@ -161,6 +161,7 @@ class _Heartbeat:
             client_host=client.client_host,
         )
         if updated == member:
+            assert member.member_id in self._group.log.members, "a new member subscribes to something, and is written"
             return member
         self._records.append(member_record(self._group.group_id, updated))
         return updated
@@ -187,6 +188,7 @@ class _Heartbeat:
         if log.assignment_epoch >= self._group_epoch or not self._may_assign():
             return log.assignment_epoch, log.targets.get(updated.member_id, EMPTY_ASSIGNMENT)
         assignment = self._new_target(TargetInput.of(log, updated, self._topic_names, context.image))
+        assert updated.member_id in assignment, "a target has every member"
         for member_id, target in assignment.items():
             if log.targets.get(member_id) != target:
                 self._records.append(target_record(log.group_id, member_id, target))
@@ -194,12 +196,12 @@ class _Heartbeat:
         return self._group_epoch, assignment[updated.member_id]
 
     def _new_target(self, wanted: TargetInput) -> GroupAssignment:
-        """Return the target. Raises LargeTargetError if it takes long, and was not prepared."""
+        """Return the target. Raises LongWorkError if it takes long, and was not prepared."""
         prepared = self._group.prepared_target
         if prepared is not None and prepared.is_for(wanted):
             return prepared.assignment
         if self._context.gives_way and wanted.is_large:
-            raise LargeTargetError(wanted)
+            raise LongWorkError(wanted)
         return end_of(target_steps(wanted))
 
     def _may_assign(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment, MemberSpec
@@ -40,12 +40,21 @@ class TargetInput:
         `topic_names`: how many members subscribe to each topic.
         """
         members = {**log.members, updated.member_id: updated}
+        assert all(count <= len(members) for count in topic_names.values()), "a name has more subscribers than members"
         return cls(
             {member_id: member.subscribed_topic_names for member_id, member in members.items()},
             dict(log.targets),
             log.states or NO_STATES,
             image.topics,
             all(count == len(members) for count in topic_names.values()),
+        )
+
+    def steps(self) -> SmallSteps[GroupAssignment]:
+        return target_steps(self)
+
+    def is_same(self, other: Any) -> bool:
+        return (
+            type(other) is TargetInput and self.topics is other.topics and self.states is other.states and self == other
         )
 
     @property
@@ -60,20 +69,12 @@ class PreparedTarget:
     __slots__ = ("assignment", "input")
 
     def __init__(self, input_: TargetInput, assignment: GroupAssignment) -> None:
+        assert assignment.keys() == input_.subscriptions.keys(), "a target has every member"
         self.input = input_
         self.assignment = assignment
 
     def is_for(self, wanted: TargetInput) -> bool:
-        mine = self.input
-        return mine.topics is wanted.topics and mine.states is wanted.states and mine == wanted
-
-
-class LargeTargetError(Exception):
-    """A heartbeat needs a large target: to be computed by target_steps(input), kept by the group, and tried again."""
-
-    def __init__(self, input_: TargetInput) -> None:
-        super().__init__("a large target is to be computed first")
-        self.input = input_
+        return self.input.is_same(wanted)
 
 
 def target_steps(wanted: TargetInput) -> SmallSteps[GroupAssignment]:
@@ -96,6 +97,7 @@ def target_steps(wanted: TargetInput) -> SmallSteps[GroupAssignment]:
     subscribed = {topic_id: None for ids in topic_ids.values() for topic_id in ids}
     assignable = yield from _assignable(wanted, subscribed)
     assignment = yield from assign_steps(ShareGroupSpec(specs, assignable, wanted.is_homogeneous))
+    assert assignment.keys() <= specs.keys(), "partitions of members that there are not"
     return {member_id: assignment.get(member_id, EMPTY_ASSIGNMENT) for member_id in in_order}
 
 

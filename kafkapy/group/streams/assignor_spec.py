@@ -11,6 +11,7 @@ from typing import TypeAlias
 from kafkapy.dataclass import dataclass
 from kafkapy.group.hash_order import hash_of_text, in_put_order
 from kafkapy.group.streams.tasks import Tasks, TasksTuple
+from kafkapy.machine import SmallSteps
 
 TaskOffsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """By subtopology id and partition: the sum of the changelogs' offsets that a member reported."""
@@ -57,7 +58,8 @@ class GroupSpec:
 GroupAssignment: TypeAlias = Mapping[str, TasksTuple]
 """By member id; every member is there."""
 
-TaskAssignor: TypeAlias = Callable[[GroupSpec], GroupAssignment]
+TaskAssignor: TypeAlias = Callable[[GroupSpec], SmallSteps[GroupAssignment]]
+"""Assigns in steps of a millisecond or so."""
 
 
 def spec_order(member_ids: Iterable[str]) -> list[str]:

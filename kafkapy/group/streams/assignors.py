@@ -4,6 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.group.streams.assignor_spec import TaskAssignor
-from kafkapy.group.streams.sticky_assignor import NAME, assign_sticky
+from kafkapy.group.streams.sticky_assignor import NAME, assign_steps
 
-ASSIGNORS: Final[Mapping[str, TaskAssignor]] = {NAME: assign_sticky}
+ASSIGNORS: Final[Mapping[str, TaskAssignor]] = {NAME: assign_steps}

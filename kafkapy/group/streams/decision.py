@@ -1,4 +1,4 @@
-"""What a heartbeat of a streams group leads to, beside its records: the answer, and topics to be created."""
+"""What decisions of a streams group lead to, beside their records: the answer, and what is left to be done."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -14,3 +14,10 @@ class HeartbeatResult:
 
     response: StreamsGroupHeartbeatResponse
     topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeTargetDue:
+    """The delay of the first assignment is over, and the assignment takes long: StreamsGroups.due_target decides it."""
+
+    group_id: str

@@ -25,14 +25,12 @@ from kafkapy.protocol.messages.streams_group_describe_response import (
 from kafkapy.protocol.messages.streams_group_topology_value import TopicInfo as StoredTopic
 
 
-def described_group(group: StreamsGroup, members: Iterable[StreamsMember], assignor_name: str) -> DescribedGroup:
-    """Return the group with some of its members."""
-    log, configured = group.log, group.configured
-    topology = None
-    if configured is not None and configured.is_ready:
-        topology = _configured(configured)
-    elif log.topology is not None:
-        topology = _stored(log.topology)
+def described_group(
+    group: StreamsGroup, members: Iterable[StreamsMember], assignor_name: str, *, has_topology: bool
+) -> DescribedGroup:
+    """Return the group with some of its members, and without its topology in all parts but one."""
+    log = group.log
+    topology = _topology(group) if has_topology else None
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -45,6 +43,19 @@ def described_group(group: StreamsGroup, members: Iterable[StreamsMember], assig
             for member in members
         ],
     )
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    """Return the topology as configured, or else as members sent it. It is made once, of up to 1,000 subtopologies."""
+    configured = group.configured
+    source = configured if configured is not None and configured.is_ready else group.log.topology
+    if source is None:
+        return None
+    kept = group.described_topology
+    if kept is None or kept[0] is not source:
+        made = _configured(source) if isinstance(source, ConfiguredTopology) else _stored(source)
+        kept = group.described_topology = source, made
+    return kept[1]
 
 
 def topics_of(group: DescribedGroup) -> set[str]:

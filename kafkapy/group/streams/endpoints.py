@@ -4,46 +4,65 @@ from collections.abc import Iterable, Mapping
 
 from kafkapy.group.streams.configured_topology import ConfiguredSubtopology, ConfiguredTopology
 from kafkapy.group.streams.member import StreamsMember, UserEndpoint
-from kafkapy.group.streams.tasks import Tasks
-from kafkapy.metadata.image import MetadataImage
+from kafkapy.group.streams.tasks import AssignedTasks, Tasks
+from kafkapy.metadata.image import TopicsImage
 from kafkapy.protocol.messages.streams_group_heartbeat_response import Endpoint, EndpointToPartitions, TopicPartition
 
 
-def endpoint_partitions(
-    members: Iterable[StreamsMember], topology: ConfiguredTopology, image: MetadataImage
-) -> list[EndpointToPartitions]:
-    """Return the source partitions of the tasks of each member that has an endpoint.
+class Endpoints:
+    """The endpoints of a group's members. Each is made once, until what it depends on changes."""
 
-    Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR as long as source topics are missing. Here the endpoints have
-    no partitions then, because the member would not be told what is missing.
-    """
-    return [
-        _of_member(member, member.user_endpoint, topology.subtopologies or {}, image)
-        for member in members
-        if member.user_endpoint is not None
-    ]
+    def __init__(self) -> None:
+        self._topology: ConfiguredTopology | None = None
+        self._topics: TopicsImage | None = None
+        self._made: dict[str, tuple[AssignedTasks, EndpointToPartitions]] = {}
+        """By member id, with the tasks that it was made of."""
+
+    def of(
+        self, members: Iterable[StreamsMember], topology: ConfiguredTopology, topics: TopicsImage
+    ) -> list[EndpointToPartitions]:
+        """Return the source partitions of the tasks of each member that has an endpoint.
+
+        Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR as long as source topics are missing. Here the endpoints
+        have no partitions then, because the member would not be told what is missing.
+        """
+        before = self._made if self._topology is topology and self._topics is topics else {}
+        self._topology, self._topics, self._made = topology, topics, {}
+        subtopologies = topology.subtopologies or {}
+        for member in members:
+            endpoint = member.user_endpoint
+            if endpoint is not None:
+                made = _of_member(member, endpoint, subtopologies, topics, before.get(member.member_id))
+                self._made[member.member_id] = member.assigned, made
+        return [endpoint for _, endpoint in self._made.values()]
 
 
 def _of_member(
     member: StreamsMember,
     endpoint: UserEndpoint,
     subtopologies: Mapping[str, ConfiguredSubtopology],
-    image: MetadataImage,
+    topics: TopicsImage,
+    made: tuple[AssignedTasks, EndpointToPartitions] | None,
 ) -> EndpointToPartitions:
+    """Return a member's endpoint, `made` if that still holds."""
     assigned = member.assigned
+    if made is not None and made[0] is assigned:
+        told = made[1].user_endpoint
+        if (told.host, told.port) == (endpoint.host, endpoint.port):
+            return made[1]
     copies = {
         each: assigned.standby.get(each, frozenset()) | assigned.warmup.get(each, frozenset())
         for each in {**assigned.standby, **assigned.warmup}
     }
     return EndpointToPartitions(
         Endpoint(endpoint.host, port=endpoint.port),
-        active_partitions=_partitions(assigned.active_partitions, subtopologies, image),
-        standby_partitions=_partitions(copies, subtopologies, image),
+        active_partitions=_partitions(assigned.active_partitions, subtopologies, topics),
+        standby_partitions=_partitions(copies, subtopologies, topics),
     )
 
 
 def _partitions(
-    tasks: Tasks, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
+    tasks: Tasks, subtopologies: Mapping[str, ConfiguredSubtopology], topics: TopicsImage
 ) -> list[TopicPartition]:
     found = []
     for subtopology_id, numbers in tasks.items():
@@ -51,7 +70,7 @@ def _partitions(
         if subtopology is None:
             continue
         for name in sorted(subtopology.source_topics | subtopology.repartition_source_topics.keys()):
-            topic = image.topics.by_name.get(name)
+            topic = topics.by_name.get(name)
             partitions = [] if topic is None else sorted(each for each in numbers if each < len(topic.partitions))
             if partitions:
                 found.append(TopicPartition(name, partitions=partitions))

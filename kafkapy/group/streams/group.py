@@ -21,6 +21,7 @@ from kafkapy.group.settings import GroupSettings
 from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
 from kafkapy.group.streams.checks import known_member
 from kafkapy.group.streams.configured_topology import ConfiguredTopology
+from kafkapy.group.streams.endpoints import Endpoints
 from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.records import group_tombstones
 from kafkapy.group.streams.settings import StreamsSettings, streams_settings
@@ -28,9 +29,11 @@ from kafkapy.group.streams.state import GroupState, StreamsGroupLog
 from kafkapy.group.streams.task_offsets import NO_OFFSETS, MemberTaskOffsets
 from kafkapy.group.streams.tasks import TasksTuple
 from kafkapy.group.streams.timers import StreamsTimers
+from kafkapy.group.streams.topology import StreamsTopology
 from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
+from kafkapy.protocol.messages.streams_group_describe_response import Topology
 from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
 from kafkapy.protocol.primitives import Message
 
@@ -58,6 +61,9 @@ class StreamsGroup:
         self.timers = StreamsTimers(self.log)
         self.configured: ConfiguredTopology | None = None
         self.endpoint_information_epoch = 0
+        self.endpoints = Endpoints()
+        self.described_topology: tuple[ConfiguredTopology | StreamsTopology, Topology] | None = None
+        """As describe.py made it, with what it was made of."""
         self.shutdown_member_id: str | None = None
         """The member that has asked for the shutdown of the application; all members are told until they are gone."""
         self.task_offsets: dict[str, MemberTaskOffsets] = {}
@@ -122,6 +128,7 @@ class StreamsGroup:
         return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
+        assert group_epoch >= self.log.group_epoch, "metadata checked for an epoch that is over"
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
 
     def offsets_of(self, member_id: str) -> MemberTaskOffsets:
@@ -138,6 +145,7 @@ class StreamsGroup:
         if 0 < count <= MOST_OFFSETS - self._offset_count:
             self.task_offsets[member_id] = offsets
             self._offset_count += count
+        assert 0 <= self._offset_count <= MOST_OFFSETS, f"{self._offset_count} offsets are kept"
 
     def restorer(self, member_id: str) -> Callable[[int], list[Reply]]:
         """Return what puts back what a member's heartbeat may change, for records that cannot be appended."""

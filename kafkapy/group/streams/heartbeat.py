@@ -4,13 +4,14 @@ Member, topology, group epoch, target, the member's next step towards it. Soft s
 the heartbeat creates the group, its soft state is lost, as in Kafka, except for the delay of the first assignment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
+from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
@@ -23,7 +24,6 @@ from kafkapy.group.streams.checks import (
 )
 from kafkapy.group.streams.configured_topology import ConfiguredTopology, StatusCode
 from kafkapy.group.streams.decision import HeartbeatResult
-from kafkapy.group.streams.endpoints import endpoint_partitions
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember, UserEndpoint
 from kafkapy.group.streams.reconcile import Owned, reconcile
@@ -39,10 +39,11 @@ from kafkapy.group.streams.records import (
 from kafkapy.group.streams.removal import removal_records
 from kafkapy.group.streams.settings import RACK_TAGS, StreamsSettings
 from kafkapy.group.streams.state import NO_TOPOLOGY_EPOCH, GroupState
-from kafkapy.group.streams.target import Targets, changed_targets, new_target, updated_view
+from kafkapy.group.streams.target import NewTarget, TargetInput, Targets, updated_view
 from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple, task_ids
-from kafkapy.group.streams.topic_configuration import configure_topology
+from kafkapy.group.streams.topic_configuration import TopologyInput
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
+from kafkapy.machine import end_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import TaskIds as ReportedIds
@@ -75,8 +76,12 @@ class Heartbeat:
         *,
         version: int,
         is_known: bool,
+        results: Results,
     ) -> None:
-        """`is_known`: there is a group of this id already. `version`: that of the request."""
+        """`is_known`: there is a group of this id already. `version`: that of the request.
+
+        results: of long work that was done for this heartbeat.
+        """
         self._group = group
         self._log = group.log
         self._request = request
@@ -84,6 +89,7 @@ class Heartbeat:
         self._assignor = assignor
         self._version = version
         self._is_known = is_known
+        self._results = results
         self._settings: StreamsSettings = group.own_settings(context.image.configs)
         self._is_joining = request.member_epoch == JOIN_EPOCH
         self._records: list[CoordinatorRecord] = []
@@ -93,10 +99,17 @@ class Heartbeat:
         """The static member of the same instance, with another member id."""
 
     def decide(self, first_records: Sequence[CoordinatorRecord] = ()) -> GroupDecision:
-        """Return the decision; `first_records` come before its own. Raises ApiError."""
+        """Return the decision; `first_records` come before its own. Raises ApiError, LongWorkError."""
         self._records += first_records
+        restore = self._group.restorer(self._request.member_id)
+        try:
+            return self._decide(restore)
+        except LongWorkError:
+            restore(ErrorCode.NONE)
+            raise
+
+    def _decide(self, restore: Callable[[int], list[Reply]]) -> GroupDecision:
         group, request, context = self._group, self._request, self._context
-        restore = group.restorer(request.member_id)
         if self._is_joining:
             check_size(self._log, request, self._settings.max_size)
         member = self._static_member() if request.instance_id is not None else self._dynamic_member()
@@ -113,6 +126,7 @@ class Heartbeat:
         target_epoch, target = self._target(updated, configured, update)
         owned = _owned(request)
         after = self._reconciled(updated, target_epoch, target, owned)
+        assert after.member_id == request.member_id, "the session of another member would be renewed"
         group.sessions.touch(after.member_id, context.now_ms + self._settings.session_timeout_ms)
         if request.shutdown_application:
             group.request_shutdown(after.member_id)
@@ -159,6 +173,8 @@ class Heartbeat:
     def _updated(self, member: StreamsMember) -> StreamsMember:
         """Return the member with the fields that the request sets."""
         request, client, given = self._request, self._context.client, self._request.user_endpoint
+        if not self._is_joining and _says_nothing_new(request, client, member):
+            return member
         endpoint = None if given is None else UserEndpoint(given.host, given.port)
         if endpoint is None and not self._is_joining:
             endpoint = member.user_endpoint
@@ -179,7 +195,7 @@ class Heartbeat:
 
     def _write_member(self, member: StreamsMember, updated: StreamsMember) -> _Update:
         """Write a member that is new or changed. For a static one, recompute only if tasks depend on the change."""
-        if updated == member:
+        if updated is member or updated == member:
             return _Update.NONE
         self._records.append(member_record(self._group.group_id, updated))
         is_relevant = self._request.instance_id is None or any(
@@ -218,14 +234,12 @@ class Heartbeat:
             return stored_hash, configured
         metadata_hash = group.hashes.of(topology.required_topics(), image)
         if self._log.topology is None or configured is None or metadata_hash != stored_hash:
-            by_name = image.topics.by_name
-
-            def partition_count_of(name: str) -> int | None:
-                topic = by_name.get(name)
-                return None if topic is None else len(topic.partitions)
-
-            configured = configure_topology(topology, partition_count_of)
+            configured = self._result_of(TopologyInput(topology, image.topics))
         return metadata_hash, configured
+
+    def _result_of(self, work: TopologyInput | TargetInput) -> Any:
+        """Return the result of work. Raises LongWorkError if it takes long, and was not done yet."""
+        return result_of(work, self._context, self._results)
 
     def _check_reported(self, configured: ConfiguredTopology) -> None:
         """Keep the topology and the offsets that the member reports. Raises INVALID_REQUEST, also for unknown tasks."""
@@ -299,12 +313,12 @@ class Heartbeat:
         if not may_assign(log.assignment_timestamp_ms, context.wall_ms, self._settings.assignment_interval_ms):
             self._tell(StatusCode.ASSIGNMENT_DELAYED, ASSIGNMENT_INTERVAL)
             return log.assignment_epoch, None
-        members, before = updated_view(log, updated)
-        configs = self._settings.assignment_configs
-        after = new_target(members, configured, self._group.task_offsets, configs, self._assignor)
-        self._records += changed_targets(self._group.group_id, before, after)
+        offsets, configs = dict(self._group.task_offsets), self._settings.assignment_configs
+        wanted = TargetInput(*updated_view(log, updated), configured, offsets, configs, self._assignor)
+        target: NewTarget = self._result_of(wanted)
+        self._records += target.changes(self._group.group_id)
         self._write_target_epoch(context.wall_ms)
-        return self._group_epoch, after
+        return self._group_epoch, target.targets
 
     def _write_target_epoch(self, timestamp_ms: int) -> None:
         self._records.append(target_epoch_record(self._group.group_id, self._group_epoch, timestamp_ms))
@@ -313,7 +327,7 @@ class Heartbeat:
         self, updated: StreamsMember, target_epoch: int, target: TasksTuple, owned: Owned | None
     ) -> StreamsMember:
         after = reconcile(updated, target_epoch, target, owned, self._log.owners)
-        if after != updated:
+        if after is not updated and after != updated:
             self._records.append(current_record(self._group.group_id, after))
             self._group.timers.on_reconciled(after, self._context.now_ms)
         return after
@@ -332,7 +346,7 @@ class Heartbeat:
             acceptable_recovery_lag=settings.acceptable_recovery_lag,
             status=self._statuses,
         )
-        has_changed = after.assigned != before.assigned
+        has_changed = after is not before and after.assigned != before.assigned
         if self._is_joining or has_changed or _reports_others(owned, after.assigned):
             response.active_tasks = task_ids(TaskIds, after.assigned.active_partitions)
             response.standby_tasks = task_ids(TaskIds, after.assigned.standby)
@@ -365,8 +379,8 @@ class Heartbeat:
         if group.endpoint_information_epoch != self._request.endpoint_information_epoch:
             left_out = {after.member_id, None if self._replaced is None else self._replaced.member_id}
             others = [member for member in self._log.members.values() if member.member_id not in left_out]
-            response.partitions_by_user_endpoint = endpoint_partitions(
-                [*others, after], configured, self._context.image
+            response.partitions_by_user_endpoint = group.endpoints.of(
+                [*others, after], configured, self._context.image.topics
             )
         if self._is_known:
             response.endpoint_information_epoch = group.endpoint_information_epoch
@@ -405,25 +419,59 @@ def decide_leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> 
     return GroupDecision(HeartbeatResult(response), records)
 
 
-def decide_delayed_target(group: StreamsGroup, context: RequestContext, assignor: TaskAssignor) -> GroupDecision:
-    """Decide the first assignment once its delay is over. Without a configured topology the next heartbeat does."""
+def decide_delayed_target(
+    group: StreamsGroup, context: RequestContext, assignor: TaskAssignor, results: Results
+) -> GroupDecision:
+    """Decide the first assignment once its delay is over. Without a configured topology the next heartbeat does.
+
+    Raises LongWorkError.
+    """
     log, configured = group.log, group.configured
     settings = group.own_settings(context.image.configs)
     is_due = bool(log.members) and log.group_epoch > log.assignment_epoch and configured is not None
     if not is_due or not may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms):
         return GroupDecision()
     assert configured is not None
-    after = new_target(log.members, configured, group.task_offsets, log.assignment_configs, assignor)
-    records = changed_targets(group.group_id, log.targets, after)
+    members, targets, offsets = dict(log.members), dict(log.targets), dict(group.task_offsets)
+    wanted = TargetInput(members, targets, configured, offsets, log.assignment_configs, assignor)
+    target: NewTarget = result_of(wanted, context, results)
+    records = target.changes(group.group_id)
     records.append(target_epoch_record(group.group_id, log.group_epoch, context.wall_ms))
     return GroupDecision(records=records)
 
 
+def result_of(work: TopologyInput | TargetInput, context: RequestContext, results: Results) -> Any:
+    """Return the result of work. Raises LongWorkError if it takes long, was not done yet, and may give way."""
+    result = results.of(work)
+    if result is not None:
+        return result
+    if context.gives_way and work.is_large:
+        raise LongWorkError(work)
+    return end_of(work.steps())
+
+
+def _says_nothing_new(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
+    """Whether the request sets no field of the member: true of most, and sooner known than an equal member is made."""
+    return (
+        client.client_id == member.client_id
+        and client.client_host == member.client_host
+        and request.topology is None
+        and request.user_endpoint is None
+        and request.client_tags is None
+        and request.instance_id in (None, member.instance_id)
+        and request.rack_id in (None, member.rack_id)
+        and request.process_id in (None, member.process_id)
+        and request.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
+    )
+
+
 def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:
+    active = assigned.active
     return (
         target.standby == assigned.standby
         and target.warmup == assigned.warmup
-        and target.active == assigned.active_partitions
+        and target.active.keys() == active.keys()
+        and all(active[each].keys() == partitions for each, partitions in target.active.items())
     )
 
 

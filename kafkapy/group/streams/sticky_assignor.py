@@ -10,7 +10,7 @@ depends on the order of its hash maps and priority queues, hence hash_order.py a
 warm-up tasks do not change it: 4.4.0 passes them to assignors, and `sticky` ignores them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.group.hash_order import hash_of_text, in_order_of_computing, natural_order
@@ -18,19 +18,28 @@ from kafkapy.group.streams.assignor_spec import GroupAssignment, GroupSpec, Memb
 from kafkapy.group.streams.java_queue import JavaQueue
 from kafkapy.group.streams.process_state import ProcessState
 from kafkapy.group.streams.tasks import TaskId, Tasks, TasksTuple
+from kafkapy.machine import SmallSteps, end_of
 
 NAME: Final = "sticky"
+TASKS_PER_STEP: Final = 200
+"""A millisecond or two."""
 
 
 def assign_sticky(spec: GroupSpec) -> GroupAssignment:
     """Return the active and standby tasks of every member."""
+    return end_of(assign_steps(spec))
+
+
+def assign_steps(spec: GroupSpec) -> SmallSteps[GroupAssignment]:
+    """As assign_sticky(), in steps of some TASKS_PER_STEP tasks, which take a millisecond or two."""
     if not spec.members:
         return {}
     assignment = _Assignment(spec)
-    assignment.assign_active()
+    yield from assignment.prepare()
+    yield from assignment.assign_active()
     if spec.configs.num_standby_replicas > 0:
-        assignment.assign_standby()
-    return assignment.result()
+        yield from assignment.assign_standby()
+    return (yield from assignment.result())
 
 
 class _Quota:
@@ -39,6 +48,7 @@ class _Quota:
     __slots__ = ("_members", "_tasks", "per_member")
 
     def __init__(self, tasks: int, members: int) -> None:
+        assert members > 0, "nobody to divide tasks among"
         self._tasks, self._members = tasks, members
         self.per_member = -(-tasks // members)
 
@@ -47,6 +57,8 @@ class _Quota:
         if task_count == self.per_member:
             self._members -= 1
             self._tasks -= task_count
+            assert self._members >= 0, "more members have their quota than there are"
+            assert self._tasks >= 0, "more tasks were given than there are"
             self.per_member = -(-self._tasks // self._members) if self._members > 0 else 0
 
 
@@ -57,60 +69,85 @@ class _Assignment:
         self._spec = spec
         members = spec.members
         self._standby_count = spec.configs.num_standby_replicas
-        self._active_tasks = list(_task_ids(spec, stateful_only=False))
-        self._stateful_tasks = list(_task_ids(spec, stateful_only=True))
-        self._active_quota = _Quota(len(self._active_tasks), len(members))
-        all_count = len(self._active_tasks) + len(self._stateful_tasks) * self._standby_count
+        counts = {
+            each: spec.subtopologies[each].number_of_tasks for each in sorted(spec.subtopologies, key=natural_order)
+        }
+        stateful = {each: count for each, count in counts.items() if spec.subtopologies[each].is_stateful}
+        self._active_tasks, self._stateful_tasks = _TasksInOrder(counts), _TasksInOrder(stateful)
+        self._active_quota = _Quota(self._active_tasks.count, len(members))
+        all_count = self._active_tasks.count + self._stateful_tasks.count * self._standby_count
         self._quota = _Quota(all_count, len(members))
         self._processes: dict[str, ProcessState] = {}
         for member_id, member in members.items():
             self._processes.setdefault(member.process_id, ProcessState()).add_member(member_id)
-        self._had_active = {
-            task: member_id for member_id, member in members.items() for task in _tasks_of(member.active)
-        }
-        self._had_state = _members_with_state(members.items())
+        self._had_active: dict[TaskId, str] = {}
+        self._had_state: dict[TaskId, list[str]] = {}
 
-    def assign_active(self) -> None:
-        by_partition = sorted(self._active_tasks, key=lambda task: (task.partition, natural_order(task.subtopology_id)))
+    def prepare(self) -> SmallSteps[None]:
+        """Find out what each member had."""
+        seen_count = 0
+        for member_id, member in self._spec.members.items():
+            for task in _tasks_of(member.active):
+                self._had_active[task] = member_id
+                seen_count += 1
+                if seen_count % TASKS_PER_STEP == 0:
+                    yield
+        self._had_state = yield from _members_with_state(self._spec.members.items())
+
+    def assign_active(self) -> SmallSteps[None]:
         rest = []
-        for task in by_partition:
+        for count, task in enumerate(self._active_tasks.by_partition()):
+            if count % TASKS_PER_STEP == 0:
+                yield
             member_id = self._had_active.get(task)
             if member_id is None or not self._is_below(member_id, self._active_quota):
                 rest.append(task)
             else:
                 self._add_active(member_id, task)
-        left = []
-        for task in rest:
+        left = set()
+        for count, task in enumerate(rest):
+            if count % TASKS_PER_STEP == 0:
+                yield
             member_id = self._least_loaded(self._had_state.get(task, ()))
             if member_id is None or not self._is_below(member_id, self._active_quota):
-                left.append(task)
+                left.add(task)
             else:
                 self._add_active(member_id, task)
         queue = self._processes_by_load()
-        left.sort(key=lambda task: (natural_order(task.subtopology_id), task.partition))
-        for task in left:
-            process = queue.poll()
-            self._on_active(process.add_to_least_loaded(task, is_active=True))
-            queue.add(process.load, process)
+        for count, task in enumerate(self._active_tasks.by_subtopology() if left else ()):
+            if count % TASKS_PER_STEP == 0:
+                yield
+            if task in left:
+                process = queue.poll()
+                self._on_active(process.add_to_least_loaded(task, is_active=True))
+                queue.add(process.load, process)
+        given_count = sum(len(tasks) for process in self._processes.values() for tasks in process.active.values())
+        assert given_count == self._active_tasks.count, "a task runs in one member"
 
-    def assign_standby(self) -> None:
-        tasks = sorted(
-            self._stateful_tasks, key=lambda task: (task.partition, natural_order(task.subtopology_id)), reverse=True
-        )
-        missing = [(task, self._standby_count - self._add_standbys_that_had_it(task)) for task in tasks]
-        missing.sort(key=lambda each: (natural_order(each[0].subtopology_id), each[0].partition), reverse=True)
+    def assign_standby(self) -> SmallSteps[None]:
+        missing: dict[TaskId, int] = {}
+        for count, task in enumerate(reversed(list(self._stateful_tasks.by_partition()))):
+            if count % TASKS_PER_STEP == 0:
+                yield
+            missing[task] = self._standby_count - self._add_standbys_that_had_it(task)
         queue = self._processes_by_load()
-        for task, missing_count in missing:
-            for _ in range(missing_count):
+        for count, task in enumerate(reversed(list(self._stateful_tasks.by_subtopology()))):
+            if count % TASKS_PER_STEP == 0:
+                yield
+            for _ in range(missing[task]):
                 if not self._add_standby(queue, task):
                     break
 
-    def result(self) -> GroupAssignment:
-        assigned = {}
+    def result(self) -> SmallSteps[GroupAssignment]:
+        assigned, seen_count = {}, 0
         for member_id, member in self._spec.members.items():
             process = self._processes[member.process_id]
             active, standby = process.active.get(member_id, ()), process.standby.get(member_id, ())
             assigned[member_id] = TasksTuple(_by_subtopology(active), _by_subtopology(standby))
+            seen_count += 1 + len(active) + len(standby)
+            if seen_count >= TASKS_PER_STEP:
+                seen_count = 0
+                yield
         return assigned
 
     def _process(self, member_id: str) -> ProcessState:
@@ -179,11 +216,28 @@ class _Assignment:
         return found
 
 
-def _task_ids(spec: GroupSpec, *, stateful_only: bool) -> Iterator[TaskId]:
-    for subtopology_id, subtopology in spec.subtopologies.items():
-        if subtopology.is_stateful or not stateful_only:
-            for partition in range(subtopology.number_of_tasks):
+class _TasksInOrder:
+    """The tasks of some subtopologies, in both orders, without sorting them."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        """`counts`: of tasks, by subtopology id, in ascending order."""
+        self._counts = counts
+        self.count = sum(counts.values())
+
+    def by_subtopology(self) -> Iterator[TaskId]:
+        for subtopology_id, count in self._counts.items():
+            for partition in range(count):
                 yield TaskId(subtopology_id, partition)
+
+    def by_partition(self) -> Iterator[TaskId]:
+        """Yield the tasks by partition, those of one partition by subtopology."""
+        left, partition = list(self._counts.items()), 0
+        while left:
+            for subtopology_id, count in left:
+                if partition < count:
+                    yield TaskId(subtopology_id, partition)
+            partition += 1
+            left = [each for each in left if partition < each[1]]
 
 
 def _tasks_of(tasks: Tasks) -> Iterator[TaskId]:
@@ -192,25 +246,36 @@ def _tasks_of(tasks: Tasks) -> Iterator[TaskId]:
             yield TaskId(subtopology_id, partition)
 
 
-def _members_with_state(members: Iterable[tuple[str, MemberSpec]]) -> dict[TaskId, list[str]]:
+def _members_with_state(members: Iterable[tuple[str, MemberSpec]]) -> SmallSteps[dict[TaskId, list[str]]]:
     """Return the members that have a task's state: first those with a standby, then by the offset, largest first."""
     ranked: dict[TaskId, list[tuple[bool, int, str]]] = {}
+    seen_count = 0
     for member_id, member in members:
-        standbys = set(_tasks_of(member.standby))
-        offsets = {
-            TaskId(subtopology_id, partition): offset
-            for subtopology_id, by_partition in member.task_offsets.items()
-            for partition, offset in by_partition.items()
-        }
-        for task in standbys:
-            ranked.setdefault(task, []).append((False, -offsets.get(task, 0), member_id))
-        for task, offset in offsets.items():
-            if task not in standbys:
-                ranked.setdefault(task, []).append((True, -offset, member_id))
-    return {
-        task: [member_id for _, _, member_id in sorted(candidates, key=lambda each: each[:2])]
-        for task, candidates in ranked.items()
-    }
+        for task, has_standby in _states_of(member):
+            offset = member.task_offsets.get(task.subtopology_id, {}).get(task.partition, 0)
+            ranked.setdefault(task, []).append((not has_standby, -offset, member_id))
+            seen_count += 1
+            if seen_count % TASKS_PER_STEP == 0:
+                yield
+    in_order: dict[TaskId, list[str]] = {}
+    for task, candidates in ranked.items():
+        in_order[task] = [member_id for _, _, member_id in sorted(candidates, key=lambda each: each[:2])]
+        seen_count += len(candidates)
+        if seen_count >= TASKS_PER_STEP:
+            seen_count = 0
+            yield
+    return in_order
+
+
+def _states_of(member: MemberSpec) -> Iterator[tuple[TaskId, bool]]:
+    """Yield the tasks whose state a member has, and whether as a standby."""
+    for task in _tasks_of(member.standby):
+        yield task, True
+    for subtopology_id, offsets in member.task_offsets.items():
+        standbys = member.standby.get(subtopology_id, frozenset())
+        for partition in offsets:
+            if partition not in standbys:
+                yield TaskId(subtopology_id, partition), False
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> Tasks:

@@ -7,8 +7,11 @@ maps, hence hash_order.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NoReturn, TypeAlias, TypeVar
+from functools import cache
+from heapq import heappop, heappush
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, KafkapyError
 from kafkapy.group.hash_order import hash_of_text, in_put_order, natural_order
 from kafkapy.group.streams.configured_topology import (
@@ -19,8 +22,10 @@ from kafkapy.group.streams.configured_topology import (
     TopicConfigurationProblem,
 )
 from kafkapy.group.streams.topology import StreamsTopology
+from kafkapy.machine import SmallSteps, end_of
+from kafkapy.metadata.image import TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.streams_group_topology_value import Subtopology, TopicInfo
+from kafkapy.protocol.messages.streams_group_topology_value import CopartitionGroup, Subtopology, TopicInfo
 
 PartitionCountOf: TypeAlias = Callable[[str], int | None]
 """A topic's number of partitions, None if there is no such topic."""
@@ -29,7 +34,11 @@ ItemT = TypeVar("ItemT")
 
 MAX_TOPICS_IN_MESSAGE: Final = 3
 MOST_TASKS: Final = 20_000
-"""Of a topology: some 10 us each to assign."""
+"""Of a topology: some 10 us each to assign, in steps, and to write and replay, at once."""
+LARGE: Final = 200
+"""Names from which on a topology is configured in steps: some 3 ms."""
+NAMES_PER_STEP: Final = 100
+SUBTOPOLOGIES_PER_STEP: Final = 50
 
 
 class _Misconfigured(KafkapyError):
@@ -38,15 +47,43 @@ class _Misconfigured(KafkapyError):
         self.problem = TopicConfigurationProblem(status, message)
 
 
+@dataclass(frozen=True, slots=True)
+class TopologyInput:
+    """A topology, and the topics that it is to be configured against."""
+
+    topology: StreamsTopology
+    topics: TopicsImage
+
+    @property
+    def is_large(self) -> bool:
+        return sum(map(_size, self.topology.subtopologies.values())) >= LARGE
+
+    def is_same(self, other: Any) -> bool:
+        return type(other) is TopologyInput and self.topics is other.topics and self.topology == other.topology
+
+    def steps(self) -> SmallSteps[ConfiguredTopology]:
+        by_name = self.topics.by_name
+
+        def partition_count_of(name: str) -> int | None:
+            topic = by_name.get(name)
+            return None if topic is None else len(topic.partitions)
+
+        return configure_steps(self.topology, partition_count_of)
+
+
 def configure_topology(topology: StreamsTopology, partition_count_of: PartitionCountOf) -> ConfiguredTopology:
     """Return the topology as configured for these topics, or with the problem that is in the way.
 
     Raises STREAMS_INVALID_TOPOLOGY for a topology that no topics can satisfy, and UNKNOWN_SERVER_ERROR, as Kafka does,
     for one that does not fit together: a copartition group that names no topic, a negative number of partitions.
     """
-    groups = [group for each in topology.subtopologies.values() for group in _copartition_groups(each) if group]
+    return end_of(configure_steps(topology, partition_count_of))
+
+
+def configure_steps(topology: StreamsTopology, partition_count_of: PartitionCountOf) -> SmallSteps[ConfiguredTopology]:
+    """As configure_topology(), in steps of some milliseconds."""
     try:
-        return _Configuration(topology, partition_count_of).configured(groups)
+        return (yield from _Configuration(topology, partition_count_of).configured())
     except _Misconfigured as error:
         return ConfiguredTopology(topology.topology_epoch, None, {}, error.problem)
 
@@ -59,18 +96,29 @@ class _Configuration:
         self._subtopologies = list(topology.subtopologies.values())
         self._existing_count = partition_count_of
         self._decided: dict[str, int] = {}
+        self._hash_of = cache(hash_of_text)
+        """A name's hash is needed several times, and takes up to 20 us."""
 
-    def configured(self, copartition_groups: Iterable[list[str]]) -> ConfiguredTopology:
-        self._check_source_topics()
-        self._decided.update(_repartition_counts(self._subtopologies, self._count))
-        self._enforce_copartitioning(copartition_groups)
+    def configured(self) -> SmallSteps[ConfiguredTopology]:
+        copartition_groups = yield from self._copartition_groups()
+        yield from self._check_source_topics()
+        counts = yield from _repartition_counts(self._subtopologies, self._count)
+        self._decided.update(counts)
+        yield from self._enforce_copartitioning(copartition_groups)
+        yield
         self._decide_changelogs()
-        subtopologies = {
-            subtopology_id: self._configured_subtopology(self._topology.subtopologies[subtopology_id])
-            for subtopology_id in sorted(self._topology.subtopologies, key=natural_order)
-        }
+        yield
+        subtopologies: dict[str, ConfiguredSubtopology] = {}
+        size = 0
+        for subtopology_id in sorted(self._topology.subtopologies, key=natural_order):
+            subtopology = self._topology.subtopologies[subtopology_id]
+            size += _size(subtopology)
+            if size >= NAMES_PER_STEP:
+                size = 0
+                yield
+            subtopologies[subtopology_id] = self._configured_subtopology(subtopology)
         _check_task_count(sum(each.number_of_tasks for each in subtopologies.values()))
-        missing = self._missing_internal_topics(subtopologies)
+        missing = yield from self._missing_internal_topics(subtopologies)
         problem = None
         if missing:
             message = f"Internal topics are missing: {_summary(list(missing))}"
@@ -87,19 +135,40 @@ class _Configuration:
         assert count is not None, f"{topic} was checked to exist, or its count to be decided"
         return count
 
-    def _check_source_topics(self) -> None:
+    def _copartition_groups(self) -> SmallSteps[list[list[str]]]:
+        """Return the topics of each copartition group, in the order of a HashSet."""
+        groups: list[list[str]] = []
+        size = 0
+        for subtopology in self._subtopologies:
+            for each in subtopology.copartition_groups:
+                topics = in_put_order(_copartitioned(subtopology, each), self._hash_of)
+                if topics:
+                    groups.append(topics)
+                size += 1 + len(topics)
+                if size >= NAMES_PER_STEP:
+                    size = 0
+                    yield
+        return groups
+
+    def _check_source_topics(self) -> SmallSteps[None]:
         sources = {topic for each in self._subtopologies for topic in each.source_topics}
+        yield
         missing = sorted(topic for topic in sources if self._existing_count(topic) is None)
         if missing:
             raise _Misconfigured(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_summary(missing)} are missing.")
 
-    def _enforce_copartitioning(self, groups: Iterable[list[str]]) -> None:
+    def _enforce_copartitioning(self, groups: Iterable[list[str]]) -> SmallSteps[None]:
         repartition = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
         fixed = {topic.name for topic in repartition if topic.partitions != 0}
         flexible = {topic.name for topic in repartition if topic.partitions == 0}
         fixed_counts = {topic: self._known_count(topic) for topic in fixed}
         are_alike = len(set(fixed_counts.values())) == 1
+        size = 0
         for topics in groups:
+            size += 1 + len(topics)
+            if size >= NAMES_PER_STEP:
+                size = 0
+                yield
             counts = {topic: self._known_count(topic) for topic in topics if topic in fixed or topic in flexible}
             others = {topic: self._known_count(topic) for topic in topics if topic not in counts}
             if others:
@@ -108,7 +177,7 @@ class _Configuration:
                 count = next(iter(fixed_counts.values())) if are_alike else _same_count(fixed_counts, counts)
             else:
                 count = max(counts.values(), default=0)
-            for topic in in_put_order(counts, hash_of_text):
+            for topic in in_put_order(counts, self._hash_of):
                 if topic in fixed and counts[topic] != count:
                     _misfit(
                         f"Number of partitions [{counts[topic]}] of repartition topic [{topic}] doesn't match number "
@@ -144,25 +213,31 @@ class _Configuration:
         by_name = {topic.name: self._internal_topic(topic) for topic in topics}
         if len(by_name) < len(topics):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        return {name: by_name[name] for name in in_put_order(by_name, hash_of_text)}
+        return {name: by_name[name] for name in in_put_order(by_name, self._hash_of)}
 
     def _internal_topic(self, topic: TopicInfo) -> ConfiguredInternalTopic:
         count = topic.partitions or self._decided[topic.name]
         configs = {each.key: each.value for each in topic.topic_configs}
         if count < 1 or len(configs) < len(topic.topic_configs):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        in_order = {key: configs[key] for key in in_put_order(configs, hash_of_text)}
+        in_order = {key: configs[key] for key in in_put_order(configs, self._hash_of)}
         return ConfiguredInternalTopic(topic.name, count, topic.replication_factor or None, in_order)
 
     def _missing_internal_topics(
         self, subtopologies: Mapping[str, ConfiguredSubtopology]
-    ) -> dict[str, ConfiguredInternalTopic]:
+    ) -> SmallSteps[dict[str, ConfiguredInternalTopic]]:
         internal: dict[str, ConfiguredInternalTopic] = {}
         for subtopology in subtopologies.values():
             internal.update(subtopology.repartition_source_topics)
             internal.update(subtopology.state_changelog_topics)
-        in_order = in_put_order(internal, hash_of_text)
-        for topic in in_put_order(self._topology.required_topics(), hash_of_text):
+        required = self._topology.required_topics()
+        for number, topic in enumerate(required):
+            self._hash_of(topic)
+            if number % NAMES_PER_STEP == 0:
+                yield
+        in_order = in_put_order(internal, self._hash_of)
+        yield
+        for topic in in_put_order(required, self._hash_of):
             count = self._existing_count(topic)
             expected = internal.pop(topic, None) if count is not None else None
             if expected is not None and count != expected.number_of_partitions:
@@ -177,28 +252,33 @@ def _check_task_count(count: int) -> None:
     """Raise STREAMS_INVALID_TOPOLOGY for very many tasks.
 
     Deviation: Apache Kafka assigns any number of tasks. Here a topology of more than MOST_TASKS is refused, because
-    they are assigned in one turn of the event loop.
+    a member's tasks are written and replayed in one turn of the event loop.
     """
     if count > MOST_TASKS:
         raise ApiError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"The topology has {count} tasks, more than {MOST_TASKS}.")
 
 
-def _copartition_groups(subtopology: Subtopology) -> list[list[str]]:
-    """Return the topics of each copartition group, in the order of a HashSet."""
+def _size(subtopology: Subtopology) -> int:
+    """Return about how many names are gone through to configure a subtopology."""
+    copartitioned = sum(
+        1 + len(group.source_topics) + len(group.repartition_source_topics) for group in subtopology.copartition_groups
+    )
+    internal = len(subtopology.repartition_source_topics) + len(subtopology.state_changelog_topics)
+    return 1 + len(subtopology.source_topics) + len(subtopology.repartition_sink_topics) + internal + copartitioned
+
+
+def _copartitioned(subtopology: Subtopology, group: CopartitionGroup) -> list[str]:
+    """Return the topics of a copartition group."""
     try:
         return [
-            in_put_order(
-                [_at(subtopology.source_topics, index) for index in group.source_topics]
-                + [_at(subtopology.repartition_source_topics, index).name for index in group.repartition_source_topics],
-                hash_of_text,
-            )
-            for group in subtopology.copartition_groups
+            *(_at(subtopology.source_topics, index) for index in group.source_topics),
+            *(_at(subtopology.repartition_source_topics, index).name for index in group.repartition_source_topics),
         ]
     except IndexError:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
 
-def _repartition_counts(subtopologies: list[Subtopology], count_of: PartitionCountOf) -> dict[str, int]:
+def _repartition_counts(subtopologies: list[Subtopology], count_of: PartitionCountOf) -> SmallSteps[dict[str, int]]:
     """Return the count of each repartition topic: its own, or that of the subtopology that writes it."""
     counts = {
         topic.name: topic.partitions
@@ -206,8 +286,7 @@ def _repartition_counts(subtopologies: list[Subtopology], count_of: PartitionCou
         for topic in each.repartition_source_topics
         if topic.partitions != 0
     }
-    while _spread_counts(subtopologies, count_of, counts):
-        pass
+    yield from _spread_counts(subtopologies, count_of, counts)
     if any(topic.name not in counts for each in subtopologies for topic in each.repartition_source_topics):
         raise ApiError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -217,28 +296,48 @@ def _repartition_counts(subtopologies: list[Subtopology], count_of: PartitionCou
     return counts
 
 
-def _spread_counts(subtopologies: list[Subtopology], count_of: PartitionCountOf, counts: dict[str, int]) -> bool:
-    """Add the counts that are known from what is decided already; return whether another pass is needed."""
-    is_needed = has_progress = False
-    for subtopology in subtopologies:
-        sinks = [sink for sink in subtopology.repartition_sink_topics if sink not in counts]
-        if not sinks:
-            continue
-        inputs = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
-        inputs += [count_of(topic) for topic in subtopology.source_topics]
-        known = [count for count in inputs if count is not None]
+def _spread_counts(
+    subtopologies: list[Subtopology], count_of: PartitionCountOf, counts: dict[str, int]
+) -> SmallSteps[None]:
+    """Add the counts that follow from those that are known.
+
+    Apache Kafka goes through all subtopologies again and again; what a subtopology writes depends on what was known
+    when it was come to. So here each one is come to when it would be there, after one of its inputs has become known:
+    `due` has the number of the pass, and the place in it. A chain against that order would take a second otherwise.
+    """
+    readers: dict[str, list[int]] = {}
+    for index, subtopology in enumerate(subtopologies):
+        for topic in subtopology.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(index)
+    due = [(0, index) for index in range(len(subtopologies))]
+    while due:
+        passed, index = heappop(due)
+        if index % SUBTOPOLOGIES_PER_STEP == 0:
+            yield
+        sinks = _undecided(subtopologies[index], counts)
+        known = _input_counts(subtopologies[index], count_of, counts) if sinks else ()
         if known:
             counts.update(dict.fromkeys(sinks, max(known)))
-            has_progress = True
-        else:
-            is_needed = True
-    if is_needed and not has_progress:
+            for reader in (reader for sink in sinks for reader in readers.get(sink, ())):
+                heappush(due, (passed if reader > index else passed + 1, reader))
+    if any(_undecided(each, counts) for each in subtopologies):
         raise ApiError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
             "that cannot be resolved.",
         )
-    return is_needed
+
+
+def _undecided(subtopology: Subtopology, counts: Mapping[str, int]) -> list[str]:
+    """Return the repartition topics that the subtopology writes and whose count is not known."""
+    return [sink for sink in subtopology.repartition_sink_topics if sink not in counts]
+
+
+def _input_counts(subtopology: Subtopology, count_of: PartitionCountOf, counts: Mapping[str, int]) -> list[int]:
+    """Return the counts of what the subtopology reads, as far as they are known."""
+    inputs = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
+    inputs += [count_of(topic) for topic in subtopology.source_topics]
+    return [count for count in inputs if count is not None]
 
 
 def _at(items: Sequence[ItemT], index: int) -> ItemT:

@@ -38,8 +38,11 @@ async def handle(
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     client = Client(context.client_id or "", f"/{context.client_host}")
     version = context.api_version
-    result: HeartbeatResult = await services.groups.call(
-        request.group_id, lambda shard, _token, now_ms: shard.streams.heartbeat(request, version, client, now_ms)
+    result: HeartbeatResult = await services.groups.decide_long(
+        request.group_id,
+        lambda shard, now_ms, gives_way, results: shard.streams.heartbeat(
+            request, version, client, now_ms, gives_way=gives_way, results=results
+        ),
     )
     if result.topics_to_create:
         held_ms = HEARTBEATS_HELD * result.response.heartbeat_interval_ms

@@ -5,7 +5,7 @@ shard_host.py     one shard on its partition, over writer.py (appends), shared_w
                   and commit_waits.py (responses until the high watermark)
 group_coordinator.py group_host.py regex_matching.py    groups: deadlines, offset expiry, regular expressions
 share_states.py share_offsets.py latest_offsets.py    states of share groups' partitions: created, deleted, described
-share_targets.py    large target assignments of share groups, computed in turns
+long_decisions.py    decisions that need large target assignments or topologies, computed in turns
 transaction_coordinator.py transaction_host.py    transactional ids: time-outs, markers of decided transactions
 marker_writer.py markers.py    writes markers until every partition has its own
 transaction_verification.py remote_verification.py    a leader asks whether its partition is in a transaction (KIP-890)

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
+from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
     from kafkapy.runtime.broker_channels import BrokerChannels
     from kafkapy.runtime.coordinators.group_host import GroupHost
     from kafkapy.runtime.coordinators.latest_offsets import LatestOffsets
+    from kafkapy.runtime.coordinators.long_decisions import LongDecisions
     from kafkapy.runtime.coordinators.markers import Marker
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
     from kafkapy.runtime.coordinators.shard_host import Decision
     from kafkapy.runtime.coordinators.share_states import ShareStates
-    from kafkapy.runtime.coordinators.share_targets import ShareTargets
     from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
     from kafkapy.share.persister import Persister
 
@@ -73,7 +75,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._own_counts: CoordinatorCounts | None = None
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
-        self._share_targets: ShareTargets | None = None
+        self._long_decisions: LongDecisions | None = None
+        """Made for the first share or streams group."""
+        self._due_targets: set[asyncio.Task[None]] = set()
+        """Large targets of streams groups that no heartbeat waits for."""
         self._new_channels: Callable[[], BrokerChannels] | None = None
         self._latest_offsets: LatestOffsets | None = None
 
@@ -94,11 +99,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     async def share_heartbeat(self, request: "ShareGroupHeartbeatRequest", client: "Client") -> Any:
         """As `call`, for a heartbeat of a share group, which may need a target that takes long to compute."""
         group_id = request.group_id
-        if self._share_targets is None:
-            from kafkapy.runtime.coordinators.share_targets import ShareTargets
-
-            self._share_targets = ShareTargets(self._clock)
-        return await self._share_targets.decided(
+        return await self.long_decisions.decided(
             group_id,
             lambda gives_way: self.call(
                 group_id,
@@ -108,6 +109,33 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             ),
             lambda wanted, target: self.host_of(group_id).shard.share.keep_target(group_id, wanted, target),
         )
+
+    async def decide_long(
+        self, group_id: str, decide: "Callable[[GroupShard, int, bool, Results], GroupDecision]"
+    ) -> Any:
+        """As `call`, for a decision that may depend on long work: `decide(shard, now_ms, gives_way, results)`.
+
+        results: of the work that was done for the decision so far.
+        """
+        try:
+            return await self.call(group_id, lambda shard, _token, now_ms: decide(shard, now_ms, True, NO_RESULTS))
+        except LongWorkError:
+            results = Results()
+        return await self.long_decisions.decided(
+            group_id,
+            lambda gives_way: self.call(
+                group_id, lambda shard, _token, now_ms: decide(shard, now_ms, gives_way, results)
+            ),
+            results.keep,
+        )
+
+    @property
+    def long_decisions(self) -> "LongDecisions":
+        if self._long_decisions is None:
+            from kafkapy.runtime.coordinators.long_decisions import LongDecisions
+
+            self._long_decisions = LongDecisions(self._clock)
+        return self._long_decisions
 
     async def commit_offsets(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
         """As `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
@@ -235,8 +263,27 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             replica_manager=self._replica_manager,
             clock=self._clock,
             wheel=self._wheel,
-            on_effect=lambda effect: self.share_states.begin(effect),
+            on_effect=self._begin_effect,
         )
+
+    def _begin_effect(self, effect: Any) -> None:
+        from kafkapy.group.streams.decision import LargeTargetDue
+
+        if isinstance(effect, LargeTargetDue):
+            task = asyncio.get_running_loop().create_task(self._decide_due_target(effect.group_id))
+            self._due_targets.add(task)
+            task.add_done_callback(self._due_targets.discard)
+        else:
+            self.share_states.begin(effect)
+
+    async def _decide_due_target(self, group_id: str) -> None:
+        with suppress(ApiError):  # the group has moved, or the next heartbeat tries it again
+            await self.decide_long(
+                group_id,
+                lambda shard, now_ms, gives_way, results: shard.streams.due_target(
+                    group_id, now_ms, gives_way=gives_way, results=results
+                ),
+            )
 
     def _coordinator_log(self) -> "CoordinatorLog":
         if self._log is None:
@@ -272,7 +319,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
 
     def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
         matching = self._matching.task if self._matching is not None else None
-        return (self._expirer, matching, *(self._share_states.tasks if self._share_states is not None else ()))
+        return (
+            self._expirer,
+            matching,
+            *self._due_targets,
+            *(self._share_states.tasks if self._share_states is not None else ()),
+        )
 
     async def _expire_regularly(self) -> None:
         while True:

@@ -23,9 +23,12 @@ from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
 from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.protocol.messages.unregister_controller_record import UnregisterControllerRecord
 from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkapy.types import TopicPartition
 from tests.support.controllers import Cluster, published_by
@@ -212,6 +215,21 @@ def test_snapshot_deletes_what_it_does_not_mention() -> None:
 def test_records_that_cannot_follow_are_our_mistake(record: object) -> None:
     with pytest.raises(AssertionError):
         replayed([record], replayed(EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        RemoveAccessControlEntryRecord(id=B),
+        RemoveUserScramCredentialRecord(name="alice", mechanism=1),
+        UnregisterControllerRecord(controller_id=7),
+    ],
+)
+def test_a_second_removal_is_our_mistake(record: object) -> None:
+    before = replayed([*EVERYTHING, RegisterControllerRecord(controller_id=7)])
+    replayed([record], before)
+    with pytest.raises(AssertionError):
+        replayed([record, record], before)
 
 
 def test_creating_topics_one_image_at_a_time_leaves_older_images_alone() -> None:

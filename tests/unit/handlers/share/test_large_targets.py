@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from kafkapy.group.long_work import LongWorkError
 from kafkapy.group.share import target
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
-from kafkapy.runtime.coordinators import share_targets
+from kafkapy.runtime.coordinators import long_decisions
 from tests.simulator.loop import SimLoop
 from tests.support.consumer_groups import CLIENT, image_of
 from tests.support.share_groups import ShareWorld, assigned
@@ -29,15 +30,15 @@ def test_steps_are_many_and_lead_to_what_is_computed_at_once() -> None:
     at_once = with_states()
     expected = assigned(at_once.heartbeat("a", 2))
     world = with_states()
-    with pytest.raises(target.LargeTargetError) as raised:
+    with pytest.raises(LongWorkError) as raised:
         world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
     assert world.log().assignment_epoch == world.log().group_epoch, "nothing has changed"
-    steps, count = target.target_steps(raised.value.input), 0
+    steps, count = target.target_steps(raised.value.work), 0
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            world.shard.share.keep_target("g", raised.value.input, end.value)
+            world.shard.share.keep_target("g", raised.value.work, end.value)
             break
         count += 1
     assert count >= 10
@@ -56,12 +57,12 @@ def heartbeat_of(world: ShareWorld, member_id: str) -> tuple[object, ...]:
 
 def test_a_target_that_was_prepared_for_something_else_is_not_taken() -> None:
     world = with_states()
-    with pytest.raises(target.LargeTargetError) as raised:
+    with pytest.raises(LongWorkError) as raised:
         world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
-    before = raised.value.input
+    before = raised.value.work
     world.heartbeat("b", -1)
     world.shard.share.keep_target("g", before, {"a": {}, "b": {}})
-    with pytest.raises(target.LargeTargetError):
+    with pytest.raises(LongWorkError):
         world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
     assert assigned(world.heartbeat("a", 2)) == {"foo": list(range(MANY))}
 
@@ -94,9 +95,9 @@ async def joined(loop: SimLoop, monkeypatch: pytest.MonkeyPatch) -> tuple[ShareH
 
     def observed(wanted: target.TargetInput) -> object:
         computed.append(wanted)
-        return target.target_steps(wanted)
+        return wanted.steps()
 
-    monkeypatch.setattr(share_targets, "target_steps", observed)
+    monkeypatch.setattr(long_decisions, "steps_of", observed)
     hosting = hosting_of(loop, 2_000)
     for each in "ab":
         await hosting.heartbeat(each, 0, ["orders"])

@@ -1,0 +1,71 @@
+"""Decisions of groups that depend on long work: it is done in turns, then they are made.
+
+A target assignment of 10,000 partitions or tasks takes 100 ms, and all other clients would wait for that. A heartbeat
+that finds that it needs such a target changes nothing; it is decided again with the target, and once more if the group
+has changed meanwhile. The other heartbeats of the group that need long work wait, because most need the same.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.group.long_work import LongWork, LongWorkError
+from kafkapy.runtime.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkapy.machine import SmallSteps
+    from kafkapy.seams import Clock
+
+STEPS_PER_TURN: Final = 2
+"""Of one to three milliseconds each; most turns end by time."""
+TRIES: Final = 4
+"""How often work is done in turns, before a decision does it at once: the group may change each time."""
+
+
+class LongDecisions:
+    """The groups for which work is being done."""
+
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
+        self._working: dict[str, asyncio.Future[None]] = {}
+
+    async def decided(
+        self,
+        group_id: str,
+        decide: Callable[[bool], Awaitable[Any]],
+        keep: Callable[[Any, Any], None],
+    ) -> Any:
+        """Return what decide(gives_way) returns, which raises LongWorkError if it gives way.
+
+        keep(work, result): have the result at hand for the next decision.
+        """
+        while True:
+            try:
+                return await decide(True)
+            except LongWorkError as error:
+                wanted = error.work
+            others = self._working.get(group_id)
+            if others is None:
+                break
+            await asyncio.wait({others})
+        ended = self._working[group_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._decided_later(decide, keep, wanted)
+        finally:
+            del self._working[group_id]
+            ended.set_result(None)
+
+    async def _decided_later(
+        self, decide: Callable[[bool], Awaitable[Any]], keep: Callable[[Any, Any], None], wanted: LongWork
+    ) -> Any:
+        for _ in range(TRIES):
+            keep(wanted, await in_turns(steps_of(wanted), self._clock, STEPS_PER_TURN))
+            try:
+                return await decide(True)
+            except LongWorkError as error:
+                wanted = error.work
+        return await decide(False)
+
+
+def steps_of(work: LongWork) -> "SmallSteps[Any]":
+    return work.steps()

@@ -1,0 +1,199 @@
+"""Large topologies and targets are computed in steps, and lead to what is computed at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafkapy.group.decision import GroupDecision
+from kafkapy.group.long_work import LongWorkError, Results
+from kafkapy.group.streams.decision import LargeTargetDue
+from kafkapy.group.streams.target import TargetInput
+from kafkapy.group.streams.topic_configuration import TopologyInput, configure_topology
+from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES, StreamsTopology, stored_topology
+from kafkapy.protocol.messages.streams_group_heartbeat_request import (
+    Endpoint,
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
+from tests.support.consumer_groups import CLIENT, image_of
+from tests.support.streams_groups import StreamsShard, request_of
+
+TASKS = 2_000
+
+
+def wide(*, subtopologies: int = 1) -> Topology:
+    """Return a topology of TASKS tasks in each subtopology."""
+    return Topology(0, subtopologies=[Subtopology(str(each), source_topics=["in"]) for each in range(subtopologies)])
+
+
+def deep(*, count: int = MOST_SUBTOPOLOGIES) -> Topology:
+    """Return a chain of subtopologies with state, each of which reads what the one before writes."""
+    return Topology(
+        0,
+        subtopologies=[
+            Subtopology(
+                str(each),
+                source_topics=[] if each else ["in"],
+                state_changelog_topics=[TopicInfo(f"changelog-{each}")],
+                repartition_source_topics=[TopicInfo(f"repartition-{each}")] if each else [],
+                repartition_sink_topics=[f"repartition-{each + 1}"] if each + 1 < count else [],
+            )
+            for each in range(count)
+        ],
+    )
+
+
+def shard_with(partitions: int = TASKS, **config: Any) -> StreamsShard:
+    keys = {"group_streams_assignment_interval_ms": 0, "group_streams_initial_rebalance_delay_ms": 0, **config}
+    return StreamsShard(image_of(**{"in": partitions}), **keys)
+
+
+class InSteps:
+    """Decides as runtime/coordinators/long_decisions.py does; `steps` has how many each work took."""
+
+    def __init__(self, shard: StreamsShard) -> None:
+        self.shard = shard
+        self.steps: list[tuple[type, int]] = []
+
+    def decided(self, request: StreamsGroupHeartbeatRequest) -> GroupDecision:
+        results = Results()
+        while True:
+            try:
+                return self.shard.shard.streams.heartbeat(
+                    request, 1, CLIENT, self.shard.now_ms, gives_way=True, results=results
+                )
+            except LongWorkError as error:
+                results.keep(error.work, self._result_of(error.work))
+
+    def _result_of(self, work: Any) -> Any:
+        steps, count = work.steps(), 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self.steps.append((type(work), count))
+                return end.value
+            count += 1
+
+
+def at_once(shard: StreamsShard, request: StreamsGroupHeartbeatRequest) -> GroupDecision:
+    return shard.shard.streams.heartbeat(request, 1, CLIENT, shard.now_ms)
+
+
+def test_a_large_target_in_steps_is_the_one_computed_at_once() -> None:
+    shard, other = shard_with(), shard_with()
+    in_steps = InSteps(shard)
+    for member_id in "abc":
+        request = request_of(member_id, wide())
+        decision, expected = in_steps.decided(request), at_once(other, request)
+        assert decision.records == expected.records
+        assert decision.response == expected.response
+        shard.commit(decision)
+        other.commit(expected)
+    assert [kind for kind, _ in in_steps.steps] == [TargetInput] * 3
+    assert all(count >= 10 for _, count in in_steps.steps)
+
+
+def test_a_large_topology_in_steps_is_the_one_configured_at_once() -> None:
+    shard = shard_with(2)
+    in_steps = InSteps(shard)
+    request = request_of("a", deep())
+    decision, expected = in_steps.decided(request), at_once(shard, request)
+    assert decision.records == expected.records
+    assert decision.response == expected.response
+    ((kind, count),) = in_steps.steps
+    assert kind is TopologyInput
+    assert count >= 20
+
+
+def test_a_heartbeat_that_gives_way_changes_nothing() -> None:
+    shard = shard_with()
+    shard.commit(at_once(shard, request_of("a", wide())))
+    group = shard.streams_group()
+    before = group.configured, group.refined_targets, group.task_offsets.copy(), group.log.version
+    with pytest.raises(LongWorkError):
+        shard.shard.streams.heartbeat(request_of("b", wide()), 1, CLIENT, shard.now_ms, gives_way=True)
+    assert (group.configured, group.refined_targets, group.task_offsets, group.log.version) == before
+
+
+def test_a_result_for_another_group_of_members_is_not_taken() -> None:
+    shard = shard_with()
+    shard.commit(at_once(shard, request_of("a", wide())))
+    results = Results()
+    with pytest.raises(LongWorkError) as raised:
+        shard.shard.streams.heartbeat(request_of("b", wide()), 1, CLIENT, shard.now_ms, gives_way=True, results=results)
+    results.keep(raised.value.work, "a target without c")
+    shard.commit(at_once(shard, request_of("c", wide())))
+    with pytest.raises(LongWorkError):
+        shard.shard.streams.heartbeat(request_of("b", wide()), 1, CLIENT, shard.now_ms, gives_way=True, results=results)
+
+
+def test_a_large_target_that_no_heartbeat_waits_for_is_an_effect() -> None:
+    shard = shard_with(group_streams_initial_rebalance_delay_ms=3_000)
+    shard.commit(at_once(shard, request_of("a", wide())))
+    epoch = shard.streams_group().log.members["a"].member_epoch
+    shard.commit(at_once(shard, StreamsGroupHeartbeatRequest("g", member_id="a", member_epoch=epoch)))
+    shard.now_ms += 3_000
+    decision = shard.shard.on_time("g", shard.now_ms)
+    assert decision.effects == (LargeTargetDue("g"),)
+    assert not decision.records
+    due = shard.shard.streams.due_target("g", shard.now_ms, gives_way=False, results=Results())
+    shard.commit(due)
+    assert shard.streams_group().log.targets["a"].active == {"0": frozenset(range(TASKS))}
+
+
+def test_a_chain_against_the_order_of_subtopologies_is_gone_through_once() -> None:
+    topology = StreamsTopology.of(stored_topology(deep()))
+    against = StreamsTopology(0, dict(reversed(_from_source(topology).items())))
+    asked: list[str] = []
+
+    def partition_count_of(name: str) -> int | None:
+        asked.append(name)
+        return 2 if name == "in" else None
+
+    configured = configure_topology(against, partition_count_of)
+    assert {each.number_of_tasks for each in (configured.subtopologies or {}).values()} == {2}
+    assert len(asked) < 20 * MOST_SUBTOPOLOGIES
+
+
+def _from_source(topology: StreamsTopology) -> Mapping[str, Any]:
+    return {str(each): topology.subtopologies[str(each)] for each in range(MOST_SUBTOPOLOGIES)}
+
+
+def test_the_topology_is_described_once_and_in_the_first_part_alone() -> None:
+    shard = shard_with(2)
+    shard.commit(at_once(shard, request_of("a", deep())))
+    first, again = (shard.shard.streams.describe("g", start=0, count=100) for _ in range(2))
+    assert first.topology is again.topology
+    assert first.topology is not None
+    assert shard.shard.streams.describe("g", start=100, count=100).topology is None
+
+
+def test_endpoints_are_made_once_until_tasks_change() -> None:
+    shard = shard_with(4)
+    for member_id in "abc":
+        shard.commit(at_once(shard, request_of(member_id, wide(), user_endpoint=Endpoint(member_id, port=1))))
+    for member_id in "abcabc":
+        _endpoints(shard, member_id)
+    first, again = _endpoints(shard, "a"), _endpoints(shard, "a")
+    assert sorted(first) == ["a", "b", "c"]
+    assert all(each.active_partitions and each is again[host] for host, each in first.items())
+    shard.image = image_of(2, **{"in": 4})
+    anew = _endpoints(shard, "a")
+    assert anew == first
+    assert all(each is not first[host] for host, each in anew.items())
+
+
+def _endpoints(shard: StreamsShard, member_id: str) -> dict[str, Any]:
+    """Have a member heartbeat that knows no endpoints; return them by host."""
+    epoch = shard.streams_group().log.members[member_id].member_epoch
+    request = StreamsGroupHeartbeatRequest(
+        "g", member_id=member_id, member_epoch=epoch, endpoint_information_epoch=-1, active_tasks=[], standby_tasks=[],
+        warmup_tasks=[],
+    )  # fmt: skip
+    decision = at_once(shard, request)
+    shard.commit(decision)
+    return {each.user_endpoint.host: each for each in decision.response.response.partitions_by_user_endpoint}
