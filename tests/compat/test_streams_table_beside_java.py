@@ -334,10 +334,10 @@ def offsets(told: Chapter) -> None:
     assert producer.init() == 0
     for version, topic in ((5, name), (6, topic_id)):
         for epoch in (joined_at - 1, joined_at, member.epoch, member.epoch + 1, -1):
-            for member_id in ("m", "stranger", ""):
+            for member_id, partition in (("m", 0), ("m", 1), ("m", 2), ("stranger", 0), ("", 0)):
                 told.tell(
-                    f"commits as {member_id} at {epoch} in a transaction by {version}",
-                    transactional_commit(producer, name, topic, member_id, epoch),
+                    f"commits {partition} as {member_id} at {epoch} in a transaction by {version}",
+                    transactional_commit(producer, name, topic, partition, member_id, epoch),
                     version,
                 )
     assert producer.end(commit=False) == 0
@@ -353,10 +353,10 @@ def offsets(told: Chapter) -> None:
 
 
 def transactional_commit(
-    producer: TransactionalProducer, group: str, topic: str | bytes, member_id: str, epoch: int
+    producer: TransactionalProducer, group: str, topic: str | bytes, partition: int, member_id: str, epoch: int
 ) -> TxnOffsetCommitRequest:
-    partition = TxnOffsetCommitRequestPartition(0, committed_offset=9, committed_metadata="")
-    requested = TxnOffsetCommitRequestTopic(partitions=[partition])
+    committed = TxnOffsetCommitRequestPartition(partition, committed_offset=9, committed_metadata="")
+    requested = TxnOffsetCommitRequestTopic(partitions=[committed])
     if isinstance(topic, str):
         requested.name = topic
     else:
