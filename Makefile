@@ -124,7 +124,7 @@ soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
 	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py tests/compat/test_console.py \
 	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py tests/compat/test_full_node_beside_java.py \
-	  tests/compat/test_spark_killed_exactly_once.py
+	  tests/compat/test_spark_killed_exactly_once.py tests/compat/test_leader_moves.py
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
 	  tests/compat/test_share_histories.py tests/compat/test_share_histories_across_nodes.py \
 	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py \

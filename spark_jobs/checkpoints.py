@@ -131,6 +131,11 @@ class Directory:
         found = jvm.org.apache.hadoop.fs.Path(path)
         return cls(path, found, found.getFileSystem(spark._jsc.hadoopConfiguration()), jvm)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on a disk of this machine."""
+        return str(self._fs.getUri().getScheme()) == "file"
+
     def names(self, name: str = "") -> list[str]:
         """Return the visible names in the directory, or in one inside it; none where it is not there."""
         path = self._child(name)

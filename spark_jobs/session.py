@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from spark_jobs.checkpoints import Directory
 from spark_jobs.config import SparkConfig, StreamConfig
 from spark_jobs.connector import jars
 from spark_jobs.errors import JobError
@@ -36,6 +39,13 @@ FIXED = {
 }
 """What the jobs' results depend on, whatever the cluster's defaults are: an overflow is an error, never a null, and
 the types of sums and quotients are those that gold.py counts on."""
+
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+WITHOUT_LINKS = "FileSystemBasedCheckpointFileManager"
+"""How a checkpoint on this machine's disk is written. Without Hadoop's native library, which PySpark does not bring,
+Spark's own way starts processes for each file: chmod for its permissions, readlink for its renaming. Four batches of a
+stateful query over two partitions started 241 of them, and start 57 in this way, by which Spark writes to object stores
+and which looks at no links."""
 
 
 def start_session(config: SparkConfig, name: str) -> SparkSession:
@@ -73,10 +83,26 @@ def _is_running() -> bool:
 
 def stream_writer(rows: DataFrame, config: StreamConfig, name: str) -> DataStreamWriter:
     """Return the writer of a query with its checkpoint and trigger."""
+    _choose_checkpoint_files(rows.sparkSession, config)
     writer = rows.writeStream.queryName(name).option("checkpointLocation", config.checkpoint)
     if config.available_now:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=config.trigger)
+
+
+def _choose_checkpoint_files(spark: SparkSession, config: StreamConfig) -> None:
+    """Choose for the query that is started next how its checkpoint is written, unless the configuration has."""
+    chosen = spark.conf.get(CHECKPOINT_FILES, None)
+    if chosen is not None and not chosen.endswith(WITHOUT_LINKS):
+        return
+    if not Directory.at(spark, config.checkpoint).is_local:
+        spark.conf.unset(CHECKPOINT_FILES)
+        return
+    jvm: Any = spark._jvm
+    streaming = jvm.org.apache.spark.sql.execution.streaming
+    newer, older = (getattr(package, WITHOUT_LINKS) for package in (streaming.checkpointing, streaming))
+    found = newer if isinstance(newer, JavaClass) else older  # the package is another one since Spark 4.1
+    spark.conf.set(CHECKPOINT_FILES, found._fqn)
 
 
 def run_query(start: Callable[[], StreamingQuery], config: StreamConfig) -> StreamingQuery:

@@ -6,6 +6,9 @@ software bill of materials (CycloneDX) of what an installation brings; SHA256SUM
 that folder, as pip finds it there, and used by a client; both kinds run the tests of bytes and records. The table at
 the end has the start and the memory of both.
 
+Compiled wheels are kept in dist/wheels by the hash of their sources, so that a release that failed later, or was
+stopped, goes on from them. `--wheels` builds only these: several Pythons' at once, each by a process of its own.
+
 Nothing is uploaded: .github/workflows/release.yml does that when a tag v<version> is pushed.
 """
 
@@ -26,11 +29,13 @@ from typing import Any, Final
 
 from kafkapy.version import __version__
 from tools import packages
-from tools.compiled import ROOT, SOURCES, copy_checkout
+from tools.compiled import ROOT, SOURCES, copy_checkout, tracked_files
 from tools.packages import PIP_INSTALL
 from tools.pythons import SUPPORTED, interpreter
 
 RELEASE: Final = ROOT / "dist" / "release"
+WHEELS: Final = ROOT / "dist" / "wheels"
+"""Holds compiled wheels, in a directory for each state of the sources."""
 SUMS: Final = "SHA256SUMS"
 BILL: Final = "kafkapy-broker.cdx.json"
 CONSTRAINTS: Final = ROOT / "requirements.lock"
@@ -80,6 +85,27 @@ class Use:
     is_compiled: bool
     start_cpu_ms: float
     memory_mib: float
+
+
+def kept_wheel(python_version: str, executable: str, directory: Path) -> Path:
+    """Return the compiled wheel of one Python: the one built before of the same sources, else a new one, now kept."""
+    kept = WHEELS / sources_digest()
+    tag = f"cp{python_version.replace('.', '')}"
+    found = next(kept.glob(f"*-{tag}-{tag}-*.whl"), None)
+    if found is None:
+        built = compiled_wheel(python_version, executable, directory)
+        kept.mkdir(parents=True, exist_ok=True)
+        found = Path(shutil.copy2(built, kept))
+    return found
+
+
+def sources_digest() -> str:
+    """Return a hash of all that a compiled wheel is made of."""
+    digest = hashlib.sha256(CONSTRAINTS.read_bytes())
+    for name in sorted(tracked_files()):
+        if name.split("/")[0] in SOURCES:
+            digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def compiled_wheel(python_version: str, executable: str, directory: Path) -> Path:
@@ -252,7 +278,7 @@ def release(versions: Sequence[str]) -> str:
         directory = Path(name)
         for version, executable in here.items():
             show(f"the compiled wheel of Python {version} (some minutes)")
-            shutil.copy2(compiled_wheel(version, executable, directory / version), RELEASE)
+            shutil.copy2(kept_wheel(version, executable, directory / version), RELEASE)
         for version, executable in here.items():
             for pure in (True, False):
                 show(f"Python {version} with the {'pure' if pure else 'compiled'} wheel")
@@ -266,6 +292,17 @@ def release(versions: Sequence[str]) -> str:
     return table(uses)
 
 
+def build_wheels(versions: Sequence[str]) -> int:
+    """Build the compiled wheels that are not there yet; return the exit status. Raises ReleaseError."""
+    for version in versions:
+        executable = interpreter(version)
+        if executable is None:
+            raise ReleaseError(f"Python {version} is not here")
+        with tempfile.TemporaryDirectory(prefix="kafkapy-release-") as name:
+            print(kept_wheel(version, executable, Path(name) / version))
+    return 0
+
+
 def show(text: str) -> None:
     print(f"release: {text}", flush=True)
 
@@ -273,9 +310,13 @@ def show(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make release", description=__doc__)
     parser.add_argument("--pythons", default=",".join(COMPILED_FOR), help="for which to compile (default: %(default)s)")
+    parser.add_argument("--wheels", action="store_true", help="only build the compiled wheels, into dist/wheels")
     given = parser.parse_args()
+    versions = [version for version in given.pythons.split(",") if version]
     try:
-        print(release([version for version in given.pythons.split(",") if version]))
+        if given.wheels:
+            return build_wheels(versions)
+        print(release(versions))
     except (ReleaseError, packages.PackageError) as error:
         print(error, file=sys.stderr)
         return 1

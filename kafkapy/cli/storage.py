@@ -76,8 +76,10 @@ def _feature_levels(given: argparse.Namespace) -> dict[str, int]:
     levels = {}
     for text in given.feature or ():
         name, equals, level = text.partition("=")
-        if not equals or not level.strip().isdecimal():
-            raise FormatError(f"Can't parse feature=level string {text}")
+        if not equals:
+            raise FormatError(f"Can't parse feature=level string {text}: equals sign not found.")
+        if not level.strip().isdecimal():
+            raise FormatError(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.")
         levels[name.strip()] = int(level)
     if given.release_version is None:
         return levels
@@ -90,7 +92,7 @@ def _release_level(name: str) -> int:
     """Return the level of a release: "4.4-IV2", or the highest of "4.4". Raises FormatError."""
     matching = [level for release, level in RELEASES.items() if name in (release, release.partition("-")[0])]
     if not matching:
-        raise FormatError(f"Unknown metadata.version {name}. Known ones are: {', '.join(RELEASES)}")
+        raise FormatError(f"Unknown metadata.version '{name}'. Supported metadata.version are: {', '.join(RELEASES)}")
     return max(matching)
 
 

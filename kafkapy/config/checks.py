@@ -401,14 +401,14 @@ def _check_group_protocols(config: BrokerConfig) -> None:
     _require(config.value(key) == ("sticky",), key, config, f"{key}: sticky is the only assignor that is known here")
 
 
-_NEVER_WRITTEN: Final = (
+_WRITTEN_BY_ALL: Final = (
     (
         "transaction.state.log",
         "no transaction can be coordinated, and transactional producers wait until their time-out",
     ),
     ("share.coordinator.state.topic", "no state of a queue can be kept, and share consumers get no records"),
 )
-"""What follows if the topic of a coordinator needs more replicas in sync than it has."""
+"""What follows if the topic of a coordinator needs each of its replicas in sync, and one of them is not."""
 
 
 def _warnings(config: BrokerConfig) -> Iterator[str]:
@@ -420,11 +420,14 @@ def _warnings(config: BrokerConfig) -> Iterator[str]:
         )
     if not config.is_controller and len(config.controller_listener_names) > 1:
         yield "controller.listener.names has several entries; a broker uses the first only"
-    for prefix, consequence in _NEVER_WRITTEN:
+    for prefix, consequence in _WRITTEN_BY_ALL:
         factor_key, min_isr_key = f"{prefix}.replication.factor", f"{prefix}.min.isr"
         factor, min_isr = _int(config, factor_key), _int(config, min_isr_key)
-        if min_isr > factor:
-            yield f"{min_isr_key} ({min_isr}) is more than {factor_key} ({factor}): {consequence}"
+        if min_isr > factor > 1:
+            yield (
+                f"{min_isr_key} ({min_isr}) is more than {factor_key} ({factor}) and counts as {factor}: "
+                f"while one of {factor} replicas is away, {consequence}"
+            )
     if config.value("remote.log.storage.system.enable"):
         yield (
             "remote.log.storage.system.enable has no effect: tiered storage is not supported, all records stay in "

@@ -1,7 +1,8 @@
 """Groups of consumers as pure machines: the group coordinator without network, disk or clock.
 
 A request is decided from the current state, its records are appended to a partition of `__consumer_offsets`, and only
-replaying them changes the state. Driven by `runtime/coordinators/group_host.py`.
+replaying them changes the state. A log that is loaded may hold any records; after that (`is_loaded`) every record was
+decided here, and replay asserts what its decision promised. Driven by `runtime/coordinators/group_host.py`.
 
 shard.py       the groups of one partition; requests and records go on to:
 classic_requests.py consumer_requests.py share_requests.py streams_requests.py    groups of a type

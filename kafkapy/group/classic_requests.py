@@ -177,6 +177,7 @@ class ClassicGroups:
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request."""
+        assert not self._made, "requests are decided once the log is loaded"
         self._is_loaded = True
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
@@ -201,6 +202,7 @@ class ClassicGroups:
         made = self._made.pop(key.group, None)
         if made is not None:
             assert isinstance(made, ClassicGroup)
+            assert key.group not in self._groups, f"{key.group} would be replaced before it is deleted"
             self._groups[key.group] = made
             self._unjoined[key.group] = None
             return

@@ -64,6 +64,7 @@ class ConsumerGroups:
         self._random = random
         self._wall_ms = wall_ms
         self.hashes = MetadataHashes()
+        self._is_loaded = False
         self._history = consumer_history(wall_ms)
 
     def heartbeat(
@@ -130,6 +131,8 @@ class ConsumerGroups:
         """
         if decision.made is None:
             return decision
+        assert decision.records, "no record would put the group into the map"
+        assert group_id not in self.made, "the group made before was not replayed"
         self.made[group_id] = decision.made
 
         def on_failed(code: int) -> list[Reply]:
@@ -200,7 +203,11 @@ class ConsumerGroups:
 
     def on_loaded(self) -> None:
         """Start after the log was replayed and before the first request."""
-        self._history.load(group for group in self._groups.values() if isinstance(group, ConsumerGroup))
+        self._is_loaded = True
+        groups = [group for group in self._groups.values() if isinstance(group, ConsumerGroup)]
+        for group in groups:
+            group.log.is_loaded = True
+        self._history.load(groups)
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply a ConsumerGroup* record. The first one creates the group, the group's tombstone removes it."""
@@ -209,8 +216,10 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
+            assert not self._is_loaded or group is None, f"{group_id} would be replaced before it is deleted"
             group = self._groups[group_id] = self.made.pop(group_id, None) or self.make(group_id)
             assert isinstance(group, ConsumerGroup)
+            group.log.is_loaded = self._is_loaded
         self._history.before_replay(group, key, value)
         group.replay(key, value)
         self._history.after_replay(group, key, value)

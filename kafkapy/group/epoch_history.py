@@ -62,6 +62,7 @@ class EpochHistory:
 
     def load(self, groups: Iterable[EpochGroup]) -> None:
         """Start the history after the log was replayed, from the members' current targets."""
+        assert not self.is_telling, "a log is loaded once"
         self.is_telling = True
         for group in groups:
             group.continue_history(RebalanceHistory(self._shares(group)))

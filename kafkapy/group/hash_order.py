@@ -53,6 +53,7 @@ def in_order_of_computing(calls: Iterable[KeyT], hash_of: Callable[[KeyT], int],
 def _by_bucket(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int) -> list[KeyT]:
     """Return the keys bucket by bucket, those of a bucket in the order given."""
     mask = capacity - 1
+    assert capacity & mask == 0, f"{capacity} buckets: not a power of two, which the mask needs"
 
     def bucket(key: KeyT) -> int:
         hashed = hash_of(key)
@@ -72,6 +73,7 @@ def capacity_of_copy(key_count: int) -> int:
 
 
 def power_of_two(at_least: int) -> int:
+    assert at_least > 0, "a map has a bucket"
     return 1 << (at_least - 1).bit_length()
 
 

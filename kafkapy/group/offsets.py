@@ -124,6 +124,7 @@ class OffsetStore:
 
     def _forget_open(self, group_id: str, topic: str, partition: int) -> set[int]:
         partitions = self._open.get(group_id, {})
+        assert partitions or group_id not in self._open, f"{group_id} is kept as open without a pending offset"
         producers = partitions.pop((topic, partition), set())
         if not partitions:
             self._open.pop(group_id, None)
@@ -146,6 +147,7 @@ def _pop(offsets: dict[str, GroupOffsets], group_id: str, topic: str, partition:
     topics = offsets.get(group_id)
     if topics is None:
         return
+    assert topics, f"{group_id} is kept without offsets: it would count as a group that has some"
     partitions = topics.get(topic)
     if partitions is None or partitions.pop(partition, None) is None:
         return

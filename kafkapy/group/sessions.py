@@ -40,8 +40,11 @@ class Sessions:
         """
         if self._earliest_ms is None or now_ms < self._earliest_ms:
             return []
+        earliest_ms = min(self._until_ms.values(), default=now_ms)
+        assert earliest_ms >= self._earliest_ms, "a session that ends before the bound would end late"
         deadlines = {member_id: self._until_ms.get(member_id, now_ms + timeout_ms) for member_id in member_ids}
         late = [member_id for member_id, until_ms in deadlines.items() if now_ms >= until_ms]
         self._until_ms = deadlines | dict.fromkeys(late, now_ms + FENCE_RETRY_MS)
         self._earliest_ms = min(self._until_ms.values(), default=None)
+        assert self._earliest_ms is not None or not member_ids, "members without deadlines would never expire"
         return sorted(late, key=deadlines.__getitem__)

@@ -159,6 +159,7 @@ class GroupShard:
         if group is None:
             raise group_not_found(group_id)
         group.check_deletion()
+        assert not group.member_count, f"{group_id} would be deleted with members"
         records = [*self.offsets.store.tombstones(group_id), *group.tombstone_records()]
         return GroupDecision(True, records, is_atomic=False)
 
@@ -177,6 +178,7 @@ class GroupShard:
             return GroupDecision()
         records, is_all = self.offsets.expired(group)
         if is_all and group.is_empty and group.may_expire:
+            assert not group.member_count, f"{group_id} would be deleted with members"
             records += group.tombstone_records()
         return GroupDecision(records=records, is_atomic=False)
 
@@ -198,6 +200,7 @@ class GroupShard:
             if len(self._deadlines) > 2 * len(self._noted) + FEW_DEADLINES:
                 self._deadlines = [(deadline_ms, group_id) for group_id, deadline_ms in self._noted.items()]
                 heapq.heapify(self._deadlines)
+            assert len(self._deadlines) >= len(self._noted), "a deadline that is noted is in the heap"
 
     def end_session(self, group_id: str, member_id: str, now_ms: int) -> None:
         """Let the session of a member end now: call on_time for what is due."""
@@ -212,6 +215,7 @@ class GroupShard:
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request: renew the members' sessions."""
+        assert not self._is_loaded, "a log is loaded once"
         self._is_loaded = True
         self.classic.on_loaded(now_ms)
         self.consumer.on_loaded()
@@ -234,6 +238,7 @@ class GroupShard:
             if self._noted.get(group_id) == deadline_ms:
                 del self._noted[group_id]
                 due[group_id] = None
+        assert self._deadlines or not self._noted, "a group has a deadline that nobody would wake for"
         return [group_id for group_id in due if group_id in self.groups]
 
     def on_time(self, group_id: str, now_ms: int) -> GroupDecision:

@@ -53,6 +53,7 @@ class ShareGroups:
         self._hashes = hashes
         self._metadata = metadata
         self._wall_ms = wall_ms
+        self._is_loaded = False
         self._history = share_history(wall_ms)
 
     def heartbeat(
@@ -187,7 +188,11 @@ class ShareGroups:
 
     def on_loaded(self) -> None:
         """Start after the log was replayed and before the first request."""
-        self._history.load(group for group in self._groups.values() if isinstance(group, ShareGroup))
+        self._is_loaded = True
+        groups = [group for group in self._groups.values() if isinstance(group, ShareGroup)]
+        for group in groups:
+            group.log.is_loaded = True
+        self._history.load(groups)
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply a ShareGroup* record. The first one creates the group, the group's tombstone removes it."""
@@ -196,7 +201,9 @@ class ShareGroups:
         if not isinstance(group, ShareGroup):
             if value is None:
                 return
+            assert not self._is_loaded or group is None, f"{group_id} would be replaced before it is deleted"
             group = self._groups[group_id] = self.make(group_id)
+            group.log.is_loaded = self._is_loaded
         self._history.before_replay(group, key, value)
         group.replay(key, value)
         self._history.after_replay(group, key, value)

@@ -50,6 +50,7 @@ class StreamsGroups:
         self._hashes = hashes
         self._metadata = metadata
         self._wall_ms = wall_ms
+        self._is_loaded = False
         self._history = streams_history(wall_ms)
         self._initial_delays: dict[str, int] = {}
         """Of groups that are made, by id, until their first record is replayed."""
@@ -149,7 +150,9 @@ class StreamsGroups:
         """Start after the log was replayed and before the first request."""
         groups = [group for group in self._groups.values() if isinstance(group, StreamsGroup)]
         self._history.load(groups)
+        self._is_loaded = True
         for group in groups:
+            group.log.is_loaded = True
             group.timers.on_loaded(now_ms)
 
     def replay(self, key: Message, value: Message | None) -> None:
@@ -159,7 +162,9 @@ class StreamsGroups:
         if not isinstance(group, StreamsGroup):
             if value is None:
                 return
+            assert not self._is_loaded or group is None, f"{group_id} would be replaced before it is deleted"
             group = self._groups[group_id] = self.make(group_id)
+            group.log.is_loaded = self._is_loaded
             if group_id in self._initial_delays:
                 group.timers.start_initial_delay(self._initial_delays.pop(group_id))
         self._history.before_replay(group, key, value)

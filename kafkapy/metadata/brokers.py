@@ -188,7 +188,8 @@ class BrokerControl:
         if not self.is_new_incarnation(request) or not self.has_valid_session(request.broker_id, now_ms):
             return
         former = self.brokers[request.broker_id]
-        if not (is_local and any(directory in request.log_dirs for directory in former.directories)):
+        has_ended = is_local or request.previous_broker_epoch == former.epoch
+        if not (has_ended and any(directory in request.log_dirs for directory in former.directories)):
             raise ApiError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 "Another broker is registered with that broker id. If the broker was recently restarted this should "

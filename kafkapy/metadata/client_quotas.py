@@ -142,6 +142,7 @@ class QuotaFilter:
         """Entity types that match any name."""
         for component in request.components:
             self._add(component)
+        assert self._names.keys().isdisjoint(self._types), "a strict filter counts each type once"
         used = self._names.keys() | self._types
         if IP in used and used & {USER, CLIENT_ID}:
             raise _invalid(

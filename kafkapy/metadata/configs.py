@@ -162,6 +162,7 @@ class ConfigControl:
                 results[resource] = error
             check_operation_size(len(records))
             yield []
+        assert results.keys() == changes.keys(), "a resource without an outcome would count as changed"
         return self._decision(records, results, validate_only)
 
     def records_for_new_topic(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:

@@ -181,8 +181,10 @@ class Controller:
         """Register a broker; a new incarnation first loses the leaderships and ISR memberships of the previous one.
 
         Deviation: Apache Kafka's broker waits for the session of its previous incarnation to expire, nine seconds after
-        a kill -9. Here one in the controller's process (`is_local`) that has a directory of that incarnation does not,
-        because this process has locked it: the incarnation is dead.
+        a stop or a kill -9. Here one that has a directory of that incarnation does not wait if it runs in the
+        controller's process (`is_local`), because this process has locked the directory, nor if it names that
+        incarnation's epoch as the one of its clean shutdown (KIP-966), because only its end has written that: the
+        incarnation is dead.
         """
         record = self.brokers.registration_record(
             request, next_offset=self.next_offset, now_ms=now_ms, is_local=is_local

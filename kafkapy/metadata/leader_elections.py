@@ -57,6 +57,7 @@ class LeaderElectionControl:
                 results.append(None)
             except ApiError as error:
                 results.append(error)
+        assert len(results) == len(partitions), "outcomes are told apart by their order"
         return Decision(results, records)
 
     def decide_balance(self, partitions: Sequence[TopicPartitionKey]) -> Decision[Any, int]:

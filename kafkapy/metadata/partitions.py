@@ -225,6 +225,7 @@ class PartitionControl:
             if record.leader not in (broker_id, NO_LEADER_CHANGE):
                 answer.error_code = ErrorCode.NEW_LEADER_ELECTED
                 return answer
+        assert partition.leader == broker_id, f"{broker_id}, which asked, is told that {partition.leader} leads"
         answer.leader_id, answer.isr = partition.leader, list(partition.isr)
         answer.leader_epoch, answer.partition_epoch = partition.leader_epoch, partition.partition_epoch
         answer.leader_recovery_state = partition.leader_recovery_state
@@ -318,6 +319,7 @@ class PartitionControl:
                 continue
             records = self._unclean_elections(topic, list(partition_ids), max_elections - elected)
             elected += len(records)
+            assert elected <= max_elections, f"{elected} unclean elections in one decision"
             yield records
         return Decision(elected, [])
 

@@ -202,6 +202,7 @@ class Election:
         assignments = []
         if joined.leader == joined.member_id:
             members = {each.member_id: Identity.parse(parse_json(bytes(each.metadata))) for each in joined.members}
+            # one whose identity cannot be read, a later version perhaps, is told who leads, and never leads itself
             assignment = assigned({name: each for name, each in members.items() if each is not None})
             assignments = [SyncGroupRequestAssignment(name, assignment=assignment) for name in members]
         sync = SyncGroupRequest(

@@ -50,6 +50,7 @@ class FollowerLogs:
         high_watermark = log.high_watermark
         log.update_high_watermark(max(high_watermark, min(answer.high_watermark, log.log_end_offset)))
         log.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
+        assert log.log_start_offset <= log.high_watermark, "records that readers may see are gone"
         return log.high_watermark != high_watermark
 
     def _maybe_begin_earlier(self, partition: "HostedPartition", log: "Log", records: ReadableBuffer) -> None:

@@ -73,6 +73,7 @@ class ReplicationThrottle:
 
     def record(self, size_bytes: int) -> None:
         """Count the bytes of a covered partition, whether its replica is in sync or not."""
+        assert size_bytes >= 0, "bytes that were given back would let others exceed the rate"
         if size_bytes:
             self._rate.record(size_bytes, self._clock.monotonic_ms())
 

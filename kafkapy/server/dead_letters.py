@@ -40,6 +40,7 @@ def new_dead_letters(
             *await write_own(services, destination.topic_id, destination.partition, batch, timeout_ms),
         )
 
+    # a dead-letter topic's leader may be this node or another: the outbox asks the newest image for each batch
     outbox = DeadLetterOutbox(
         services.node_id,
         write_here,

@@ -96,6 +96,21 @@ def test_consuming_from_the_middle_of_a_batch(bootstrap, admin, topic):
     assert [m.offset() for m in consume(bootstrap, topic, 58, offset=42)] == list(range(42, 100))
 
 
+@pytest.mark.ours
+def test_offsets_are_answered_amid_a_fetch_that_waits(bootstrap, admin, topic):
+    """librdkafka asks on the connection of its fetch, as Spark's tasks do; Apache Kafka lets it wait for that."""
+    create(admin, topic)
+    produce(bootstrap, topic, 1)
+    settings = {"fetch.wait.max.ms": 55_000, "socket.timeout.ms": 60_000}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", **settings})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert consumer.poll(60) is not None
+    for _ in range(5):
+        consumer.poll(0.1)
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=45) == (0, 1)
+    consumer.close()
+
+
 def test_offsets_by_time(bootstrap, admin, topic):
     create(admin, topic)
     producer = Producer({"bootstrap.servers": bootstrap})

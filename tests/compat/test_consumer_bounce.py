@@ -2,11 +2,12 @@
 
 It kills and restarts a broker ten times while a consumer of group.protocol=consumer reads and commits.
 
-The client has a race: "Cannot set a new position without a valid current position" if it learns of a new leader epoch
-while it collects records. With a session of 300 ms a loaded machine brings that about more often: 2 of 20 runs failed
-at a load of 20 on two cores. There a run met FENCED_LEADER_EPOCH 10 times from kafkapy, and as often from Apache Kafka,
-of whose runs 3 of 9 failed for other reasons: the group was not there, or a position or a committed offset was wrong.
-What a broker that stops does to parked fetches is the same on both (test_parked_at_stop.py).
+The client has a race (test_leader_moves.py): "Cannot set a new position without a valid current position" if it learns
+of a new leader epoch while it collects records, whoever's brokers they are. Here that takes a session of 300 ms that
+expires though its broker lives, as on a loaded machine: 2 of 20 runs failed at a load of 20 on two cores. There a run
+met FENCED_LEADER_EPOCH 10 times from kafkapy, and as often from Apache Kafka, of whose runs 3 of 9 failed for other
+reasons: the group was not there, or a position or a committed offset was wrong. What a broker that stops does to parked
+fetches is the same on both (test_parked_at_stop.py).
 
 `make soak` runs it with both clients; KAFKAPY_COMPAT_SERVER=apache against processes of Apache Kafka, for comparison.
 """

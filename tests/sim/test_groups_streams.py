@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.group.streams import heartbeat, reconcile
+from kafkapy.group.streams import reconcile, state
 from kafkapy.group.streams.assignors import ASSIGNORS
 from kafkapy.group.streams.tasks import EMPTY_TASKS
 from kafkapy.metadata.image import ConfigsImage
@@ -31,6 +31,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from kafkapy.protocol.messages.streams_group_metadata_key import StreamsGroupMetadataKey
 from tests.simulator import warming_assignor
 from tests.simulator.cluster_checker import ViolationError
 from tests.simulator.committed import CommittedOffsets, decide_commit
@@ -320,20 +321,23 @@ def take_tasks_for_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile._Step, "has_not_released", lambda *_: False)
 
 
-def write_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = heartbeat.metadata_record
+def load_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a log is loaded: later on the group itself asserts that its epoch does not go back."""
+    replay = state._REPLAY[StreamsGroupMetadataKey]
 
-    def older(log: Any, *, group_epoch: int, **fields: Any) -> Any:
-        return record(log, group_epoch=group_epoch - 3 if group_epoch > 5 else group_epoch, **fields)
+    def older(log: state.StreamsGroupLog, key: Any, value: Any) -> None:
+        replay(log, key, value)
+        if not log.is_loaded and log.metadata.epoch > 5:
+            log.metadata.epoch -= 3
 
-    monkeypatch.setattr(heartbeat, "metadata_record", older)
+    monkeypatch.setattr(state, "_REPLAY", {**state._REPLAY, StreamsGroupMetadataKey: older})
 
 
 def leave_a_member_without_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assign = ASSIGNORS["sticky"]
 
     def lazy(spec: Any) -> Any:
-        assigned = assign(spec)
+        assigned = yield from assign(spec)
         return {**assigned, next(each for each in assigned if assigned[each].active): EMPTY_TASKS}
 
     monkeypatch.setitem(ASSIGNORS, "sticky", lazy)
@@ -344,7 +348,7 @@ def leave_a_member_without_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (give_what_others_run, "run "),
         (take_tasks_for_released, "both run "),
-        (write_an_older_epoch, "epochs "),
+        (load_an_older_epoch, "epochs "),
         (leave_a_member_without_tasks, "run, not"),
     ],
 )

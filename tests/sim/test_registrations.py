@@ -115,3 +115,15 @@ def test_a_start_without_the_right_to_register_says_so() -> None:
         assert "CLUSTER_AUTHORIZATION_FAILED: the controllers do not allow this node's principal" in world.history[0]
 
     run_processes(main, seed=0, limit_seconds=60)
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+def test_a_restart_in_order_does_not_wait_for_the_session_of_the_incarnation_before(node_id: int) -> None:
+    async def main(loop: ProcessLoop) -> None:
+        world = ClusterWorld(loop, 0, combined(3), broker_session_timeout_ms="9000")
+        world.start()
+        await world.until(world.is_whole, 10, "the cluster serves")
+        await world.computers[node_id].stop()
+        await world.until(world.is_whole, 3, "the node serves again")
+
+    run_processes(main, seed=0, limit_seconds=60)

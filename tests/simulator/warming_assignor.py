@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kafkapy.group.streams.assignor_spec import GroupAssignment, GroupSpec
-from kafkapy.group.streams.sticky_assignor import assign_sticky
+from kafkapy.group.streams.sticky_assignor import assign_steps
 from kafkapy.group.streams.tasks import Tasks, TasksTuple
+from kafkapy.machine import SmallSteps
 from tests.support.streams_groups import Task
 
 NAME: Final = "warming"
 
 
-def assign_warming(spec: GroupSpec) -> GroupAssignment:
+def assign_warming(spec: GroupSpec) -> SmallSteps[GroupAssignment]:
     """As `sticky`, but a task that moves to a process without a copy stays, and is warmed up there first."""
-    wanted = assign_sticky(spec)
+    wanted = yield from assign_steps(spec)
     owners = {task: member_id for member_id, member in spec.members.items() for task in _tasks(member.active)}
     copies = {(_process(spec, each), task) for each, member in spec.members.items() for task in _all(member)}
     copies |= {(_process(spec, each), task) for each, tasks in wanted.items() for task in _copies(tasks)}

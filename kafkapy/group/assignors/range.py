@@ -20,6 +20,7 @@ def assign_ranges(spec: GroupSpec) -> GroupAssignment:
             if start < end:
                 assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
+        assert start == spec.partition_counts[topic_id], "the ranges leave partitions out"
     return assigned
 
 

@@ -36,6 +36,8 @@ def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
     them; the rest go to the last members.
     """
     member_ids = sorted(spec.members)
+    topic_ids = spec.members[member_ids[0]].topic_ids
+    assert all(member.topic_ids == topic_ids for member in spec.members.values()), "some subscribe to other topics"
     quota, extra_count = divmod(sum(spec.partition_counts.values()), len(member_ids))
     owned = {member_id: _kept(spec, member_id) for member_id in member_ids}
     free = list(_unassigned(spec, owned))
@@ -49,6 +51,7 @@ def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
         extra_count -= takes_extra
         if wants > 0:
             hungry.append((member_id, wants))
+    assert extra_count == 0, "the remainder was not given out"
     free_partitions = iter(free)
     for member_id, wants in hungry:
         for _, (topic_id, partition) in zip(range(wants), free_partitions, strict=False):
@@ -106,6 +109,7 @@ class _Balancer:
         for topic_id in topic_ids:
             self._hand_out(topic_id)
         self._balance([topic_id for topic_id in topic_ids if len(self._subscribers[topic_id]) > 1])
+        assert self._sizes == [sum(map(len, topics.values())) for topics in self._owned], "a size is out of step"
         return dict(zip(self._member_ids, self._owned, strict=True))
 
     def _rank(self, topic_id: Uuid) -> tuple[float, int, Uuid]:

@@ -200,6 +200,7 @@ class ClassicGroup:
         was_pending = False
         for identity in identities:
             code = ErrorCode.NONE.value
+            # an id that was given out, and not yet joined with: no member leaves, so that none has to join again
             if self.rebalance.forget_id(identity.member_id):
                 was_pending = True
             else:
@@ -210,6 +211,7 @@ class ClassicGroup:
             response.members.append(
                 MemberResponse(identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
             )
+        assert len(response.members) == len(identities), "members are told apart by their order"
         if left:
             self.rebalance.rebalance_or_complete(f"left: {', '.join(left)}", decision, now_ms)
         elif was_pending:

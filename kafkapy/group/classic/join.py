@@ -147,6 +147,7 @@ class JoinDecision:
             self._add_member(request.member_id)
             return
         member = self._log.check_member(request.member_id, request.group_instance_id)
+        assert not self._log.is_empty, "an empty group has no members"
         is_leader = member.member_id == self._log.members.leader_id
         has_changes = member.protocols != join.protocols
         if self._log.state is ClassicState.PREPARING_REBALANCE:

@@ -78,6 +78,11 @@ class Roster:
         return self._static_ids.get(instance_id)
 
     @property
+    def has_leader(self) -> bool:
+        """Whether a member leads: false only if there are none."""
+        return self.leader_id in self._members
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance time-out among the members, in ms."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
@@ -101,19 +106,22 @@ class Roster:
             del self._static_ids[member.instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self._members), None)
-        assert self.leader_id in self._members or not self._members, f"leader {self.leader_id} is no member"
+        assert self.has_leader or not self._members, f"leader {self.leader_id} is no member"
 
     def rename(self, member_id: str, new_member_id: str) -> ClassicMember:
         """Replace a static member by a copy with another id, which also takes over leadership; return the copy."""
+        assert new_member_id not in self._members, f"{new_member_id} would replace two members"
         renamed = replace(self._members.pop(member_id), member_id=new_member_id)
         self._members[new_member_id] = renamed
         assert renamed.instance_id is not None, "only static members are replaced"
+        assert self._static_ids[renamed.instance_id] == member_id, "its instance belongs to another member"
         self._static_ids[renamed.instance_id] = new_member_id
         if self.leader_id == member_id:
             self.leader_id = new_member_id
         return renamed
 
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
+        assert self._members[member.member_id] is member, "its protocols would be counted, and it is not"
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -121,6 +129,8 @@ class Roster:
     def elect_among(self, member_ids: Iterable[str]) -> None:
         """Make the oldest of these members (at least one) the leader, unless the leader is among them already."""
         candidates = set(member_ids)
+        assert candidates, "one of nobody cannot lead"
+        assert all(member_id in self._members for member_id in candidates), "only members lead"
         if self.leader_id not in candidates:
             self.leader_id = next(member_id for member_id in self._members if member_id in candidates)
 

@@ -81,6 +81,8 @@ class ClassicRebalance:
         if self._log.state is ClassicState.COMPLETING_REBALANCE:
             for member in self._log.members:
                 member.assignment = b""
+        assert self._join_deadline_ms is None, "the phase before still waits for joins"
+        assert self._initial_delay is None, "the phase before still has its delay"
         self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, decision, now_ms)
         self._unsynced.clear()
         self._sync_deadline_ms = None
@@ -124,9 +126,11 @@ class ClassicRebalance:
 
     def wait_for_id(self, member_id: str, deadline_ms: int) -> None:
         """Note a member id given out by MEMBER_ID_REQUIRED and the deadline for joining with it."""
+        assert member_id not in self._log.members, f"{member_id} is given out twice"
         if len(self.pending) >= MOST_PENDING_IDS:
             del self.pending[next(iter(self.pending))]
         self.pending[member_id] = deadline_ms
+        assert len(self.pending) <= MOST_PENDING_IDS, f"{len(self.pending)} ids are given out"
         self._add_deadline(deadline_ms)
 
     def forget_id(self, member_id: str) -> bool:
@@ -164,6 +168,8 @@ class ClassicRebalance:
 
     def _complete_join(self, decision: GroupDecision, now_ms: int) -> None:
         """End the join phase with the members that have joined."""
+        assert self._log.state is ClassicState.PREPARING_REBALANCE, "there is no join phase to end"
+        assert all(member_id in self._log.members for member_id in self.joining), "who joins is a member"
         self._join_deadline_ms = self._initial_delay = None
         self._is_first = False
         for member in [member for member in self._log.members if member.member_id not in self.joining]:
@@ -175,6 +181,7 @@ class ClassicRebalance:
             # Only static members are left, and none has joined. Wait for them until their sessions expire.
             self._wait_for_joins(self._log.members.rebalance_timeout_ms, now_ms)
         else:
+            assert not self.syncing, "a SyncGroup of the generation before would get this one's assignment"
             self._log.members.elect_among(self.joining)
             self._log.begin_generation()
             self._unsynced = {member.member_id for member in self._log.members}
@@ -207,6 +214,7 @@ class ClassicRebalance:
 
     def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the response for a member of this generation; only the leader's has the members' subscriptions."""
+        assert member_id in self._log.members, f"{member_id} would be told a generation that it is not of"
         is_leader = member_id == self._log.members.leader_id
         return JoinGroupResponse(
             generation_id=self._log.generation,
@@ -276,6 +284,7 @@ class ClassicRebalance:
 
         def on_failed(code: int) -> list[Reply]:
             failed = GroupDecision()
+            assert not self.syncing, "a SyncGroup came between the decision and its append"
             self.syncing = waiting
             self._refuse_syncs(code, failed, now_ms)
             self.prepare_rebalance("the assignment could not be written", failed, now_ms)
@@ -319,10 +328,13 @@ class ClassicRebalance:
         decision = GroupDecision()
         if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
             return decision
+        assert min(self._deadlines(), default=now_ms) >= self._earliest_deadline_ms, "a deadline would be missed"
         for step in (self._expire_pending, self._expire_sessions, self._expire_join, self._expire_sync):
             if not decision.records:
                 step(decision, now_ms)
         self._earliest_deadline_ms = min(self._deadlines(), default=None)
+        is_woken = self._join_deadline_ms is not None or self._log.state is not ClassicState.PREPARING_REBALANCE
+        assert is_woken or decision.records, "a rebalance without a deadline might never end"
         return decision
 
     def _deadlines(self) -> list[int]:
@@ -366,6 +378,8 @@ class ClassicRebalance:
     def _expire_sync(self, decision: GroupDecision, now_ms: int) -> None:
         if self._sync_deadline_ms is None or now_ms < self._sync_deadline_ms:
             return
+        assert self._log.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE), "nobody has to sync"
+        assert self._unsynced, "the deadline ends with the last SyncGroup"
         self._sync_deadline_ms = None
         late = [self._log.members[member_id] for member_id in self._unsynced]
         names = ", ".join(member.member_id for member in late)

@@ -59,12 +59,14 @@ class ClassicGroupLog:
 
     def adopt_protocol_type(self, protocol_type: str) -> None:
         """Take the protocol type of the group's first member; that of later members is ignored."""
+        assert protocol_type, "a group with members is not a simple one"
         if not len(self.members):
             self.protocol_type = protocol_type
 
     def begin_generation(self) -> None:
         """Begin the next generation with the current members and choose their protocol."""
-        assert len(self.members)
+        assert len(self.members), "a generation without members has another record: empty_record"
+        assert self.members.has_leader, "nobody would assign"
         self.generation += 1
         self.protocol_name = self.members.select_protocol()
         self._subscribed_topics = self._read_subscriptions()
@@ -75,6 +77,7 @@ class ClassicGroupLog:
     def metadata_record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
         """Return the record of this generation; `assignments` (by member id) default to the members' current ones."""
         assert len(self.members), "the record of a generation without members is another: empty_record"
+        assert self.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE), "the members are not settled"
         members = [
             MemberMetadata(
                 member.member_id,
@@ -132,6 +135,7 @@ class ClassicGroupLog:
             self.members.leader_id = value.leader
         if value.members:
             self.state = ClassicState.STABLE
+        assert self.members.has_leader or not len(self.members), "the first member leads"
         self._subscribed_topics = self._read_subscriptions()
         self.history = RebalanceHistory(self._shares())
 
@@ -145,6 +149,7 @@ class ClassicGroupLog:
             self.members.add(member)
         self.generation = generation
         self.protocol_type = CONSUMER_PROTOCOL
+        assert self.members.has_leader, "nobody would assign"
         self.protocol_name = self.members.select_protocol()
         self.state = ClassicState.STABLE
         self.history = history
@@ -163,6 +168,7 @@ class ClassicGroupLog:
             self._become_empty(value)
             return
         assert value.generation == self.generation
+        assert value.leader == self.members.leader_id, "another leader was written than the one that assigned"
         assert len(value.members) == len(self.members)
         for member in value.members:
             self.members[member.member_id].assignment = member.assignment
@@ -172,6 +178,7 @@ class ClassicGroupLog:
 
     def _become_empty(self, value: GroupMetadataValue) -> None:
         assert not len(self.members)
+        assert value.generation == self.generation + 1, "a generation was begun meanwhile"
         self.generation = value.generation
         self.protocol_name = None
         self._subscribed_topics = self._read_subscriptions()

@@ -130,6 +130,7 @@ class ConsumerGroup:
         return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
+        assert group_epoch >= self.log.group_epoch, "metadata checked for an epoch that is over"
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
 
     def times_ms(self, configs: ConfigsImage) -> tuple[int, int]:
@@ -165,6 +166,7 @@ class ConsumerGroup:
         counts = self.log.assignor_counts()
         if before is not None and before.server_assignor is not None:
             counts[before.server_assignor] -= 1
+            assert counts[before.server_assignor] >= 0, f"{before.member_id} was not counted"
         if after is not None and after.server_assignor is not None:
             counts[after.server_assignor] = counts.get(after.server_assignor, 0) + 1
         names = supported_assignors(self.settings)

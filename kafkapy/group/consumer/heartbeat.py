@@ -89,6 +89,7 @@ def decide_change(
     update = MemberUpdate(group, context, member=member, updated=updated, reported=reported, records=records)
     update.update_subscription()
     update.update_assignment()
+    assert update.updated.member_id == member_id, f"the session of another member than {member_id} would be renewed"
     session_timeout_ms, heartbeat_interval_ms = group.times_ms(context.image.configs)
     group.timers.touch_session(update.updated.member_id, context.now_ms, session_timeout_ms)
     response = ConsumerGroupHeartbeatResponse(

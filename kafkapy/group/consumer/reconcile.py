@@ -94,7 +94,7 @@ def _advance(
         waits = waits or len(free) < len(missing)
         if free:
             assigned[topic_id] = {**has, **dict.fromkeys(free, target.target_epoch)}
-    assert assigned.keys() <= wanted.keys(), "a member would get what its target does not have"
+    assert all(owned.keys() <= wanted[topic_id] for topic_id, owned in assigned.items()), "more than its target"
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
     moved = member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={})
     return member if moved == member else moved
@@ -136,7 +136,12 @@ def _divided(owned: OwnedPartitions, wanted: Assignment) -> tuple[OwnedPartition
         if kept_of_topic:
             kept[topic_id] = kept_of_topic
         gone[topic_id] = {partition: epoch for partition, epoch in partitions.items() if partition not in stay}
+    assert _count(kept) + _count(gone) == _count(owned), "a partition is kept or revoked, and none is both"
     return kept, gone
+
+
+def _count(owned: OwnedPartitions) -> int:
+    return sum(map(len, owned.values()))
 
 
 def _still_owns(reported: Reported | None, revoked: OwnedPartitions) -> bool:

@@ -46,7 +46,9 @@ class RegexSchedule:
             self._stale = dict(subscriptions.resolved)
             self._refresh_version = image.provenance.last_offset
         waiting = [*sorted(unresolved), *sorted(self._stale)]
-        return set(waiting[: max(MATCHES_PER_HEARTBEAT // max(len(names), 1), 1)])
+        due = set(waiting[: max(MATCHES_PER_HEARTBEAT // max(len(names), 1), 1)])
+        assert due or not waiting, "an expression would wait for ever where there are very many topics"
+        return due
 
     def _is_stale(self, before: ResolvedRegex, now: ResolvedRegex | None) -> bool:
         """Whether an expression is still to be resolved by the refresh in progress; now None: nobody has it."""

@@ -70,6 +70,9 @@ class ConsumerGroupLog:
         self.subscriptions = Subscriptions()
         self.has_partition_metadata_record = False
         self.is_deleted = False
+        self.is_loaded = False
+        """From then on this coordinator has decided every record, and replay asserts what its decisions promise; a log
+        that is being loaded may be Apache Kafka's, and partly compacted."""
         self._owners: dict[Uuid, dict[int, str]] = {}
 
     @property
@@ -112,6 +115,7 @@ class ConsumerGroupLog:
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ConsumerGroup* record; `value` is None for a tombstone."""
+        assert not self.is_deleted, f"{self.group_id} is deleted: the next record makes another group"
         _REPLAY[type(key)](self, key, value)
 
     def _replay_member(
@@ -119,6 +123,9 @@ class ConsumerGroupLog:
     ) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
+            owner = self.static_member(value.instance_id)
+            is_free = owner is None or owner is member
+            assert not self.is_loaded or is_free, f"{value.instance_id} belongs to another member"
             self._put(member, (member or ConsumerMember(key.member_id)).with_metadata(value))
         elif member is not None:
             self._remove(member)
@@ -128,14 +135,17 @@ class ConsumerGroupLog:
     ) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
+            assert not self.is_loaded or member is not None, f"{key.member_id} is assigned partitions and no member"
             self._put(member, (member or ConsumerMember(key.member_id)).with_assignment(value))
         elif member is not None:
             self._put(member, member.without_assignment())
 
     def _replay_epoch(self, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
         if value is None:
+            assert not self.is_loaded or not self.members, f"{self.group_id} is deleted with members"
             self.is_deleted = True
             return
+        assert not self.is_loaded or value.epoch >= self.group_epoch, f"{self.group_id} goes back to {value.epoch}"
         self.group_epoch = value.epoch
         self.metadata_hash = value.metadata_hash
 
@@ -145,6 +155,7 @@ class ConsumerGroupLog:
         if value is None:
             self.targets.pop(key.member_id, None)
         else:
+            assert not self.is_loaded or key.member_id in self.members, f"{key.member_id} has a target and is no member"
             self.targets[key.member_id] = {
                 topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
             }
@@ -153,6 +164,7 @@ class ConsumerGroupLog:
         self, key: ConsumerGroupTargetAssignmentMetadataKey, value: ConsumerGroupTargetAssignmentMetadataValue | None
     ) -> None:
         self.assignment_epoch = -1 if value is None else value.assignment_epoch
+        assert not self.is_loaded or self.assignment_epoch in (-1, self.group_epoch), "a target of another epoch"
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_regex(
@@ -162,6 +174,8 @@ class ConsumerGroupLog:
         if value is None:
             resolved.pop(key.regular_expression, None)
         else:
+            is_known = key.regular_expression in self.subscriptions.regexes
+            assert not self.is_loaded or is_known, f"nobody subscribes to {key.regular_expression}"
             resolved[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
 
     def _replay_partition_metadata(self, key: ConsumerGroupPartitionMetadataKey, value: Message | None) -> None:
@@ -179,6 +193,7 @@ class ConsumerGroupLog:
             self.static_members[after.instance_id] = after.member_id
 
     def _remove(self, member: ConsumerMember) -> None:
+        assert self.members[member.member_id] is member, f"{member.member_id} is counted as it was before"
         del self.members[member.member_id]
         self.subscriptions.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
         self._disown(member)

@@ -63,6 +63,7 @@ class Subscriptions:
 
     def is_homogeneous(self, member_count: int) -> bool:
         """Whether all members subscribe to the same topics, in the same way (all by name, or all by one expression)."""
+        assert all(count <= member_count for count in self.names.values()), "a name has more subscribers than members"
         if not self.regexes:
             return all(count == member_count for count in self.names.values())
         return not self.names and next(iter(self.regexes.values())) == member_count

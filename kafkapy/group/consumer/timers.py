@@ -77,13 +77,16 @@ class ConsumerTimers:
         """Return the members that missed a deadline, and again after FENCE_RETRY_MS if they are still members."""
         if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
             return []
+        assert min(self._sessions.values(), default=now_ms) >= self._earliest_deadline_ms, "a session would end late"
         self._forget_strangers()
-        for member in self._log.members.values():
+        members = self._log.members
+        for member in members.values():
             self._give_deadlines(member, now_ms)
-        late = [member for member in self._log.members.values() if self._is_late(member, now_ms)]
+        late = [member for member in members.values() if self._is_late(member, now_ms)]
         for member in late:
             self._forget_deadlines(member.member_id)
             self._sessions[member.member_id] = now_ms + FENCE_RETRY_MS
+        assert self._sessions.keys() == members.keys(), "a member without a session would never expire"
         deadlines = [*self._sessions.values(), *self._joins.values(), *self._syncs.values()]
         deadlines += [until_ms for _, until_ms in self._rebalances.values()]
         self._earliest_deadline_ms = min(deadlines, default=None)

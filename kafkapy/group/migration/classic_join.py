@@ -75,6 +75,7 @@ def decide_classic_join(
     decision = _maybe_downgrade(group, update, replaced, context)
     if decision is None:
         update.update_assignment()
+        assert update.updated.member_id == member_id, f"the session of another member than {member_id} would be renewed"
         decision = GroupDecision(records=update.records)
         group.timers.on_join(
             update.updated.member_id,

@@ -22,6 +22,7 @@ from kafkapy.group.embedded import read_version, write_assignment
 from kafkapy.group.migration.policy import allows_downgrade
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 
 MembersWithTargets: TypeAlias = Sequence[tuple[ConsumerMember, Assignment]]
 
@@ -66,6 +67,8 @@ def downgrade(
     classic = _classic_group(group, members, image)
     regexes = list(group.log.subscriptions.resolved)
     records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.log.metadata_record()]
+    is_next = type(records[-2].key) is ConsumerGroupMetadataKey
+    assert is_next, "who loads the log knows a conversion by this order (ClassicGroups.on_removal)"
     decision = GroupDecision(records=records, made=classic)
     classic.rebalance.renew_sessions(now_ms)
     if rebalance_reason is not None:

@@ -86,6 +86,7 @@ def _remove(group: ConsumerGroup, members: list[ConsumerMember], image: Metadata
     if not members:
         return GroupDecision()
     leaving = {member.member_id for member in members}
+    assert len(leaving) == len(members), "a member leaves once"
     assert leaving <= group.log.members.keys(), "tombstones of members that the group has not"
     staying = [member for member in group.log.members.values() if member.member_id not in leaving]
     if not can_downgrade(group.settings, staying):
@@ -118,5 +119,7 @@ def _removal_records(
     group_epoch = group.log.group_epoch + 1
     records.append(epoch_record(group.group_id, group_epoch, metadata_hash))
     if len(members) == len(group.log.members):
+        assert not left.names, "somebody subscribes to topics, and no member is left"
+        assert not left.regexes, "somebody subscribes by an expression, and no member is left"
         records.append(target_epoch_record(group.group_id, group_epoch, NEVER_ASSIGNED_AT_MS))
     return records

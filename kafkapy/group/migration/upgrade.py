@@ -61,6 +61,8 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, n
     group.continue_history(classic.history)
     for record in records:
         group.replay(record.key, record.value)
+    assert group.log.members.keys() == {member.member_id for member in classic.log.members}, "a member would be lost"
+    assert group.log.group_epoch == group.log.assignment_epoch == classic.log.generation, "epochs go on from it"
     for member, _ in members:
         group.timers.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
     return [*classic.tombstone_records(), *records]

@@ -113,6 +113,7 @@ class ShareGroup:
         return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
+        assert group_epoch >= self.log.group_epoch, "metadata checked for an epoch that is over"
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
 
     def is_settled(self, image: MetadataImage) -> bool:

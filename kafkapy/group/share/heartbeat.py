@@ -161,6 +161,7 @@ class _Heartbeat:
             client_host=client.client_host,
         )
         if updated == member:
+            assert member.member_id in self._group.log.members, "a new member subscribes to something, and is written"
             return member
         self._records.append(member_record(self._group.group_id, updated))
         return updated
@@ -187,6 +188,7 @@ class _Heartbeat:
         if log.assignment_epoch >= self._group_epoch or not self._may_assign():
             return log.assignment_epoch, log.targets.get(updated.member_id, EMPTY_ASSIGNMENT)
         assignment = self._new_target(TargetInput.of(log, updated, self._topic_names, context.image))
+        assert updated.member_id in assignment, "a target has every member"
         for member_id, target in assignment.items():
             if log.targets.get(member_id) != target:
                 self._records.append(target_record(log.group_id, member_id, target))

@@ -54,6 +54,7 @@ def decide_alter(
             if offsets:
                 start_offsets.setdefault(known.topic_id, {}).update(offsets)
     decision = ShareDecision(response)
+    assert start_offsets.keys() <= initializing.keys(), "states would be written that no record tells of"
     # recorded before the states are written: if that fails, a later heartbeat or fetch initialises them again
     if initializing:
         states = (group.log.states or NO_STATES).with_initializing(initializing)

@@ -16,6 +16,7 @@ from kafkapy.metadata.image import MetadataImage
 def removal_records(group: ShareGroup, member_ids: Sequence[str], image: MetadataImage) -> list[CoordinatorRecord]:
     """Return the tombstones of members, each with a next epoch of the group, as if they left one after another."""
     group_id, log = group.group_id, group.log
+    assert len(set(member_ids)) == len(member_ids), "a member leaves once"
     records: list[CoordinatorRecord] = []
     names, group_epoch = dict(log.topic_names), log.group_epoch
     for member_id in member_ids:
@@ -24,5 +25,6 @@ def removal_records(group: ShareGroup, member_ids: Sequence[str], image: Metadat
         records += member_tombstones(group_id, member_id)
         records.append(epoch_record(group_id, group_epoch, group.hashes.of(names.keys(), image)))
     if member_ids and len(member_ids) == len(log.members):
+        assert not names, "somebody subscribes to topics, and no member is left"
         records.append(target_epoch_record(group_id, group_epoch, NEVER_ASSIGNED_AT_MS))
     return records

@@ -50,12 +50,16 @@ class ShareGroupLog:
         self.states: GroupStates | None = None
         """None before the first share partition was to be initialised."""
         self.is_deleted = False
+        self.is_loaded = False
+        """From then on this coordinator has decided every record, and replay asserts what its decisions promise; a log
+        that is being loaded may be Apache Kafka's, and partly compacted."""
         self.version = 0
         """Raised by every record: what was derived from the state is outdated then."""
         self._wall_ms = wall_ms
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ShareGroup* record; `value` is None for a tombstone."""
+        assert not self.is_deleted, f"{self.group_id} is deleted: the next record makes another group"
         self.version += 1
         _REPLAY[type(key)](self, key, value)
 
@@ -72,14 +76,17 @@ class ShareGroupLog:
     ) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
+            assert not self.is_loaded or member is not None, f"{key.member_id} is assigned partitions and no member"
             self._put(member, (member or ShareMember(key.member_id)).with_assignment(value))
         elif member is not None:
             self._put(member, member.without_assignment())
 
     def _replay_epoch(self, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
         if value is None:
+            assert not self.is_loaded or not self.members, f"{self.group_id} is deleted with members"
             self.is_deleted = True
             return
+        assert not self.is_loaded or value.epoch >= self.group_epoch, f"{self.group_id} goes back to {value.epoch}"
         self.group_epoch = value.epoch
         self.metadata_hash = value.metadata_hash
 
@@ -89,6 +96,7 @@ class ShareGroupLog:
         if value is None:
             self.targets.pop(key.member_id, None)
         else:
+            assert not self.is_loaded or key.member_id in self.members, f"{key.member_id} has a target and is no member"
             self.targets[key.member_id] = {
                 topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
             }
@@ -97,6 +105,8 @@ class ShareGroupLog:
         self, key: ShareGroupTargetAssignmentMetadataKey, value: ShareGroupTargetAssignmentMetadataValue | None
     ) -> None:
         self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
+        is_current = self.assignment_epoch in (NO_ASSIGNMENT_EPOCH, self.group_epoch)
+        assert not self.is_loaded or is_current, "a target of another epoch"
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_states(

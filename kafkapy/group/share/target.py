@@ -40,6 +40,7 @@ class TargetInput:
         `topic_names`: how many members subscribe to each topic.
         """
         members = {**log.members, updated.member_id: updated}
+        assert all(count <= len(members) for count in topic_names.values()), "a name has more subscribers than members"
         return cls(
             {member_id: member.subscribed_topic_names for member_id, member in members.items()},
             dict(log.targets),
@@ -68,6 +69,7 @@ class PreparedTarget:
     __slots__ = ("assignment", "input")
 
     def __init__(self, input_: TargetInput, assignment: GroupAssignment) -> None:
+        assert assignment.keys() == input_.subscriptions.keys(), "a target has every member"
         self.input = input_
         self.assignment = assignment
 
@@ -95,6 +97,7 @@ def target_steps(wanted: TargetInput) -> SmallSteps[GroupAssignment]:
     subscribed = {topic_id: None for ids in topic_ids.values() for topic_id in ids}
     assignable = yield from _assignable(wanted, subscribed)
     assignment = yield from assign_steps(ShareGroupSpec(specs, assignable, wanted.is_homogeneous))
+    assert assignment.keys() <= specs.keys(), "partitions of members that there are not"
     return {member_id: assignment.get(member_id, EMPTY_ASSIGNMENT) for member_id in in_order}
 
 

@@ -128,6 +128,7 @@ class StreamsGroup:
         return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
+        assert group_epoch >= self.log.group_epoch, "metadata checked for an epoch that is over"
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
 
     def offsets_of(self, member_id: str) -> MemberTaskOffsets:
@@ -144,6 +145,7 @@ class StreamsGroup:
         if 0 < count <= MOST_OFFSETS - self._offset_count:
             self.task_offsets[member_id] = offsets
             self._offset_count += count
+        assert 0 <= self._offset_count <= MOST_OFFSETS, f"{self._offset_count} offsets are kept"
 
     def restorer(self, member_id: str) -> Callable[[int], list[Reply]]:
         """Return what puts back what a member's heartbeat may change, for records that cannot be appended."""

@@ -126,6 +126,7 @@ class Heartbeat:
         target_epoch, target = self._target(updated, configured, update)
         owned = _owned(request)
         after = self._reconciled(updated, target_epoch, target, owned)
+        assert after.member_id == request.member_id, "the session of another member would be renewed"
         group.sessions.touch(after.member_id, context.now_ms + self._settings.session_timeout_ms)
         if request.shutdown_application:
             group.request_shutdown(after.member_id)

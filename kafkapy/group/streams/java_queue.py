@@ -32,6 +32,7 @@ class JavaQueue(Generic[ItemT]):
     def poll(self) -> ItemT:
         """Remove and return the first item of a queue that is not empty."""
         heap = self._heap
+        assert heap, "the queue is empty"
         last = heap.pop()
         if not heap:
             return last[1]

@@ -68,10 +68,12 @@ class StreamsMember:
 
     def joining_as(self, member_id: str) -> "StreamsMember":
         """Return the static member as it joins again with this member id."""
+        assert self.instance_id is not None, "only static members are replaced"
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
     def left_for_a_while(self) -> "StreamsMember":
         """Return the static member after it has left temporarily. It keeps its tasks, which any epoch may commit."""
+        assert self.instance_id is not None, "nobody comes back for the tasks of a dynamic member"
         active = {each: dict.fromkeys(epochs, 0) for each, epochs in self.assigned.active.items()}
         assigned = replace(self.assigned, active=active)
         return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation=NOTHING_ASSIGNED)

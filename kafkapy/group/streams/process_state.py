@@ -22,9 +22,11 @@ class ProcessState:
     @property
     def load(self) -> float:
         """Return the tasks per member."""
+        assert self.member_task_counts, "a process is known by its members"
         return self._task_count / len(self.member_task_counts)
 
     def add_member(self, member_id: str) -> None:
+        assert member_id not in self.member_task_counts, f"{member_id} is in its process already"
         self.member_task_counts[member_id] = 0
 
     def has_task(self, task: TaskId) -> bool:
@@ -50,6 +52,7 @@ class ProcessState:
         return count
 
     def _add(self, member_id: str, task: TaskId, is_active: bool) -> int:
+        assert task not in self._tasks, f"{task} would be in a process twice"
         self._task_count += 1
         self._tasks.add(task)
         (self.active if is_active else self.standby).setdefault(member_id, set()).add(task)

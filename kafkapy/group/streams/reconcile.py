@@ -103,6 +103,7 @@ class _Difference:
 
     def grant(self, subtopology_id: str, partition: int) -> None:
         """Give a task at once, although others are to be revoked first."""
+        assert partition in self.to_assign.get(subtopology_id, ()), f"{subtopology_id}_{partition} is not to be had"
         _discard(self.to_assign, subtopology_id, partition)
         self.kept.setdefault(subtopology_id, set()).add(partition)
 
@@ -144,6 +145,7 @@ class _Step:
         pending_revocation: AssignedTasks,
     ) -> StreamsMember:
         epochs = {each: self._epochs(each, partitions) for each, partitions in active.kept.items()}
+        # what it gains comes with the target's epoch, once all is revoked: others may wait for just that
         if not pending_revocation.is_empty:
             state = MemberState.UNREVOKED_TASKS
             assigned = AssignedTasks(epochs, _frozen(standby.kept), _frozen(warmup.kept))
@@ -156,6 +158,10 @@ class _Step:
             assigned = AssignedTasks(
                 epochs, _frozen(standby.kept, standby.to_assign), _frozen(warmup.kept, warmup.to_assign)
             )
+        revoked = pending_revocation.active
+        is_apart = all(given.keys().isdisjoint(revoked.get(each, ())) for each, given in epochs.items())
+        assert is_apart, "a task would be run and revoked"
+        assert epochs.keys() <= self._target.active.keys(), "a member would run what its target does not have"
         return replace(
             self._member,
             state=state,

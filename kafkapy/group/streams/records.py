@@ -44,6 +44,7 @@ def metadata_record(
     assignment_configs: Mapping[str, str],
 ) -> CoordinatorRecord:
     """Return the record of a next group epoch. What is known of topology descriptions stays as it is in the log."""
+    assert group_epoch > log.group_epoch, f"{log.group_id} would stay at {log.group_epoch}"
     value = StreamsGroupMetadataValue(
         epoch=group_epoch,
         metadata_hash=metadata_hash,
@@ -75,6 +76,7 @@ def target_epoch_record(group_id: str, assignment_epoch: int, timestamp_ms: int)
 
 
 def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> CoordinatorRecord:
+    assert value.epoch >= 0, "it would be taken for none"
     return CoordinatorRecord(StreamsGroupTopologyKey(group_id), value)
 
 

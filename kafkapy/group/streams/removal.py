@@ -26,6 +26,8 @@ def members_of_one_batch(group_id: str, member_ids: Sequence[str]) -> Sequence[s
 
 def removal_records(log: StreamsGroupLog, member_ids: Sequence[str]) -> list[CoordinatorRecord]:
     """Return the tombstones of members, each with a next epoch of the group."""
+    assert len(set(member_ids)) == len(member_ids), "a member leaves once"
+    assert log.members.keys() >= set(member_ids), "tombstones of members that the group has not"
     records: list[CoordinatorRecord] = []
     group_epoch = log.group_epoch
     for member_id in member_ids:

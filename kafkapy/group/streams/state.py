@@ -70,6 +70,9 @@ class StreamsGroupLog:
         """Of each topic that the application reads: those whose offsets it commits."""
         self.owners = TaskOwners()
         self.is_deleted = False
+        self.is_loaded = False
+        """From then on this coordinator has decided every record, and replay asserts what its decisions promise; a log
+        that is being loaded may be Apache Kafka's, and partly compacted."""
         self.version = 0
         """Raised by every record: what was derived from the state is outdated then."""
         self._state = GroupState.EMPTY
@@ -115,12 +118,16 @@ class StreamsGroupLog:
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one StreamsGroup* record; `value` is None for a tombstone."""
+        assert not self.is_deleted, f"{self.group_id} is deleted: the next record makes another group"
         self.version += 1
         _REPLAY[type(key)](self, key, value)
 
     def _replay_member(self, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
+            owner = None if value.instance_id is None else self.static_member(value.instance_id)
+            is_free = owner is None or owner is member
+            assert not self.is_loaded or is_free, f"{value.instance_id} belongs to another member"
             self._put(member, (member or StreamsMember(key.member_id)).with_metadata(value))
         elif member is not None:
             del self.members[key.member_id]
@@ -132,14 +139,17 @@ class StreamsGroupLog:
     ) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
+            assert not self.is_loaded or member is not None, f"{key.member_id} is assigned tasks and no member"
             self._put(member, (member or StreamsMember(key.member_id)).with_assignment(value))
         elif member is not None:
             self._put(member, member.without_assignment())
 
     def _replay_metadata(self, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
         if value is None:
+            assert not self.is_loaded or not self.members, f"{self.group_id} is deleted with members"
             self.is_deleted = True
         else:
+            assert not self.is_loaded or value.epoch >= self.group_epoch, f"{self.group_id} goes back to {value.epoch}"
             self.metadata = value
 
     def _replay_target(
@@ -148,6 +158,7 @@ class StreamsGroupLog:
         if value is None:
             self.targets.pop(key.member_id, None)
         else:
+            assert not self.is_loaded or key.member_id in self.members, f"{key.member_id} has a target and is no member"
             self.targets[key.member_id] = TasksTuple(
                 tasks_of(value.active_tasks), tasks_of(value.standby_tasks), tasks_of(value.warmup_tasks)
             )
@@ -156,9 +167,13 @@ class StreamsGroupLog:
         self, key: StreamsGroupTargetAssignmentMetadataKey, value: StreamsGroupTargetAssignmentMetadataValue | None
     ) -> None:
         self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
+        is_current = self.assignment_epoch in (NO_ASSIGNMENT_EPOCH, self.group_epoch)
+        assert not self.is_loaded or is_current, "a target of another epoch"
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_topology(self, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
+        is_first = self.topology is None or value is None
+        assert not self.is_loaded or is_first, f"the topology of {self.group_id} is replaced"
         self.topology = None if value is None else StreamsTopology.of(value)
         self.subtopology_ids_by_source = {} if self.topology is None else self.topology.subtopology_ids_by_source()
 

@@ -48,6 +48,7 @@ class _Quota:
     __slots__ = ("_members", "_tasks", "per_member")
 
     def __init__(self, tasks: int, members: int) -> None:
+        assert members > 0, "nobody to divide tasks among"
         self._tasks, self._members = tasks, members
         self.per_member = -(-tasks // members)
 
@@ -56,6 +57,8 @@ class _Quota:
         if task_count == self.per_member:
             self._members -= 1
             self._tasks -= task_count
+            assert self._members >= 0, "more members have their quota than there are"
+            assert self._tasks >= 0, "more tasks were given than there are"
             self.per_member = -(-self._tasks // self._members) if self._members > 0 else 0
 
 
@@ -118,6 +121,8 @@ class _Assignment:
                 process = queue.poll()
                 self._on_active(process.add_to_least_loaded(task, is_active=True))
                 queue.add(process.load, process)
+        given_count = sum(len(tasks) for process in self._processes.values() for tasks in process.active.values())
+        assert given_count == self._active_tasks.count, "a task runs in one member"
 
     def assign_standby(self) -> SmallSteps[None]:
         missing: dict[TaskId, int] = {}

@@ -69,6 +69,7 @@ class TargetInput:
             if count % MEMBERS_PER_STEP == 0:
                 yield
         assignment = yield from self.assignor(GroupSpec(specs, self.topology.specs(), _configs(self.configs)))
+        assert assignment.keys() <= specs.keys(), "tasks of members that there are not"
         return NewTarget(self, {each: assignment.get(each, EMPTY_TASKS) for each in in_order})
 
 

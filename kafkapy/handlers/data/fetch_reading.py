@@ -160,6 +160,7 @@ def _record_progress(
         zip(readable, before, strict=True), start=first
     ):
         answer = answers[index]
+        # above the point where its log diverges it has other records: its fetch offset says nothing of ours
         if answer.error_code or answer.diverging is not None or partition.follow_count != follow_count:
             continue
         code = services.replica_manager.record_follower_fetch(

@@ -45,7 +45,7 @@ def respond(
         for each in fetched.values():
             each.release()
         return ShareFetchResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    shown = _with_news(session, fetched)
+    shown = _changed_in_session(session, fetched)
     throttle_time_ms = _throttle(context, shown)
     _count_bytes(services, shown)
     named, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
@@ -65,7 +65,7 @@ def respond(
     )
 
 
-def _with_news(session: SessionContext, fetched: Fetched) -> Fetched:
+def _changed_in_session(session: SessionContext, fetched: Fetched) -> Fetched:
     if session.session is None:
         return fetched
     of_session = session.session

@@ -38,6 +38,7 @@ def create_internal_topics(
         else:
             missing.status_detail += f"; {text}"
         return
+    # each heartbeat of each member comes by here: what is being created, or has just failed, is not tried again
     in_creation, now_ms = services.topics_in_creation, services.clock.monotonic_ms()
     wanted = [_creatable(topic) for topic in topics.values() if not in_creation.errors_of((topic.name,), now_ms)]
     create_soon(

@@ -36,6 +36,7 @@ async def force_rebalance(call: "Callable[..., Awaitable[Any]]", group_id: str) 
         if isinstance(group, ClassicGroup):
             group.rebalance.rebalance_or_complete("a test asked for a rebalance", decision, now_ms)
         elif isinstance(group, ConsumerGroup):
+            # no response tells a member of KIP-848 to join again: only another membership leads to another target
             topics.extend(name for member in group.log.members.values() for name in member.subscribed_topic_names)
         else:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a {group.group_type} group is not rebalanced by request")

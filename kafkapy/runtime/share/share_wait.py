@@ -46,12 +46,12 @@ class ShareWait:
 
     def try_hold(self) -> bool:
         """Hold what has something to acquire, if there is more than has been seen; return whether something is held."""
-        if any(self._has_news(in_use) for in_use in self._partitions):
+        if any(self._may_acquire(in_use) for in_use in self._partitions):
             for in_use in self._partitions:
                 self._maybe_hold(in_use)
         return bool(self.held)
 
-    def _has_news(self, in_use: InUse) -> bool:
+    def _may_acquire(self, in_use: InUse) -> bool:
         """Return whether there may be something to acquire: a released record, or one after the end."""
         readable = in_use.readable(self._isolation)
         return readable[0] < readable[1] and readable != self._seen.get(in_use)
@@ -80,7 +80,7 @@ class ShareWait:
         if in_use.has_failed:
             self.has_failed = True
             self._on_ready()
-        elif self._has_news(in_use) and self._maybe_hold(in_use):
+        elif self._may_acquire(in_use) and self._maybe_hold(in_use):
             self._on_ready()
 
     def hold_others(self) -> None:

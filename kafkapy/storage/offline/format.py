@@ -286,15 +286,17 @@ def _feature_levels(request: FormatRequest) -> dict[str, int]:
         raise FormatError("SCRAM is only supported in metadata.version 3.5-IV2 or later.")
     for name, level in request.feature_levels.items():
         if name not in levels:
-            raise FormatError(f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(levels))}")
+            supported = ", ".join(sorted(levels.keys() - {METADATA_VERSION}))
+            raise FormatError(f"Unsupported feature: {name}. Supported features are: {supported}")
         known = KNOWN_FEATURES[name]
         if not known.min_version <= level <= known.max_version:
-            raise FormatError(
-                f"Feature {name} has no level {level}: it must be within {known.min_version} and {known.max_version}."
-            )
+            raise FormatError(f"No feature:{name} with feature level {level}")
         levels[name] = level
     if levels[ELIGIBLE_LEADER_REPLICAS_VERSION] and metadata_version < MV_4_0_IV1:
-        raise FormatError(f"Eligible leader replicas need metadata.version {MV_4_0_IV1} or later.")
+        feature = ELIGIBLE_LEADER_REPLICAS_VERSION
+        raise FormatError(
+            f"{feature} could not be set to {levels[feature]} because it depends on metadata.version level {MV_4_0_IV1}"
+        )
     if bool(levels[KRAFT_VERSION]) != has_dynamic_quorum:
         raise FormatError(
             f"Cannot set kraft.version to {levels[KRAFT_VERSION]} "

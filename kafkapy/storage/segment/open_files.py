@@ -67,13 +67,20 @@ class PinnedRegion(FileRegion):
         self.length = length
         self.on_release = None
         self._handle: FileHandle | None = handle
-        handle.pins.add(self)
+        pins = handle.pins
+        if isinstance(pins, set):  # as `pin`, without the call
+            pins.add(self)
+        else:
+            handle.pins = {self}
 
     def release(self) -> None:
         """Unpin the file; a second call does nothing."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.unpin(self)
+
+
+NO_PINS: Final[frozenset[object]] = frozenset()
 
 
 class OpenFiles:
@@ -140,7 +147,8 @@ class FileHandle:
         self.is_dirty = False
         self.is_referenced = False
         self.path = path
-        self.pins: set[object] = set()
+        self.pins: set[object] | frozenset[object] = NO_PINS
+        """Who keeps the file open; a set from the first pin on, as most files of most partitions have none."""
 
     @property
     def file(self) -> File:
@@ -176,11 +184,17 @@ class FileHandle:
 
     def pin(self, holder: object) -> None:
         """Keep the file open for `holder`, which calls `unpin` once."""
-        assert holder not in self.pins, f"{holder} pins {self.path} twice"
-        self.pins.add(holder)
+        pins = self.pins
+        assert holder not in pins, f"{holder} pins {self.path} twice"
+        if isinstance(pins, set):
+            pins.add(holder)
+        else:
+            self.pins = {holder}
 
     def unpin(self, holder: object) -> None:
-        self.pins.discard(holder)
+        pins = self.pins
+        if isinstance(pins, set):
+            pins.discard(holder)
         if self._is_deleted and not self.pins:
             self.close()
 

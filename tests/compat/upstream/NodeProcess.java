@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigResource;
@@ -29,6 +30,7 @@ class NodeProcess {
     static final Path LOGS = Path.of(System.getProperty("upstream.logs"));
     private static final long STOP_S = 60;
 
+    private static final Set<Integer> GIVEN_PORTS = ConcurrentHashMap.newKeySet();
     private static final Set<Process> RUNNING = ConcurrentHashMap.newKeySet();
 
     static {
@@ -137,11 +139,17 @@ class NodeProcess {
         return value.replace("\\", "\\\\").replace("\n", "\\n");
     }
 
+    /** Below the ephemeral ports, which outgoing connections take; none is given twice. */
     private static int freePort() {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
-            return socket.getLocalPort();
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(10_000, 32_000);
+            if (!GIVEN_PORTS.add(port))
+                continue;
+            try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getByName("127.0.0.1"))) {
+                return socket.getLocalPort();
+            } catch (IOException taken) {
+                continue;
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
  * processes of kafkapy, where Apache Kafka's class starts brokers in the test's own process.
  */
 public class RaftClusterInvocationContext implements TestTemplateInvocationContext {
-    /** "combined" or "isolated": the others are left out of this run. Empty: none is. */
+    /** "combined" or "isolated": of a test for both, the others are left out of this run. Empty: none is. */
     private static final String ONLY = System.getProperty("upstream.only", "");
 
     private final String method;
@@ -37,12 +37,16 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         return isCombined ? "combined" : "isolated";
     }
 
+    private boolean isAskedFor() {
+        return ONLY.isEmpty() || ONLY.equals(kind()) || config.clusterTypes().size() == 1;
+    }
+
     @Override
     public List<Extension> getAdditionalExtensions() {
         ProcessCluster cluster = new ProcessCluster(config, isCombined);
         return List.of(
             (BeforeEachCallback) context -> {
-                Assumptions.assumeTrue(ONLY.isEmpty() || ONLY.equals(kind()), "not asked for");
+                Assumptions.assumeTrue(isAskedFor(), "not asked for");
                 cluster.format();
                 if (config.isAutoStart())
                     cluster.start();

@@ -21,6 +21,7 @@ class SeenBroker {
                 case "isShutdown" -> node.isStopped();
                 case "brokerState" -> node.isStopped() ? BrokerState.NOT_RUNNING : BrokerState.RUNNING;
                 case "boundPort" -> node.port(((ListenerName) arguments[0]).value());
+                case "socketServer" -> SeenSocketServer.of(node);
                 case "metadataCache" -> cluster.metadataOf(node);
                 case "groupCoordinator" -> groupCoordinator(node);
                 case "shutdown" -> {

@@ -49,7 +49,7 @@ class SeenController extends ControllerServer {
 
     @Override
     public SocketServer socketServer() {
-        throw new UnsupportedOperationException("ControllerServer.socketServer " + SeenBroker.INSIDE);
+        return SeenSocketServer.of(node);
     }
 
     @Override

@@ -121,6 +121,21 @@ def test_a_broker_in_the_controllers_process_does_not_supersede_one_with_other_d
     assert register_in_controller(cluster, log_dirs=[directory_id(2)]) > cluster.epochs[1]
 
 
+def test_a_broker_whose_last_incarnation_was_shut_down_cleanly_need_not_wait_for_its_session() -> None:
+    cluster = Cluster(broker_count=1)
+    epoch = cluster.epochs[1]
+
+    with pytest.raises(ApiError, match="DUPLICATE_BROKER_REGISTRATION"):
+        cluster.register(1, incarnation=2, previous_broker_epoch=epoch - 1)
+    with pytest.raises(ApiError, match="DUPLICATE_BROKER_REGISTRATION"):
+        cluster.register(1, incarnation=2, previous_broker_epoch=epoch, log_dirs=[directory_id(2)])
+
+    cluster.start_broker(1, incarnation=2, previous_broker_epoch=epoch)
+    assert cluster.epochs[1] > epoch
+    with pytest.raises(ApiError, match="DUPLICATE_BROKER_REGISTRATION"):
+        cluster.register(1, incarnation=3, previous_broker_epoch=epoch)  # a copy of the directory, started twice
+
+
 def test_a_registration_of_another_cluster_is_refused_for_good_even_if_the_id_is_taken() -> None:
     cluster = Cluster(broker_count=1)
 

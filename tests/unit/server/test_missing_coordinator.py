@@ -8,7 +8,8 @@ from kafkapy.config.load import load
 from kafkapy.handlers.topics_in_creation import MAX_FAILURES, TopicsInCreation
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from tests.support.client_requests import create_topic, metadata
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from tests.support.client_requests import create_topic, metadata, until
 from tests.support.wire import WireClient
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -47,7 +48,7 @@ def test_a_transactional_producer_of_a_broker_with_defaults_need_not_wait() -> N
 
 
 @pytest.mark.parametrize("topic", ["transaction.state.log", "share.coordinator.state.topic"])
-@pytest.mark.parametrize(("factor", "min_isr", "warns"), [("1", "2", True), ("1", "1", False), ("3", "2", False)])
+@pytest.mark.parametrize(("factor", "min_isr", "warns"), [("2", "3", True), ("1", "2", False), ("3", "2", False)])
 def test_a_start_warns_of_more_in_sync_replicas_than_there_are_replicas(
     topic: str, factor: str, min_isr: str, warns: bool
 ) -> None:
@@ -55,6 +56,15 @@ def test_a_start_warns_of_more_in_sync_replicas_than_there_are_replicas(
     _, warnings = load(embedded_properties("/data", 9092, {factor_key: factor, min_isr_key: min_isr}))
     warning = f"{min_isr_key} ({min_isr}) is more than {factor_key} ({factor})"
     assert any(text.startswith(warning) for text in warnings) is warns
+
+
+def test_more_in_sync_replicas_than_there_are_count_as_all_of_them() -> None:
+    properties = {FACTOR: "1", "transaction.state.log.min.isr": "2"}
+    with Broker(properties=properties) as broker, WireClient(broker.bootstrap_servers) as client:
+        find = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"])
+        until(lambda: client.call(find, 4).coordinators[0].error_code == ErrorCode.NONE)
+        begin = InitProducerIdRequest("x", transaction_timeout_ms=60_000)
+        until(lambda: client.call(begin, 4).error_code == ErrorCode.NONE)
 
 
 def test_a_reason_is_news_again_once_it_changed_or_the_topic_was_created() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.version import __version__
+from tools import release
 from tools.release import SUMS, ReleaseError, Use, check_bill, check_names, dependencies, requirement_name, run, table
 from tools.release import write_sums as write
 
@@ -51,6 +52,15 @@ def test_files_of_one_version_may_be_published() -> None:
 def test_a_missing_file_and_one_of_another_version_are_refused(names: list[str], reason: str) -> None:
     with pytest.raises(ReleaseError, match=reason):
         check_names(names)
+
+
+def test_a_wheel_that_was_built_of_the_same_sources_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "WHEELS", tmp_path)
+    wheel = tmp_path / release.sources_digest() / f"{STEM}-cp314-cp314-manylinux_2_17_x86_64.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"")
+
+    assert release.kept_wheel("3.14", "there is no Python to build one with", tmp_path / "unused") == wheel
 
 
 def test_hashes_are_those_that_sha256sum_checks(tmp_path: Path) -> None:

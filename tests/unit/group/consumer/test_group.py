@@ -3,6 +3,7 @@
 import pytest
 
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -230,10 +231,10 @@ def test_assignment_without_epochs_counts_from_the_members_own() -> None:
 def test_state_of_a_later_version_is_kept_as_unknown() -> None:
     world = GroupWorld(image_of(foo=2))
 
-    world.consumer.replay(
-        ConsumerGroupCurrentMemberAssignmentKey("g", member_id="a"),
-        ConsumerGroupCurrentMemberAssignmentValue(2, previous_member_epoch=1, state=77),
-    )
+    key = ConsumerGroupCurrentMemberAssignmentKey("g", member_id="a")
+    value = ConsumerGroupCurrentMemberAssignmentValue(2, previous_member_epoch=1, state=77)
+
+    world.load(CoordinatorRecord(key, value))
 
     assert world.group().log.members["a"].state is MemberState.UNKNOWN
 

@@ -228,10 +228,10 @@ def test_groups_own_session_timeout_counts() -> None:
     assert world.pass_time(1)
 
 
-def test_group_replaces_a_simple_group_that_has_offsets() -> None:
+def test_group_in_a_log_replaces_a_simple_group_that_has_offsets() -> None:
     world = GroupWorld(IMAGE)
     world.commit(GroupDecision(records=[offset_record("g", "foo", 0, OffsetCommitValue(5))]))
 
-    world.commit(GroupDecision(records=[epoch_record("g", 2, 0)]))
+    world.load(epoch_record("g", 2, 0))
 
     assert share_group(world).is_empty

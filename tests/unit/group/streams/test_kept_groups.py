@@ -1,7 +1,6 @@
 """Streams groups that Apache Kafka has written: kept, expired, refused to other kinds, replaced once empty."""
 
 from kafkapy.group.classic.group import ClassicGroup
-from kafkapy.group.decision import GroupDecision
 from kafkapy.group.offsets import offset_record
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.streams.group import StreamsGroup
@@ -32,17 +31,12 @@ def world_with(*member_ids: str) -> GroupWorld:
         for each in member_ids
     ]
     metadata = StreamsGroupMetadataValue(epoch=3, metadata_hash=7, validated_topology_epoch=1)
-    world.commit(
-        GroupDecision(
-            records=[
-                offset_record("g", "foo", 0, OffsetCommitValue(5)),
-                *members,
-                CoordinatorRecord(StreamsGroupMetadataKey("g"), metadata),
-                CoordinatorRecord(StreamsGroupTopologyKey("g"), StreamsGroupTopologyValue(epoch=1)),
-            ]
-        )
+    world.load(
+        offset_record("g", "foo", 0, OffsetCommitValue(5)),
+        *members,
+        CoordinatorRecord(StreamsGroupMetadataKey("g"), metadata),
+        CoordinatorRecord(StreamsGroupTopologyKey("g"), StreamsGroupTopologyValue(epoch=1)),
     )
-    world.restart()
     return world
 
 

@@ -1,0 +1,136 @@
+"""What a client waits for with Kafka's default times: no time-out at first, one session after a failure.
+
+The simulated machine costs no CPU: what it waits for is what the nodes wait for.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import pytest
+
+from kafkapy.protocol.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from tests.simulator.cluster_checker import ClusterChecker
+from tests.simulator.cluster_clients import Client, LostError, produce_request
+from tests.simulator.cluster_world import ClusterWorld, combined
+from tests.simulator.process_lives import ProcessLoop, run_processes
+from tests.support.batches import build_batch
+
+DEFAULT_TIMES: Final = {
+    "broker_heartbeat_interval_ms": "2000",
+    "broker_session_timeout_ms": "9000",
+    "controller_quorum_election_timeout_ms": "1000",
+    "controller_quorum_fetch_timeout_ms": "2000",
+    "controller_quorum_request_timeout_ms": "2000",
+    "replica_lag_time_max_ms": "30000",
+    "replica_socket_timeout_ms": "30000",
+    "replica_fetch_wait_max_ms": "500",
+    "replica_fetch_backoff_ms": "1000",
+    "internal_metadata_log_segment_bytes": "1000000",
+    "internal_metadata_max_batch_size_in_bytes": "1000000",
+}
+TOPIC: Final = "orders"
+PARTITIONS: Final = 300
+START_S: Final = 60
+SESSION_S: Final = 9
+ELECTION_S: Final = 4
+"""A follower's fetch that times out, and an election of controllers whose first votes may tie."""
+
+
+class Writer(Client):
+    """Writes one record after another; `longest_s`: the longest time without an acknowledgement."""
+
+    def __init__(self, world: ClusterWorld, number: int, partition: int) -> None:
+        super().__init__(world, ClusterChecker(world, ()), "writer", number)
+        self._partition = partition
+        self._last_s = world.loop.now
+        self.longest_s = 0.0
+
+    async def step(self) -> None:
+        try:
+            place = await self.place(TOPIC, self._partition)
+            request = produce_request(place, TOPIC, self._partition, build_batch([(0, None, b"x", ())]))
+            answer = (await self.connections.call(place.leader_id, request)).responses[0].partition_responses[0]
+            if answer.error_code:
+                raise LostError(answer.error_code)
+        except LostError:
+            self.forget_place(TOPIC, self._partition)
+            raise
+        self.progress += 1
+        self.longest_s = max(self.longest_s, self.world.loop.now - self._last_s)
+        self._last_s = self.world.loop.now
+
+
+async def started(loop: ProcessLoop, seed: int, count: int) -> ClusterWorld:
+    world = ClusterWorld(loop, seed, combined(count), **DEFAULT_TIMES)
+    world.start()
+    await world.until(world.is_whole, START_S, "the cluster starts")
+    return world
+
+
+async def create(world: ClusterWorld, **fields: Any) -> None:
+    client = Writer(world, 9, 0)
+    request = CreateTopicsRequest(topics=[CreatableTopic(TOPIC, **fields)], timeout_ms=60_000)
+    (created,) = (await client.connections.send_to_any(request)).topics
+    assert not created.error_code
+    client.connections.close()
+
+
+def run(main: Any, seed: int) -> None:
+    run_processes(lambda loop: main(loop), seed=seed, limit_seconds=600)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("io_ms", [1.0, 20.0])
+def test_first_records_of_many_new_partitions_wait_for_no_time_out(seed: int, io_ms: float) -> None:
+    async def first_record(world: ClusterWorld, number: int) -> float:
+        writer = Writer(world, 10 + number, number * 7 % PARTITIONS)
+        while not writer.progress:
+            try:
+                await writer.step()
+            except LostError:
+                await writer.pause()
+        return writer.longest_s
+
+    async def main(loop: ProcessLoop) -> None:
+        world = await started(loop, seed, 3)
+        world.io_ms = io_ms
+        await create(world, num_partitions=PARTITIONS, replication_factor=3)
+        writers: list[Awaitable[float]] = [first_record(world, number) for number in range(40)]
+        assert max(await asyncio.gather(*writers)) < 2  # 3,000 partitions: 0.81 s at most, of six seeds
+
+    run(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_leader_that_dies_as_the_active_controller_is_missed_for_an_election_and_a_session(seed: int) -> None:
+    async def main(loop: ProcessLoop) -> None:
+        world = await started(loop, seed, 5)
+        first = active(world)
+        replicas = [first, *[node_id for node_id in world.computers if node_id != first][:2]]
+        assigned = [CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)]
+        await create(world, num_partitions=-1, replication_factor=-1, assignments=assigned)
+        await world.until(world.is_whole, START_S, "the topic is made")
+        writer = Writer(world, 8, 0)
+        writing = loop.create_task(writer.run())
+        await asyncio.sleep(3)
+        world.computers[first].is_held = True
+        world.computers[first].kill()
+        written = writer.progress
+        await world.until(lambda: writer.progress > written + 10, START_S, "another leader takes records")
+        writer.is_over = True
+        await writing
+        assert SESSION_S < writer.longest_s < SESSION_S + ELECTION_S + 1
+
+    run(main, seed)
+
+
+def active(world: ClusterWorld) -> int:
+    """Return the active controller's node."""
+    servers = {node_id: each.server for node_id, each in world.computers.items() if each.server is not None}
+    (found,) = [node_id for node_id, server in servers.items() if server.node.controller.is_active]
+    return found
