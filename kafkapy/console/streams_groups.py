@@ -19,13 +19,14 @@ from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.groups import Group
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
 MAX_TASKS: Final = 500
 """On a page; `kafkapy groups describe` shows all."""
 MAX_BOXES: Final = 200
 """Of a drawing: a larger topology is shown by its processes alone."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 44, 70, 16, 8
-UNKNOWN_END: Final = (1 << 63) - 1
+UNKNOWN_END: Final = INT64_MAX
 """What Kafka Streams reports as the end of changelogs that it has not looked up yet."""
 NAME_LENGTH: Final = 30
 """Characters of a name that fit into a box."""
