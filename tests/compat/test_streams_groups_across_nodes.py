@@ -40,6 +40,7 @@ pytestmark = [
 OFFSETS = "__consumer_offsets"
 PROPERTIES = {
     **HANDOVER_KEYS,
+    "broker.session.timeout.ms": "20000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "transaction.state.log.replication.factor": "3",
@@ -72,6 +73,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ThreeNod
 def version_of(cluster: ThreeNodes) -> int:
     """Return the version of StreamsGroupHeartbeat that all nodes have."""
     return 0 if any(isinstance(node, PreviousKafka) for node in cluster.nodes) else 1
+
+
+def member_count(cluster: ThreeNodes, group_id: str) -> int:
+    """Return how many members the coordinator has; 0 while there is none, or it has not loaded the group."""
+    with WireClient(cluster.nodes[0].bootstrap) as client:
+        coordinator = coordinator_of(client, group_id)
+    if coordinator < 0:
+        return 0
+    with WireClient(cluster.by_id[coordinator].bootstrap) as client:
+        return len(describe(client, group_id, 0).members)
 
 
 def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:
