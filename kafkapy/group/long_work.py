@@ -40,6 +40,7 @@ class Results:
 
     def keep(self, work: LongWork, result: Any) -> None:
         self._results = [*self._results[1 - MOST_RESULTS :], (work, result)]
+        assert len(self._results) <= MOST_RESULTS, f"{len(self._results)} results are kept"
 
     def of(self, work: LongWork) -> Any:
         """Return the result of the same work, None if there is none."""

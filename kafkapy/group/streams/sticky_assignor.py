@@ -132,6 +132,7 @@ class _Assignment:
             if count % TASKS_PER_STEP == 0:
                 yield
             missing[task] = self._standby_count - self._add_standbys_that_had_it(task)
+            assert missing[task] >= 0, f"{task} has more standbys than are configured"
         queue = self._processes_by_load()
         for count, task in enumerate(reversed(list(self._stateful_tasks.by_subtopology()))):
             if count % TASKS_PER_STEP == 0:
@@ -184,8 +185,10 @@ class _Assignment:
     def _processes_by_load(self) -> JavaQueue[ProcessState]:
         """Return all processes, the one with the fewest tasks per member first."""
         calls = [member.process_id for member in self._spec.members.values()]
+        process_ids = in_order_of_computing(calls, hash_of_text, len(calls))
+        assert len(process_ids) == len(self._processes), "a process is queued once"
         queue: JavaQueue[ProcessState] = JavaQueue()
-        for process_id in in_order_of_computing(calls, hash_of_text, len(calls)):
+        for process_id in process_ids:
             process = self._processes[process_id]
             queue.add(process.load, process)
         return queue

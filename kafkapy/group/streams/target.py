@@ -79,6 +79,7 @@ class NewTarget:
     __slots__ = ("_before", "targets")
 
     def __init__(self, wanted: TargetInput, targets: Targets) -> None:
+        assert targets.keys() == wanted.members.keys(), "a target has every member"
         self._before = wanted.targets
         self.targets = targets
 
