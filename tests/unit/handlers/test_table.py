@@ -92,4 +92,4 @@ def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served
     )  # fmt: skip
     frame = struct.pack(">hhih", LIST_GROUPS, 6, 1, -1) + b"\0" + ListGroupsRequest().encode(6)
     with pytest.raises(ProtocolError, match="version 6 of api key 16 is not served here"):
-        Router(services).route(SimpleNamespace(principal="User:a"), memoryview(frame)).send(None)
+        Router(services).route(SimpleNamespace(principal="User:a", parked_fetch=None), memoryview(frame)).send(None)
