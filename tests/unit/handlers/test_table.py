@@ -93,8 +93,4 @@ def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served
     )  # fmt: skip
     frame = struct.pack(">hhih", LIST_GROUPS, 6, 1, -1) + b"\0" + ListGroupsRequest().encode(6)
     with pytest.raises(ProtocolError, match="version 6 of api key 16 is not served here"):
-<<<<<<< HEAD
-        Router(services).route(SimpleNamespace(principal="User:a", parked_fetch=None), memoryview(frame)).send(None)
-=======
         Router(services).route(ConnectionInfo("", "", "", "", 0), memoryview(frame)).send(None)
->>>>>>> main
