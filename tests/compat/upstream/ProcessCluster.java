@@ -210,9 +210,13 @@ public class ProcessCluster implements ClusterInstance {
             throw errors.get(0);
     }
 
+    /** A broker of its own process. That of a combined node would take its controller with it. */
     @Override
     public void shutdownBroker(int id) {
-        brokerOf(id).stop();
+        NodeProcess process = brokerOf(id);
+        if (nodes.isCombined(id))
+            throw new UnsupportedOperationException("What stops a broker but not its controller " + SeenBroker.INSIDE);
+        process.stop();
     }
 
     @Override

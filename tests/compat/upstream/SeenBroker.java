@@ -25,7 +25,7 @@ class SeenBroker {
                 case "metadataCache" -> cluster.metadataOf(node);
                 case "groupCoordinator" -> groupCoordinator(node);
                 case "shutdown" -> {
-                    node.stop();
+                    cluster.shutdownBroker(node.node.id());
                     yield null;
                 }
                 case "startup" -> {
