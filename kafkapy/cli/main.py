@@ -4,6 +4,7 @@ They use confluent-kafka, as any client would; the distribution's extra `cli` in
 """
 
 import os
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -247,11 +248,27 @@ ELSEWHERE = {
 """Commands by other names: those of Kafka's tools, and what stands below `security`."""
 
 
+OTHERS_NAMES = {
+    ("kafkapy consume", "option: --count"): "--max-messages (-n)",
+    ("kafkapy consume", "option: --num"): "--max-messages (-n)",
+    ("kafkapy consume", "option: --exit"): "--until-end (-e)",
+    ("kafkapy consume", "option: --follow"): "the default, until Ctrl-C",
+    ("kafkapy profile", "command 'create'"): "kafkapy profile add",
+    ("kafkapy topics", "command 'add-partitions'"): "kafkapy topics alter --partitions",
+    ("kafkapy topics", "command 'trim-prefix'"): "kafkapy topics trim",
+    ("kafkapy groups", "command 'seek'"): "kafkapy groups reset",
+}
+"""What rpk and kcat call otherwise: where, and how the message begins that it is not known."""
+
+
 def _hint(message: str, path: str) -> str:
     """Return what was meant, as far as one can tell: a command by another name, or a topic without its option."""
     for name, elsewhere in ELSEWHERE.items():
         if message.startswith(f"No such command '{name}'"):
             return f" It is `kafkapy {elsewhere}`."
+    for (where, unknown), known in OTHERS_NAMES.items():
+        if path == where and re.match(rf"No such {re.escape(unknown)}(?!\S*\w)", message):
+            return f"{'' if message.endswith(('.', ')')) else '.'} Here it is {known}."
     if message.startswith("Got unexpected extra argument") and path.startswith("kafkapy configs "):
         return " Say whose configs by --topic, --broker or --group, a change by --set KEY=VALUE."
     return ""

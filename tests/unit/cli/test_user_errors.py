@@ -300,6 +300,8 @@ def test_a_reset_names_the_members_in_its_way(server, capsys) -> None:
         (["dump-log"], "kafkapy: no file was given (see kafkapy dump-log -h)"),
         (["console", "--lisn", "1"], "kafkapy: unrecognized arguments: --lisn 1 (see kafkapy console -h)"),
         (["acls"], "kafkapy: No such command 'acls'. It is `kafkapy security acl`. (see kafkapy -h)"),
+        (["consume", "t", "--exit"], "kafkapy: No such option: --exit. Here it is --until-end (-e). (see kafkapy"),
+        (["profile", "create", "x"], "kafkapy: No such command 'create'. Here it is kafkapy profile add. (see kafkapy"),
         (
             ["configs", "alter", "orders", "-b", "127.0.0.1:1"],
             "kafkapy: Got unexpected extra argument(s) (orders) Say whose configs by --topic, --broker or --group, a "
