@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.attack import Attack, second_port
+from benchmarks.attacks_on_groups import GROUP_ATTACKS
 from benchmarks.attacks_on_loop import LOOP_ATTACKS
 from benchmarks.attacks_on_memory import MEMORY_ATTACKS
 from benchmarks.canary import Canary
 from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server
 
 MOST_WAIT_MS, MOST_GROWTH_MB = 250, 64
-ATTACKS = [*LOOP_ATTACKS, *MEMORY_ATTACKS]
+ATTACKS = [*LOOP_ATTACKS, *GROUP_ATTACKS, *MEMORY_ATTACKS]
 
 
 @dataclass(frozen=True)

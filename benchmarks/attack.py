@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.wire import call, connect, receive
 from harness.servers import ApacheKafka, Kafkapy, Server
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 
 PAUSE_S = 0.01
 
@@ -98,6 +99,14 @@ def create_topics(server: Server, **partitions: int) -> None:
     with connect(server) as connection:
         answer = call(connection, CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
     assert not any(topic.error_code for topic in answer.topics), answer
+
+
+def load_coordinator(server: Server) -> None:
+    """Wait until the broker is the coordinator of all groups."""
+    with connect(server) as connection:
+        deadline = time.monotonic() + 60
+        while call(connection, FindCoordinatorRequest(coordinator_keys=["one"]), 4).coordinators[0].error_code:
+            assert time.monotonic() < deadline
 
 
 def second_port(server: Server) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.attack import Attack, create_topics, hold, repeat_made, second_port
+from benchmarks.attack import Attack, create_topics, hold, load_coordinator, repeat_made, second_port
 from benchmarks.wire import PRODUCE_VERSION, call, connect, end_offsets, frame, produce_frame, receive
 from harness.certificates import make_certificate
 from harness.servers import Server, free_port
@@ -19,7 +19,6 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
     OpData,
 )
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
@@ -123,13 +122,6 @@ def _make_groups(server: Server, is_over: threading.Event) -> None:
     repeat_made(server, is_over, _joins(f"group-{threading.get_ident()}", is_new=True))
 
 
-def _load_coordinator(server: Server) -> None:
-    with connect(server) as connection:
-        deadline = time.monotonic() + 60
-        while call(connection, FindCoordinatorRequest(coordinator_keys=["one"]), 4).coordinators[0].error_code:
-            assert time.monotonic() < deadline
-
-
 def _made_up_producers(first: int) -> Iterator[bytes]:
     """Requests with a batch for each partition, each of another producer."""
     for number in itertools.count(first, PARTITIONS):
@@ -215,8 +207,8 @@ MEMORY_ATTACKS = [
     Attack("client-hellos-60k", partial(_send_hellos, size=60_000), 1, _secured_properties, canary="tls"),
     Attack("before-login-30k", partial(_send_before_login, size=30_000), 1, _login_properties),
     Attack("before-login-500k", partial(_send_before_login, size=500_000), 1, _login_properties),
-    Attack("member-ids", _make_member_ids, 4, prepare=_load_coordinator),
-    Attack("member-ids-of-groups", _make_groups, 4, prepare=_load_coordinator),
+    Attack("member-ids", _make_member_ids, 4, prepare=load_coordinator),
+    Attack("member-ids-of-groups", _make_groups, 4, prepare=load_coordinator),
     Attack("producer-ids", _make_producer_ids, 4, prepare=_create_taken),
     Attack("producer-ids-guessed", _guess_producer_ids, 4, prepare=_grant_ids, keys_mb=PRODUCERS_MB),
     Attack("reconnecting", _reconnect, 8, prepare=_set_quota, figure=_rate),

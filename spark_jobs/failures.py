@@ -20,6 +20,10 @@ KNOWN: list[tuple[str, str]] = [
         "a topic of {topics} does not exist on {servers}: create it, or correct topics",
     ),
     (
+        r"[Tt]opic \S+ (with partition count \d+ is )?not present in metadata",
+        "a topic that the job writes is gone from {servers} ({cause}): create it again, nothing of the batch is lost",
+    ),
+    (
         r"(TimeoutException|Timed out|Timeout).*(listTopics|describeTopics|listNodes|fetchMetadata|node assignment)",
         "no broker answers at {servers}: is it running, is the address right?",
     ),

@@ -43,7 +43,9 @@ class LatencyConfig(SparkConfig):
     beside: dict[str, str] = Field(default={}, description="other clusters to measure, name: host:port")
     modes: list[Mode] = Field(default=["real_time", "micro_batches"], description="what to measure, in this order")
     rate: int = Field(default=1_000, ge=1, description="ticks per second")
-    warm_up_s: float = Field(default=20, ge=0, description="seconds that do not count: Spark compiles")
+    warm_up_s: float = Field(
+        default=70, ge=0, description="seconds that do not count: Spark compiles, and writes its first checkpoint"
+    )
     seconds: float = Field(default=60, gt=0, description="seconds that count")
     real_time: Duration = Field(default="1 minute", description="length of a batch in real-time mode")
     trigger: Duration = Field(default="0 seconds", description="micro-batches: one per duration, or back to back")

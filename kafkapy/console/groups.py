@@ -95,7 +95,7 @@ class Group:
 
     @property
     def can_be_reset(self) -> bool:
-        """Whether its offsets can be reset here, and its rebalances shown: those of streams groups cannot."""
+        """Whether its offsets can be reset here: those of streams groups cannot."""
         return self.type != STREAMS
 
 

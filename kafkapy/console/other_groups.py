@@ -2,12 +2,13 @@
 (KIP-1071). share_groups.py and streams_groups.py have more about them.
 
 Versions: ListGroups 5 (groups have a type from Apache Kafka 3.8 on), ShareGroupDescribe 1, DescribeShareGroupOffsets 0
-and 1 (with the lag), StreamsGroupDescribe 0.
+and 1 (with the lag), StreamsGroupDescribe 0 and 1 (with the assignor).
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kafkapy.cli.streams_groups import inputs_of, subtopologies_of
 from kafkapy.console import groups
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
@@ -26,6 +27,7 @@ from kafkapy.protocol.messages.streams_group_describe_request import StreamsGrou
 
 GROUP_KEY_TYPE: Final = 0
 LAG_SINCE: Final = 1
+ASSIGNOR_SINCE: Final = 1
 
 
 def group_list(brokers: Brokers, clients: Clients) -> tuple[list[GroupRow], list[str]]:
@@ -60,7 +62,8 @@ def group(brokers: Brokers, clients: Clients, name: str) -> Group:
             check(described.error_code, described.error_message)
             return _share_group(brokers, clients, described, coordinator)
     if StreamsGroupDescribeRequest.API_KEY in served:
-        (described,) = brokers.call(coordinator, StreamsGroupDescribeRequest([name]), 0).groups
+        version = min(ASSIGNOR_SINCE, served[StreamsGroupDescribeRequest.API_KEY])
+        (described,) = brokers.call(coordinator, StreamsGroupDescribeRequest([name]), version).groups
         if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             check(described.error_code, described.error_message)
             return _streams_group(clients, described, coordinator)
@@ -138,8 +141,22 @@ def _streams_group(clients: Clients, described: Any, coordinator: int) -> Group:
         offsets = clients.offsets(described.group_id)
         committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
         ends = offsets.ends(committed)
-    rows = tuple(OffsetRow(*each, at, ends.get(each), "") for each, at in committed.items())
-    return Group(described.group_id, STREAMS, described.group_state, "", coordinator, members, rows, described)
+    readers = _readers(described)
+    rows = tuple(OffsetRow(*each, at, ends.get(each), readers.get(each, "")) for each, at in committed.items())
+    assignor = described.assignor_name or ""
+    return Group(described.group_id, STREAMS, described.group_state, assignor, coordinator, members, rows, described)
+
+
+def _readers(described: Any) -> dict[tuple[str, int], str]:
+    """Return the client that reads each partition of a streams group: it runs the task of that number."""
+    inputs = {each.subtopology_id: inputs_of(each) for each in subtopologies_of(described)}
+    return {
+        (topic, partition): member.client_id
+        for member in described.members
+        for tasks in member.assignment.active_tasks
+        for partition in tasks.partitions
+        for topic in inputs.get(tasks.subtopology_id, ())
+    }
 
 
 def _partitions(assignment: Any) -> tuple[tuple[str, int], ...]:
@@ -148,7 +165,7 @@ def _partitions(assignment: Any) -> tuple[tuple[str, int], ...]:
 
 def _tasks(assignment: Any) -> tuple[tuple[str, int], ...]:
     tasks = [(each.subtopology_id, one) for each in assignment.active_tasks for one in each.partitions]
-    return tuple(sorted((f"task {subtopology}", partition) for subtopology, partition in tasks))
+    return tuple(sorted(tasks))
 
 
 def _numbers(brokers: Brokers, topic: str) -> list[int]:

@@ -215,10 +215,7 @@ class Pages:
     def group(self, request: Request) -> Response:
         group = self._group(request)
         self._console.lags.record(group.name, group.lag, time.time())
-        rebalances: list[dict[str, Any]] = []
-        why_none: str | None = f"{group.type} groups do not report their rebalances."
-        if group.can_be_reset:
-            rebalances, why_none = groups.rebalances(self._console.clients, group.name)
+        rebalances, why_none = groups.rebalances(self._console.clients, group.name)
         return self._page(
             request,
             "group.html",

@@ -19,12 +19,15 @@ from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.groups import Group
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
 MAX_TASKS: Final = 500
 """On a page; `kafkapy groups describe` shows all."""
 MAX_BOXES: Final = 200
 """Of a drawing: a larger topology is shown by its processes alone."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 44, 70, 16, 8
+UNKNOWN_END: Final = INT64_MAX
+"""What Kafka Streams reports as the end of changelogs that it has not looked up yet."""
 NAME_LENGTH: Final = 30
 """Characters of a name that fit into a box."""
 
@@ -104,7 +107,7 @@ def application(clients: Clients, group: Group) -> Application:
         drawing_of(subtopologies_of(described), counts),
         _processes(described),
         [task for task in tasks if task.why is not None][:MAX_TASKS],
-        list(_copies(described))[:MAX_TASKS],
+        list(copies_of(described))[:MAX_TASKS],
         len(tasks),
     )
 
@@ -188,13 +191,14 @@ def _processes(group: Any) -> list[ProcessRow]:
     ]
 
 
-def _copies(group: Any) -> Iterator[CopyRow]:
+def copies_of(group: Any) -> Iterator[CopyRow]:
+    """Yield the copies of tasks that the members of a described group have."""
     for member in group.members:
         offsets, ends = _by_task(member.task_offsets), _by_task(member.task_end_offsets)
         assignment = member.assignment
         for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
             for name in task_names(tasks):
-                is_known = name in offsets and name in ends
+                is_known = name in offsets and ends.get(name, UNKNOWN_END) != UNKNOWN_END
                 lag = max(ends[name] - offsets[name], 0) if is_known else None
                 yield CopyRow(name, role, f"{member.client_id} ({member.client_host})", lag)
 

@@ -6,7 +6,8 @@ doubles a table of n slots if one key more would be above n / 0.75.
 
     in_timeline_order(["a", "b", "c"])    c, b, a
 
-A map of more than ORDERED_AT_MOST keys is left in the order of insertion: to sort it would take milliseconds.
+Deviation: Apache Kafka lists groups and members in this order, however many there are. Here more than ORDERED_AT_MOST
+are in the order of insertion, because sorting them would hold the event loop for milliseconds.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -4,6 +4,7 @@ Values are validated by `ConfigRules`, which kafkapy.config implements. This mod
 resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KIP-966.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -253,7 +254,7 @@ class ConfigControl:
             )
         if current is None:
             current = self.rules.default_value(resource.resource_type, operation.name)
-        return _apply_to_list(current, operation)
+        return changed_list(current, operation)
 
     def _legacy_records(
         self, resource: ConfigResource, configs: Mapping[str, str | None], *, is_direct: bool = False
@@ -324,16 +325,24 @@ def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRec
     return ConfigRecord(resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value)
 
 
-def _apply_to_list(current: str | None, operation: ConfigOperation) -> str:
-    """Return a comma-separated list after an APPEND of missing elements or a SUBTRACT of existing ones."""
+def changed_list(current: str | None, operation: ConfigOperation) -> str:
+    """Return a comma-separated list after an APPEND of missing elements or a SUBTRACT of existing ones.
+
+    A list that has an element several times loses one of them by each time that it is subtracted, as in Apache Kafka.
+    """
     elements = [element for element in (current or "").split(",") if element]
-    for element in (operation.value or "").split(","):
-        if operation.operation == ConfigOperationType.SUBTRACT:
-            if element in elements:
-                elements.remove(element)
-        elif element not in elements:
-            elements.append(element)
-    return ",".join(elements)
+    changed = (operation.value or "").split(",")
+    if operation.operation == ConfigOperationType.APPEND:
+        known = frozenset(elements)
+        return ",".join([*elements, *(element for element in dict.fromkeys(changed) if element not in known)])
+    to_remove = Counter(changed)
+    kept = []
+    for element in elements:
+        if to_remove[element]:
+            to_remove[element] -= 1
+        else:
+            kept.append(element)
+    return ",".join(kept)
 
 
 def _exists(resource: ConfigResource) -> None:

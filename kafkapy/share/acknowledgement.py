@@ -138,6 +138,7 @@ class Acknowledgement:
             if floor is None:
                 return _NOT_FOUND
         in_flight = records.beginning_within(floor.first_offset, batch.last_offset)
+        assert in_flight, "the batch that was found begins at or before the last offset"
         if in_flight[-1].last_offset < batch.first_offset:
             return _FIRST_IS_PAST
         if in_flight[-1].last_offset < batch.last_offset:
@@ -214,6 +215,7 @@ class Acknowledgement:
         if len(types) == 1:
             return self._apply(run, types[0]), None
         index = run.first_offset - batch.first_offset
+        assert 0 <= index < len(types), f"offset {run.first_offset} would end by the type of another"
         acknowledged_type = types[index]
         end = index + 1
         while end < index + run.record_count and types[end] == acknowledged_type:

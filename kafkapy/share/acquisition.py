@@ -89,6 +89,7 @@ class Acquisition:
             self._records.move_gap_start(self.acquired[-1].last_offset + 1)
         if fetched.aborted and self.acquired:
             self._take_out_aborted(fetched)
+        assert self.count == sum(part.record_count for part in self.acquired), "the limits count other records"
 
     def _set_bounds(self, fetched: FetchedRecords) -> bool:
         """Apply the limit of record locks. Return False if nothing may be acquired.

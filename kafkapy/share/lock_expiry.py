@@ -46,6 +46,8 @@ class Expiry:
                 for part in [run] if batch.is_whole else split_at_start(records, batch, run):
                     self._release(part)
             batch.join_runs(batch.first_offset, batch.last_offset)
+        is_ahead = self.next_deadline_ms is None or self.next_deadline_ms > self._now_ms
+        assert is_ahead, "a lock that has timed out is kept"
 
     def _has_expired(self, run: Run) -> bool:
         deadline_ms = run.deadline_ms

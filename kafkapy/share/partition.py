@@ -185,6 +185,7 @@ class SharePartition:
                 records.delivery_complete_count += run.record_count
         records.on_available()
         records.end_offset = records.last_offset
+        assert records.end_offset >= records.start_offset, "what was loaded begins at the start or after it"
         if gap_start_offset is not None:
             records.gap_window = GapWindow(records.end_offset, gap_start_offset)
         records.maybe_move_start()
@@ -320,6 +321,7 @@ class SharePartition:
     def _prepared(self, write: PendingWrite) -> PendingWrite | None:
         if not write.state_batches:
             return None
+        assert len(write.causes) == len(write.state_batches), "a dead letter would have the cause of another"
         write.start_offset = self.records.start_offset
         write.delivery_complete_count = self.records.delivery_complete_count
         return write

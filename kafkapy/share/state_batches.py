@@ -103,10 +103,12 @@ def _swept(batches: Sequence[StateBatch]) -> list[StateBatch]:
             open_since = offset
         priority = (batch.delivery_count, batch.delivery_state)
         count = open_counts.get(priority, 0) + change
+        assert count >= 0, f"a run ends at {offset} that has not begun"
         if count:
             open_counts[priority] = count
         else:
             del open_counts[priority]
+    assert not open_counts, f"runs that never end: {open_counts}"
     return combined
 
 

@@ -101,7 +101,7 @@ def test_a_streams_group_is_listed_and_shown_with_its_tasks(kafka: str, page: Te
     options = [*QUICK_JVM, temporary_in(tmp_path)]
     with running(java(str(PROGRAM), *arguments, options=options, libs=[STREAMS_LIBS])):
         eventually(lambda: re.search(r"copiers Streams streams Stable", text_of(page, "/groups")))
-        eventually(lambda: re.search(r"Type Streams .*task 0-0 task 0-1", group(page, "copiers")))
+        eventually(lambda: re.search(r"Type Streams .*Assignor sticky .*Runs .*0_0 0_1", group(page, "copiers")))
         shown = group(page, "copiers")
         assert re.search(r"Topology .*orders 2 partitions .*Subtopology 0 2 tasks .*All 2 tasks are run", shown)
         assert re.search(r"Tasks by process .*StreamThread-1-consumer \(/127.0.0.1\) 0_0 0_1", shown)

@@ -31,7 +31,7 @@ SHORT = [
     "org.apache.kafka.tools.GetOffsetShellTest#testTopicPatternArg,testPartitionsArg,testNoFilterOptions",
     "kafka.server.HeartbeatRequestTest",
 ]
-"""Raw requests, a client, a tool; at most 60 s on two cores that are free."""
+"""Raw requests, a client, a tool."""
 
 pytestmark = [
     pytest.mark.long,

@@ -2,6 +2,7 @@
 
 shapes.py       where requests name topics and groups, and responses have room for an error
 whole_requests.py    requests that name all that they are about: the partitions of a Fetch's session
+selectors.py    which requests a fault hits
 rules.py        `broker.faults`: Fault, Faults, what they hit, and what is refused by name
 injection.py    stands before a broker's router from the first fault on, and carries faults out
 actions.py      events: a session that expires, a leader that moves, by the broker's own paths

@@ -21,9 +21,10 @@ from asyncio import Future
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from kafkapy.dataclass import dataclass
+from kafkapy.embedded.faults.selectors import REQUEST_SELECTORS, Selectors, complaint_about
 from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, selectors_of
 from kafkapy.errors import KafkapyError, first_of, quoted, unknown
 from kafkapy.named_tuple import NamedTuple
@@ -64,25 +65,6 @@ SHOWN_HITS: Final = 20
 _NUMBERS: Final = itertools.count(1)
 LIVE: "Final[weakref.WeakSet[Faults]]" = weakref.WeakSet()
 """Of all brokers and clusters: for the pytest plugin, which reports and ends them with each test."""
-
-
-class Selectors(TypedDict, total=False):
-    """Which requests a fault hits. `may_miss`: it is all right if it never does."""
-
-    version: int | range | None
-    topic: str | None
-    partition: int | None
-    group: str | None
-    transactional_id: str | None
-    client_id: str | None
-    connection: str | None
-    nth: int | None
-    times: int | None
-    may_miss: bool
-
-
-REQUEST_SELECTORS: Final = ("topic", "partition", "group", "transactional_id")
-"""Those for which a request has to be decoded."""
 
 
 class FaultError(KafkapyError, ValueError):
@@ -277,10 +259,9 @@ class Fault:
     def _check(self) -> None:
         """Raise FaultError if no request can be hit."""
         api, selectors = self.api, self._selectors
-        unknown = [name for name in selectors if name not in Selectors.__annotations__]
-        if unknown:
-            names = ", ".join(Selectors.__annotations__)
-            raise FaultError(f"there is no selector {quoted(unknown[0])}, only {names}")
+        complaint = complaint_about(selectors)
+        if complaint is not None:
+            raise FaultError(complaint)
         if self.api_key in LOGIN_APIS:
             raise FaultError(f"{api} belongs to the login, which no fault hits: give the client a wrong password")
         possible = selectors_of(self.api_key)
@@ -289,10 +270,6 @@ class Fault:
                 has = f"only {', '.join(sorted(possible))}" if possible else "nothing of the kind"
                 raise FaultError(f"a request of {api} names no {name}, {has}")
         self._check_versions()
-        for name in ("times", "nth"):
-            number = selectors.get(name)
-            if number is not None and (not isinstance(number, int) or number < 1):
-                raise FaultError(f"{name} is a number from 1 on, not {quoted(str(number))}")
         if self.kind == "fail" and not has_room_for_error(self.api_key):
             raise FaultError(f"an answer to {api} has no room for an error: drop or delay it")
 
@@ -362,8 +339,8 @@ class Faults:
 
     def delay(self, api: str, *, ms: int, **selectors: "Unpack[Selectors]") -> Fault:
         """Serve requests later; their connection waits, as with a slow broker. Raises FaultError."""
-        if ms < 1:
-            raise FaultError(f"ms is a number from 1 on, not {ms}")
+        if not isinstance(ms, int) or ms < 1:
+            raise FaultError(f"ms is a number from 1 on, not {quoted(str(ms))}")
         return self._add(Fault("delay", api, selectors, error=None, ms=ms, when="before"))
 
     def drop(self, api: str, *, when: When = "before", **selectors: "Unpack[Selectors]") -> Fault:

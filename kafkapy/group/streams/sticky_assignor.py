@@ -23,6 +23,8 @@ from kafkapy.machine import SmallSteps, end_of
 NAME: Final = "sticky"
 TASKS_PER_STEP: Final = 200
 """A millisecond or two."""
+MEMBERS_PER_STEP: Final = 20
+"""Of members with up to TASKS_PER_STEP tasks each, ten on average."""
 
 
 def assign_sticky(spec: GroupSpec) -> GroupAssignment:
@@ -139,14 +141,14 @@ class _Assignment:
                     break
 
     def result(self) -> SmallSteps[GroupAssignment]:
-        assigned, seen_count = {}, 0
+        assigned: dict[str, TasksTuple] = {}
         for member_id, member in self._spec.members.items():
             process = self._processes[member.process_id]
             active, standby = process.active.get(member_id, ()), process.standby.get(member_id, ())
-            assigned[member_id] = TasksTuple(_by_subtopology(active), _by_subtopology(standby))
-            seen_count += 1 + len(active) + len(standby)
-            if seen_count >= TASKS_PER_STEP:
-                seen_count = 0
+            active_tasks = yield from _by_subtopology(active)
+            standby_tasks = yield from _by_subtopology(standby)
+            assigned[member_id] = TasksTuple(active_tasks, standby_tasks)
+            if len(assigned) % MEMBERS_PER_STEP == 0:
                 yield
         return assigned
 
@@ -278,8 +280,10 @@ def _states_of(member: MemberSpec) -> Iterator[tuple[TaskId, bool]]:
                 yield TaskId(subtopology_id, partition), False
 
 
-def _by_subtopology(tasks: Iterable[TaskId]) -> Tasks:
+def _by_subtopology(tasks: Iterable[TaskId]) -> SmallSteps[Tasks]:
     partitions: dict[str, set[int]] = {}
-    for task in tasks:
+    for count, task in enumerate(tasks, 1):
         partitions.setdefault(task.subtopology_id, set()).add(task.partition)
+        if count % TASKS_PER_STEP == 0:
+            yield
     return {subtopology_id: frozenset(each) for subtopology_id, each in partitions.items()}

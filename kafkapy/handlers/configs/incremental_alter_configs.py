@@ -141,5 +141,7 @@ def _apply_to_validated_list(current: str | None, operation: ConfigOperation) ->
     text = current if current is not None else definition.default_text or ""
     elements, changed = text.split(",") if text else [], (operation.value or "").split(",")
     if operation.operation is ConfigOperationType.APPEND:
-        return ",".join([*elements, *(element for element in changed if element not in elements)])
-    return ",".join(element for element in elements if element not in changed)
+        known = frozenset(elements)
+        return ",".join([*elements, *(element for element in changed if element not in known)])
+    removed = frozenset(changed)
+    return ",".join(element for element in elements if element not in removed)

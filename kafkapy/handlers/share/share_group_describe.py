@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.described_groups import DescribedKind, described_groups
-from kafkapy.handlers.share.gate import check_share_groups
+from kafkapy.handlers.share.gate import has_share_groups
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from kafkapy.protocol.messages.share_group_describe_response import DescribedGroup, ShareGroupDescribeResponse
 from kafkapy.runtime.turns import Walk
@@ -16,8 +16,9 @@ from kafkapy.runtime.turns import Walk
 async def handle(
     services: Services, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    check_share_groups(services)
-    return ShareGroupDescribeResponse(groups=await described_groups(services, context, request, SHARE_GROUPS))
+    is_enabled = has_share_groups(services)
+    groups = await described_groups(services, context, request, SHARE_GROUPS, is_enabled=is_enabled)
+    return ShareGroupDescribeResponse(groups=groups)
 
 
 async def _topics(group: DescribedGroup, way: Walk) -> set[str]:

@@ -240,6 +240,8 @@ def new_plan(
     """
     if broker_count < 1:
         raise ClusterError(f"{broker_count} brokers are too few: a cluster has at least one")
+    if controller_count < 0:
+        raise ClusterError(f"{controller_count} separate controllers are too few: 0 lets brokers be controllers, too")
     taken = sorted(OWN_KEYS.intersection(properties))
     if taken:
         raise ClusterError(f"{taken[0]} differs from node to node: leave it out, the cluster sets it")

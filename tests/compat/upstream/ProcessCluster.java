@@ -352,13 +352,18 @@ public class ProcessCluster implements ClusterInstance {
         return new TreeMap<>(brokers);
     }
 
-    /** Those that are named are found; who iterates finds none: tests wait so until brokers are where controllers are. */
+    /** Ids, and what is found by them; values() is empty: tests wait until brokers are where each controller there is. */
     @Override
     public Map<Integer, ControllerServer> controllers() {
         return new AbstractMap<>() {
             @Override
             public Set<Entry<Integer, ControllerServer>> entrySet() {
                 return Set.of();
+            }
+
+            @Override
+            public Set<Integer> keySet() {
+                return controllerIds();
             }
 
             @Override

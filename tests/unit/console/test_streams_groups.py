@@ -3,8 +3,16 @@
 import pytest
 
 from kafkapy.cli.streams_groups import subtopologies_of
-from kafkapy.console.streams_groups import MAX_BOXES, Box, Drawing, drawing_of
-from kafkapy.protocol.messages.streams_group_describe_response import Subtopology, TopicInfo
+from kafkapy.console.streams_groups import MAX_BOXES, UNKNOWN_END, Box, Drawing, copies_of, drawing_of
+from kafkapy.protocol.messages.streams_group_describe_response import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+)
 from tests.unit.cli.test_streams_groups import COUNTS, Application
 
 
@@ -64,3 +72,17 @@ def test_a_topology_that_is_not_known_or_too_large_is_not_drawn() -> None:
     assert drawing_of([], {}) is None
     large = [Subtopology(str(number), source_topics=[f"t{number}"]) for number in range(MAX_BOXES)]
     assert drawing_of(large, {}) is None
+
+
+def test_a_copy_lags_by_what_its_changelogs_have_more_if_their_end_is_known() -> None:
+    member = Member(
+        "m",
+        task_offsets=[TaskOffset("1", partition=each, offset=5) for each in range(2)],
+        task_end_offsets=[
+            TaskOffset("1", partition=0, offset=8),
+            TaskOffset("1", partition=1, offset=UNKNOWN_END),
+        ],
+        assignment=Assignment(standby_tasks=[TaskIds("1", partitions=[0, 1, 2])]),
+    )
+    rows = copies_of(DescribedGroup(members=[member]))
+    assert [(each.task, each.lag) for each in rows] == [("1_0", 3), ("1_1", None), ("1_2", None)]

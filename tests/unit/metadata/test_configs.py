@@ -1,9 +1,11 @@
 """Dynamic configs: incremental and whole changes, lists, what ELR forbids, what does not exist."""
 
+import time
+
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.metadata.configs import ConfigOperation, ConfigOperationType
+from kafkapy.metadata.configs import ConfigOperation, ConfigOperationType, changed_list
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -13,6 +15,7 @@ ORDERS = ConfigResource(RESOURCE_TOPIC, "orders")
 CLUSTER = ConfigResource(RESOURCE_BROKER, "")
 BROKER_1 = ConfigResource(RESOURCE_BROKER, "1")
 SET, DELETE, APPEND, SUBTRACT = ConfigOperationType
+THROTTLED = "leader.replication.throttled.replicas"
 
 
 def cluster_with_orders(features: dict[str, int] | None = None) -> Cluster:
@@ -56,6 +59,28 @@ def test_lists_are_appended_to_and_subtracted_from_starting_at_the_default() -> 
 
     assert appended == "delete,compact"
     assert cluster.image.configs.of(*ORDERS)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("operation", "changed", "expected"),
+    [
+        (APPEND, "3:1,1:1,3:1", "1:1,2:1,1:1,3:1"),
+        (SUBTRACT, "1:1,4:1", "2:1,1:1"),
+        (SUBTRACT, "1:1,1:1,1:1", "2:1"),
+        (SUBTRACT, "2:1,1:1,1:1", ""),
+    ],
+)
+def test_each_element_of_a_change_counts_once(operation: ConfigOperationType, changed: str, expected: str) -> None:
+    assert changed_list("1:1,2:1,1:1", ConfigOperation(THROTTLED, operation, changed)) == expected
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_change_of_a_long_list_costs_by_its_length(operation: ConfigOperationType) -> None:
+    """8,191 by 8,191 elements, the longest that a request has, took 0.7 s when each was looked for in the list."""
+    current, changed = (",".join([element] * 8191) for element in ("1:1", "2:2"))
+    began_s = time.process_time()
+    changed_list(current, ConfigOperation(THROTTLED, operation, changed))
+    assert time.process_time() - began_s < 0.1
 
 
 def test_append_to_what_is_no_list_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.metadata.image import TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
-from kafkapy.metadata.topics import TOPICS_PER_STEP
+from kafkapy.metadata.topics import PARTITIONS_PER_STEP, TOPICS_PER_STEP
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -284,3 +284,19 @@ def test_configs_that_no_response_can_hold_are_not_computed(monkeypatch: pytest.
     assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
     with pytest.raises(AssertionError, match="computed"):
         end_of(topics.decide_create(CreateTopicsRequest(topics=[plain("trades")]), lambda name: True))
+
+
+def test_the_partitions_of_a_large_topic_are_decided_in_steps() -> None:
+    cluster = Cluster(broker_count=3)
+    topics, count = cluster.controller.topics, 3 * PARTITIONS_PER_STEP
+    creating = CreateTopicsRequest(topics=[plain("large", count, 3)])
+    assert list(topics.decide_create(creating)) == [[]] * (3 + 1)
+    assert not topics.by_name, "nothing is there before the decision is replayed"
+    (result,) = cluster.commit(topics.decide_create(creating)).topics
+    assert result.error_code == ErrorCode.NONE
+    assert len(cluster.image.topics.by_name["large"].partitions) == count
+    growing = CreatePartitionsRequest(topics=[CreatePartitionsTopic("large", count=2 * count, assignments=None)])
+    assert list(topics.decide_create_partitions(growing)) == [[]] * (3 + 1)
+    (grown,) = cluster.commit(topics.decide_create_partitions(growing)).results
+    assert grown.error_code == ErrorCode.NONE
+    assert len(cluster.image.topics.by_name["large"].partitions) == 2 * count

@@ -20,6 +20,7 @@ NO_DELTA = (
     "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred during loading state. Error reading "
     "delta file file:/c/state/0/1/1.delta: it does not exist. at TopicPartition.scala"
 )
+NO_TOPIC = "org.apache.kafka.common.errors.TimeoutException: Topic bars not present in metadata after 60000 ms."
 
 
 def test_a_cause_is_the_innermost_one_without_what_surrounds_it():
@@ -37,6 +38,10 @@ def test_a_cause_is_the_innermost_one_without_what_surrounds_it():
         (FAILED % "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] x", "is one of another job"),
         ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", r"not there \(.*file:/nope\): correct"),
         (FAILED % "org.apache.kafka...UnknownTopicOrPartitionException: x", "a topic of trades does not exist on b:1"),
+        (
+            FAILED % NO_TOPIC,
+            r"writes is gone from b:1 \(TimeoutException: Topic bars not present .*\): create it again",
+        ),
         (FAILED % "something else", r"Spark failed: something else \(SPARK_JOBS_TRACE=1 shows all\)"),
     ],
 )

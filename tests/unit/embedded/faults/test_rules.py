@@ -22,6 +22,15 @@ def faults() -> Faults:
 
 
 MISUSES: list[tuple[Callable[[Faults], object], str]] = [
+    (lambda faults: faults.add("fail", "Produce", "INVALID_RECORD", partition="x"), "partition is a number from 0 on"),
+    (
+        lambda faults: faults.fail("Produce", "INVALID_RECORD", partition=-1),
+        "partition is a number from 0 on, not '-1'",
+    ),
+    (lambda faults: faults.add("drop", "Produce", topic=5), "topic is a text, not 5"),
+    (lambda faults: faults.add("drop", "Fetch", version="3"), "version is a number or a range of numbers, not '3'"),
+    (lambda faults: faults.drop("Fetch", nth=2, times=3), "nth=2 hits one request: leave times out"),
+    (lambda faults: faults.add("delay", "Fetch", ms="5"), "ms is a number from 1 on, not '5'"),
     (lambda faults: faults.fail("Produse", "NONE"), "there is no API 'Produse'; is it Produce"),
     (lambda faults: faults.fail("Produce", "NOT_LEADER"), "no error 'NOT_LEADER'; is it NOT_LEADER_OR_FOLLOWER"),
     (lambda faults: faults.fail("Produce", "NONE"), "there is no error 'NONE'"),
