@@ -326,7 +326,11 @@ class LogLoader:
                 break
 
     def _follows(self, segment: Segment, previous: Segment, end_offset: int) -> bool:
-        """Return whether a segment may follow one that ends at `end_offset`."""
+        """Return whether a segment may follow one that ends at `end_offset`.
+
+        In a compacted log it may lie anywhere behind: a segment whose records a power cut took while its name stayed
+        looks like one that the cleaner emptied, as it does to Apache Kafka.
+        """
         if segment.base_offset <= end_offset:
             return segment.base_offset == end_offset
         if not self._config.is_compacted:

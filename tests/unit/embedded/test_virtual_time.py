@@ -12,7 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from kafkapy.embedded.virtual_time import duration_ms
 from kafkapy.testing import Broker, ClockError, FaultNeverHit
+from tests.support.client_requests import fetch_request, values_in
+from tests.support.eventually import eventually
 from tests.support.topic_contents import messages, offsets
+from tests.support.wire import WireClient
 
 TIMEOUT_S = 60
 
@@ -46,23 +49,14 @@ def test_records_are_deleted_once_their_retention_is_over(broker: Broker) -> Non
 
 def test_a_fetch_that_waits_is_not_hurried(broker: Broker) -> None:
     broker.create_topics("waited-for", partitions=1)
-    config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "waiting", "fetch.wait.max.ms": 60_000}
-    consumer = Consumer({**config, "fetch.min.bytes": 1, "auto.offset.reset": "earliest", "socket.timeout.ms": 90_000})
-    consumer.assign([TopicPartition("waited-for", 0, 0)])
-    broker.requests.on()
-    deadline = time.monotonic() + TIMEOUT_S
-    while not waiting_fetches(broker) and time.monotonic() < deadline:
-        assert consumer.poll(0.05) is None
-    assert waiting_fetches(broker) == 1
-    broker.clock.advance("3h")
-    assert broker.requests.matching("Fetch", topic="waited-for") == []
-    assert waiting_fetches(broker) == 1
-    produce(broker, "waited-for", b"a")
-    message = consumer.poll(TIMEOUT_S)
-    assert message is not None
-    assert message.key() == b"a"
-    broker.requests.off()
-    consumer.close()
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(fetch_request("waited-for", max_wait_ms=60_000, min_bytes=1), 12)
+        eventually(lambda: waiting_fetches(broker) == 1, TIMEOUT_S)
+        broker.clock.advance("3h")
+        assert not client.has_answer(0.1)
+        assert waiting_fetches(broker) == 1
+        produce(broker, "waited-for", b"a")
+        assert values_in(client.receive().responses[0].partitions[0]) == [b"value"]
 
 
 def waiting_fetches(broker: Broker) -> int:

@@ -21,6 +21,7 @@ from kafkapy.protocol.messages import delete_acls_request as deleted_acls
 from kafkapy.protocol.messages import delete_topics_request as deleted_topics
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.serving.router import Router
 from tests.simulator.loop import SimLoop
@@ -125,9 +126,7 @@ async def answered(request: Any) -> Any:
     out = Writer()
     write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=7, client_id="c")
     request.write(out, version)
-    connection: Any = SimpleNamespace(
-        principal="User:alice", peer_host="10.0.0.7", is_by_token=False, is_forwarded=False, listener_name="PLAINTEXT"
-    )
+    connection = ConnectionInfo("", "PLAINTEXT", "PLAINTEXT", "10.0.0.7", 4000, principal="User:alice")
     answer = bytes(await router().route(connection, memoryview(bytes(out))) or b"")
     correlation_id, position = read_response_header(memoryview(answer), request.API_KEY, version)
     assert correlation_id == 7

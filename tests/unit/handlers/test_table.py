@@ -21,6 +21,7 @@ from kafkapy.protocol.api import APIS, request_type, response_type
 from kafkapy.protocol.client_connection import newest_version
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.list_groups_response import ListGroupsResponse
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.serving.router import Router
 
@@ -92,4 +93,4 @@ def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served
     )  # fmt: skip
     frame = struct.pack(">hhih", LIST_GROUPS, 6, 1, -1) + b"\0" + ListGroupsRequest().encode(6)
     with pytest.raises(ProtocolError, match="version 6 of api key 16 is not served here"):
-        Router(services).route(SimpleNamespace(principal="User:a"), memoryview(frame)).send(None)
+        Router(services).route(ConnectionInfo("", "", "", "", 0), memoryview(frame)).send(None)
