@@ -6,16 +6,20 @@ the group needs a new assignment. It is Kafka's hash (KIP-1101), so each of the 
 without a rebalance.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from operator import attrgetter
 from struct import pack
 from typing import Final
 
 from xxhash import xxh3_64_digest
 
+from kafkapy.machine import SmallSteps
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.types import Uuid
 
+MANY_PARTITIONS: Final = 3_000
+"""Some 3 ms."""
+PARTITIONS_PER_STEP: Final = 1_000
 _TOPIC_HASH_VERSION: Final = b"\x00"
 _name = attrgetter("name")
 
@@ -54,6 +58,16 @@ class MetadataHashes:
         """Hash a topic, so that `of` finds it: a large one takes some milliseconds."""
         self._topic_hash(topic, image)
 
+    def work_for(self, topics: Set[str], image: MetadataImage) -> "HashingWork | None":
+        """Return the hashing of those topics that were not hashed yet, None if `of` does it soon enough."""
+        left = [topic for topic in existing(topics, image) if not self._has(topic)]
+        count = sum(len(topic.partitions) for topic in left)
+        return HashingWork(self, left, image) if count >= MANY_PARTITIONS else None
+
+    def _has(self, topic: TopicImage) -> bool:
+        cached = self._by_topic.get(topic.name)
+        return cached is not None and cached[0] is topic
+
     def forget(self, topic: str) -> None:
         """Drop the cached hash of a deleted topic."""
         self._by_topic.pop(topic, None)
@@ -65,6 +79,28 @@ class MetadataHashes:
         topic_hash = hash_of(b"".join(_topic_bytes(topic, image)))
         self._by_topic[topic.name] = (topic, topic_hash)
         return topic_hash
+
+
+class HashingWork:
+    """The hashing of topics of many partitions, so that MetadataHashes finds them hashed. As long_work.LongWork."""
+
+    def __init__(self, hashes: MetadataHashes, topics: Sequence[TopicImage], image: MetadataImage) -> None:
+        self._hashes = hashes
+        self._topics = topics
+        self._image = image
+
+    def steps(self) -> SmallSteps[None]:
+        count = 0
+        for topic in self._topics:
+            self._hashes.prepare(topic, self._image)
+            count += len(topic.partitions)
+            if count >= PARTITIONS_PER_STEP:
+                count = 0
+                yield
+
+    def is_same(self, _other: object) -> bool:
+        """Nothing waits for a result."""
+        return False
 
 
 def hash_of(data: bytes) -> int:

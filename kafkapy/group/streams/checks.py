@@ -1,9 +1,13 @@
-"""Checks of heartbeats of streams groups. Error messages are Kafka's, word for word."""
+"""Checks of heartbeats of streams groups, and whether one has any news of its member.
+
+Error messages are Kafka's, word for word.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from kafkapy.errors import ApiError
+from kafkapy.group.decision import Client
 from kafkapy.group.shared_rules import unknown_member, unreleased_instance
 from kafkapy.group.streams.configured_topology import ConfiguredSubtopology
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember
@@ -142,3 +146,18 @@ def check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Seque
 
 def _invalid(message: str) -> NoReturn:
     raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def says_nothing_new(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
+    """Whether the request sets no field of the member: true of most, and sooner known than an equal member is made."""
+    return (
+        client.client_id == member.client_id
+        and client.client_host == member.client_host
+        and request.topology is None
+        and request.user_endpoint is None
+        and request.client_tags is None
+        and request.instance_id in (None, member.instance_id)
+        and request.rack_id in (None, member.rack_id)
+        and request.process_id in (None, member.process_id)
+        and request.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
+    )

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
+from kafkapy.group.decision import GroupDecision, Reply, RequestContext
 from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
@@ -21,6 +21,7 @@ from kafkapy.group.streams.checks import (
     check_size,
     check_tasks,
     known_member,
+    says_nothing_new,
 )
 from kafkapy.group.streams.configured_topology import ConfiguredTopology, StatusCode
 from kafkapy.group.streams.decision import HeartbeatResult
@@ -173,7 +174,7 @@ class Heartbeat:
     def _updated(self, member: StreamsMember) -> StreamsMember:
         """Return the member with the fields that the request sets."""
         request, client, given = self._request, self._context.client, self._request.user_endpoint
-        if not self._is_joining and _says_nothing_new(request, client, member):
+        if not self._is_joining and says_nothing_new(request, client, member):
             return member
         endpoint = None if given is None else UserEndpoint(given.host, given.port)
         if endpoint is None and not self._is_joining:
@@ -232,7 +233,11 @@ class Heartbeat:
         stored_hash, configured = self._log.metadata.metadata_hash, group.configured
         if self._log.topology is not None and configured is not None and not group.has_metadata_expired(image):
             return stored_hash, configured
-        metadata_hash = group.hashes.of(topology.required_topics(), image)
+        names = topology.required_topics()
+        work = group.hashes.work_for(names, image) if self._context.gives_way else None
+        if work is not None:
+            raise LongWorkError(work)
+        metadata_hash = group.hashes.of(names, image)
         if self._log.topology is None or configured is None or metadata_hash != stored_hash:
             configured = self._result_of(TopologyInput(topology, image.topics))
         return metadata_hash, configured
@@ -448,21 +453,6 @@ def result_of(work: TopologyInput | TargetInput, context: RequestContext, result
     if context.gives_way and work.is_large:
         raise LongWorkError(work)
     return end_of(work.steps())
-
-
-def _says_nothing_new(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
-    """Whether the request sets no field of the member: true of most, and sooner known than an equal member is made."""
-    return (
-        client.client_id == member.client_id
-        and client.client_host == member.client_host
-        and request.topology is None
-        and request.user_endpoint is None
-        and request.client_tags is None
-        and request.instance_id in (None, member.instance_id)
-        and request.rack_id in (None, member.rack_id)
-        and request.process_id in (None, member.process_id)
-        and request.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
-    )
 
 
 def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.long_work import LongWorkError, Results
+from kafkapy.group.metadata_hash import MANY_PARTITIONS, HashingWork
 from kafkapy.group.streams.decision import LargeTargetDue
 from kafkapy.group.streams.target import TargetInput
 from kafkapy.group.streams.topic_configuration import TopologyInput, configure_topology
@@ -107,6 +108,15 @@ def test_a_large_topology_in_steps_is_the_one_configured_at_once() -> None:
     ((kind, count),) = in_steps.steps
     assert kind is TopologyInput
     assert count >= 20
+
+
+def test_topics_of_many_partitions_are_hashed_in_steps() -> None:
+    shard = shard_with(MANY_PARTITIONS)
+    in_steps = InSteps(shard)
+    request = request_of("a", wide())
+    decision = in_steps.decided(request)
+    assert [kind for kind, _ in in_steps.steps] == [HashingWork, TargetInput]
+    assert decision.records == at_once(shard_with(MANY_PARTITIONS), request).records
 
 
 def test_a_heartbeat_that_gives_way_changes_nothing() -> None:
