@@ -129,7 +129,7 @@ class ClassicGroupLog:
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.state_since_ms = value.current_state_timestamp
-        for member in value.members:
+        for member in _last_of_each(value.members):
             self.members.add(_loaded_member(member, value.protocol or ""))
         if value.leader is not None and value.leader in self.members:
             self.members.leader_id = value.leader
@@ -251,6 +251,15 @@ def assigned_partitions(assignment: bytes) -> set[TopicPartition]:
         for topic in decoded.assigned_partitions
         for partition in topic.partitions
     }
+
+
+def _last_of_each(members: Iterable[MemberMetadata]) -> Iterable[MemberMetadata]:
+    """Return the members, of those with the same id or instance the last: no coordinator writes two, but a file may."""
+    by_id = {member.member_id: member for member in members}
+    return {
+        (member.member_id, None) if member.group_instance_id is None else (None, member.group_instance_id): member
+        for member in by_id.values()
+    }.values()
 
 
 def _loaded_member(member: MemberMetadata, protocol: str) -> ClassicMember:

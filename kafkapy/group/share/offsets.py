@@ -50,7 +50,9 @@ def decide_alter(
         ]
         if known is not None:
             answer.topic_id = known.topic_id
-            initializing[known.topic_id] = TopicStates(known.name, frozenset(offsets), wall_ms)
+            before = initializing.get(known.topic_id)  # a request may name a topic twice
+            partitions = frozenset(offsets) if before is None else before.partitions.union(offsets)
+            initializing[known.topic_id] = TopicStates(known.name, partitions, wall_ms)
             if offsets:
                 start_offsets.setdefault(known.topic_id, {}).update(offsets)
     decision = ShareDecision(response)

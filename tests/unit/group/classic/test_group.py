@@ -367,33 +367,48 @@ def test_a_first_join_that_cannot_be_written_leaves_no_group() -> None:
     assert world.new_id()
 
 
+def loaded(value: GroupMetadataValue, version: int) -> ClassicWorld:
+    """Return a coordinator that has loaded the record from its log."""
+    world = ClassicWorld()
+    (_, key, _, _) = encode_record(CoordinatorRecord(GroupMetadataKey(GROUP), value), 0)
+    world.log.append((key, version.to_bytes(2, "big") + value.encode(version)))
+    world.restart()
+    return world
+
+
+def member_record(member_id: str, instance_id: str | None = None, *, assignment: bytes = b"a") -> MemberMetadata:
+    return MemberMetadata(
+        member_id,
+        group_instance_id=instance_id,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=60_000,
+        session_timeout=10_000,
+        subscription=b"s",
+        assignment=assignment,
+    )
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_records_of_every_version_are_loaded(version: int) -> None:
-    world = ClassicWorld()
-    value = GroupMetadataValue(
-        "consumer",
-        generation=7,
-        protocol="range",
-        leader="m",
-        current_state_timestamp=5,
-        members=[
-            MemberMetadata(
-                "m",
-                group_instance_id=None,
-                client_id="c",
-                client_host="/h",
-                rebalance_timeout=60_000,
-                session_timeout=10_000,
-                subscription=b"s",
-                assignment=b"a",
-            )
-        ],
-    )
-    body = version.to_bytes(2, "big") + value.encode(version)
-    (_, key, _, _) = encode_record(CoordinatorRecord(GroupMetadataKey(GROUP), value), 0)
-    world.log.append((key, body))
-    world.restart()
+    value = GroupMetadataValue("consumer", generation=7, protocol="range", leader="m", members=[member_record("m")])
+    value.current_state_timestamp = 5
+    world = loaded(value, version)
     assert (world.group.log.generation, world.group.log.state) == (7, ClassicState.STABLE)
+    assert world.heartbeat("m", 7) == ErrorCode.NONE
+
+
+def test_a_record_that_names_a_member_or_an_instance_twice_is_loaded() -> None:
+    """A file may hold it, and the other groups of its partition are not to suffer."""
+    members = [
+        member_record("m"),
+        member_record("m", assignment=b"b"),
+        member_record("x", "i"),
+        member_record("y", "i"),
+    ]
+    value = GroupMetadataValue("consumer", generation=7, protocol="range", leader="x", members=members)
+    world = loaded(value, 4)
+    assert [(each.member_id, each.assignment) for each in world.group.log.members] == [("m", b"b"), ("y", b"a")]
     assert world.heartbeat("m", 7) == ErrorCode.NONE
 
 

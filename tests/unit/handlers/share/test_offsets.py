@@ -145,6 +145,20 @@ async def test_each_partition_has_its_own_error_if_its_state_is_refused(loop: Si
     assert (await states_of(hosting)).initializing[ORDERS].partitions == {0, 1}
 
 
+async def test_a_topic_that_is_named_twice_has_all_its_partitions_recorded(loop: SimLoop) -> None:
+    hosting = hosting_of(loop)
+    hosting.persister.refused.update({0: ErrorCode.FENCED_STATE_EPOCH, 1: ErrorCode.FENCED_STATE_EPOCH})
+    requested = [
+        AlterShareGroupOffsetsRequestTopic(
+            "orders", partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=partition, start_offset=5)]
+        )
+        for partition in (0, 1)
+    ]
+    request = AlterShareGroupOffsetsRequest(GROUP, topics=requested)
+    await alter_share_group_offsets.handle(hosting.services(), hosting.context(0), request)
+    assert (await states_of(hosting)).initializing[ORDERS].partitions == {0, 1}
+
+
 async def test_offsets_of_a_group_with_members_are_not_altered(loop: SimLoop) -> None:
     hosting = hosting_of(loop)
     await hosting.heartbeat("m", 0, ["orders"])
