@@ -67,9 +67,11 @@ class Queried(Instance):
         return text if response.status == 200 else ""
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of all words; empty while one is not answered."""
+        """Return the counts of all words; empty while one is not answered, or has not been counted yet."""
         answers = {word: self.ask(f"/count?{word}") for word in WORDS}
-        return {word: int(text) for word, text in answers.items()} if all(answers.values()) else {}
+        if any(text in ("", "null") for text in answers.values()):
+            return {}
+        return {word: int(text) for word, text in answers.items()}
 
     def owners(self) -> dict[str, str]:
         return {word: self.ask(f"/owner?{word}") for word in WORDS}

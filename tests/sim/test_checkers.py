@@ -69,7 +69,7 @@ PROOFS: dict[str, str] = {
     "replica_lives.Checker._read": "never_truncate",
     "streams_checker.StreamsChecker.check_log": "give_what_others_run",
     "streams_checker.StreamsChecker.check_members": "take_tasks_for_released",
-    "streams_checker.StreamsChecker.check_epochs": "write_an_older_epoch",
+    "streams_checker.StreamsChecker.check_epochs": "load_an_older_epoch",
     "streams_checker.StreamsChecker.check_settled": "leave_a_member_without_tasks",
     "year_lives.YearChecker._check_logs": "test_replicas_differ",
     "year_lives.YearChecker._check_starts": "test_more_is_gone_than_was_to_be_deleted",

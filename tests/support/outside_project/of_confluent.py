@@ -243,7 +243,9 @@ def test_a_topic_gets_more_partitions(servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     (future,) = admin.create_partitions([NewPartitions(topic, 3)]).values()
     future.result(TIMEOUT_S)
-    assert len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions) == 3
+    deadline = time.monotonic() + TIMEOUT_S  # a broker learns of it after the controller has answered
+    while len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions) != 3:
+        assert time.monotonic() < deadline
 
 
 def test_records_are_deleted(servers: str, topic: str) -> None:

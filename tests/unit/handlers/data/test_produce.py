@@ -27,7 +27,7 @@ def context(version: int = 13, client_id: str | None = "tester", client: str = "
         listener_name="PLAINTEXT",
         client_id=client_id,
         connection=SimpleNamespace(),
-        client=client,
+        client=("User:" + client, "127.0.0.1"),
         is_long=False,
     )
 
