@@ -31,6 +31,7 @@ def arguments(item: LogToLoad, *, now_ms: int, producer_id_expiration_ms: int) -
         "config": asdict(item.config),
         "log_start_offset": item.log_start_offset,
         "recovery_point": item.recovery_point,
+        "clean_to": item.clean_to,
         "now_ms": now_ms,
         "producer_id_expiration_ms": producer_id_expiration_ms,
     }
@@ -43,6 +44,7 @@ def recover(
     config: Mapping[str, Any],
     log_start_offset: int,
     recovery_point: int,
+    clean_to: int | None,
     now_ms: int,
     producer_id_expiration_ms: int,
 ) -> str | None:
@@ -58,7 +60,7 @@ def recover(
             TopicPartition(*topic_partition),
             LogConfig(**values),
             now_ms=now_ms,
-            last_stop=LastStop(log_start_offset, recovery_point, was_clean=False),
+            last_stop=LastStop(log_start_offset, recovery_point, was_clean=False, clean_to=clean_to),
             shared=shared,
         )
         hand_over(log)
