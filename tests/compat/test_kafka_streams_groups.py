@@ -26,6 +26,7 @@ from kafkapy.server.cluster.queries import query
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
 from tests.support import topics
+from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tests.support.streams_applications import Instance
 from tests.support.streams_members import describe
@@ -204,6 +205,7 @@ def has_reported(member: Any) -> bool:
     return bool(copies) and copies <= {(each.subtopology_id, each.partition) for each in member.task_offsets}
 
 
+@only_soaked  # more than a minute
 def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path: Path) -> None:
     with closing(Shop(broker.bootstrap)) as shop:
         for protocol in ("classic", "streams", "classic"):

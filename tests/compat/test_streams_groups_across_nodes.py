@@ -24,6 +24,7 @@ from tests.compat.test_kafka_streams import Feed
 from tests.compat.test_streams_groups import COUNT, PATIENT, new_instance, read_until
 from tests.support import java_tools, topics
 from tests.support.client_requests import metadata, until
+from tests.support.copying import only_soaked
 from tests.support.migrating import served_by
 from tests.support.offsets import coordinator_of
 from tests.support.streams_handover import GROUP, HANDOVER_KEYS, PARTITIONS, TOPIC, Handover
@@ -114,6 +115,7 @@ def test_each_coordinator_waits_for_the_tasks_that_another_has_called_back(clust
             handover.go_on(client)
 
 
+@only_soaked  # a minute each; test_swap_streams.py has an application go on in CI
 @of_both_releases
 def test_application_goes_on_while_its_coordinator_moves(cluster: ThreeNodes, tmp_path: Path) -> None:
     if not STREAMS_LIBS.is_dir():

@@ -16,6 +16,7 @@ from tests.compat.test_streams_groups import COUNT, PATIENT, new_instance, read_
 from tests.compat.test_swap_queues import format_directory
 from tests.support import java_tools, topics
 from tests.support.client_requests import until
+from tests.support.copying import only_soaked
 from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
 from tests.support.streams_applications import Instance
 from tests.support.streams_handover import HANDOVER_KEYS, PARTITIONS, TOPIC, Handover
@@ -72,7 +73,9 @@ def started(server: Server) -> Server:
     return server.start()
 
 
-@of_each_version
+@pytest.mark.parametrize(
+    "kafka", [QuickKafka, pytest.param(QuickPreviousKafka, marks=only_soaked)], ids=[KAFKA_VERSION, PREVIOUS_VERSION]
+)
 def test_application_goes_on_while_the_brokers_take_turns(kafka: type[ApacheKafka], tmp_path: Path) -> None:
     """Kafka Streams 4.4.0 with exactly_once_v2 runs on and on; the broker behind its address changes its kind."""
     if not STREAMS_LIBS.is_dir():

@@ -22,6 +22,7 @@ from tests.support.client_requests import (
     fetch_request,
     fetch_topic,
     produce,
+    produce_request,
     values_in,
 )
 from tests.support.wire import WireClient
@@ -133,6 +134,20 @@ def test_a_fetch_stops_waiting_when_another_request_follows_it(client: WireClien
     assert client.receive().topics[0].partitions[0].offset == 1
     assert time.monotonic() - started < SOON_S
     assert values_in(fetch(client, topic, max_wait_ms=LONG_MS, min_bytes=1)) == [b"value"], "the connection goes on"
+
+
+@pytest.mark.ours
+def test_a_fetch_stops_waiting_when_a_small_produce_follows_it(client: WireClient, topic: str) -> None:
+    """Clients that send all their requests over one connection wait for both answers, in order."""
+    create_topic(client, topic, 2)
+    for _ in range(2):
+        produce(client, topic, batch_of(), acks=1)
+    started = time.monotonic()
+    client.send(fetch_request(topic, partition=1, max_wait_ms=LONG_MS, min_bytes=1), 12)
+    client.send(produce_request(topic, batch_of(), acks=1), 12)
+    assert values_in(client.receive().responses[0].partitions[0]) == []
+    assert client.receive().responses[0].partition_responses[0].base_offset == 2
+    assert time.monotonic() - started < SOON_S
 
 
 @pytest.mark.ours

@@ -182,6 +182,19 @@ async def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_hand
     assert len(requester.verified) == 1
 
 
+async def test_while_producers_are_crowded_a_transaction_is_left_to_the_handler(loop: SimLoop) -> None:
+    """It counts new producers by their client: one client with ever new transactional ids takes not all the room."""
+    requester = Producing(loop)
+    requester.begin_transaction()
+    assert requester.serve(transactional_id="id") == 1
+    account = requester.hosting.log_manager.producer_counts
+    account.max_ungranted = 1
+    account.add(8)
+    assert account.is_crowded
+    assert requester.serve(transactional_id="id") == 0
+    assert requester.serve() == 1
+
+
 @on_machine
 async def test_a_transaction_does_not_begin_before_sequence_0(machine: Machine) -> None:
     client = machine.connect()

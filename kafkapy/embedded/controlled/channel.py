@@ -59,6 +59,9 @@ class Channel:
         """Ask the other end; return its result. The future raises what that raises, or ChannelClosed."""
         assert self._loop is not None, "a channel that is open"
         future: asyncio.Future[Any] = self._loop.create_future()
+        if self._socket.fileno() < 0:
+            future.set_exception(ChannelClosed("the process has ended"))
+            return future
         self._number += 1
         self._waiting[self._number] = future
         self._send(("call", self._number, name, arguments))

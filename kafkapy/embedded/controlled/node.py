@@ -33,7 +33,9 @@ class ControlledNode:
 
     def __init__(self, end: socket.socket, begin: Begin) -> None:
         self._channel = Channel(end, self._serve, self._stop)
-        self._begin = begin
+        self._has_disk_faults = begin.has_disk_faults
+        self._specs: Sequence[FaultSpec] = begin.faults
+        self._records = begin.records
         self._node_ids = set(begin.node_ids)
         self._server: BrokerServer | None = None
         self._faults: NodeFaults | None = None
@@ -52,7 +54,7 @@ class ControlledNode:
         """Return the node's disk, with faults if the cluster has them."""
         from kafkapy.storage.system_disk import SystemDisk
 
-        if not self._begin.has_disk_faults:
+        if not self._has_disk_faults:
             return SystemDisk()
         from kafkapy.embedded.faults.faulty_disk import DiskState, FaultyDisk
 
@@ -64,19 +66,23 @@ class ControlledNode:
         if not server.config.is_broker:
             return
         self._server = cast("BrokerServer", server)
-        if self._begin.faults:
-            self._match(self._begin.faults)
-        if self._begin.records:
-            self._record(is_on=True)
+        if self._specs:
+            self._match()
+        if self._records:
+            self._record()
 
     def _serve(self, name: str, *arguments: Any) -> Any:
         match name:
             case "run":
                 return self._run(*arguments)
             case "faults":
-                self._match(*arguments)
+                (self._specs,) = arguments
+                if self._server is not None:  # else once it is ready
+                    self._match()
             case "records":
-                self._record(is_on=arguments[0])
+                (self._records,) = arguments
+                if self._server is not None:
+                    self._record()
             case "nodes":
                 self._node_ids.update(arguments[0])
             case "nearly_hit":
@@ -94,21 +100,21 @@ class ControlledNode:
 
         return EVENTS[event](self._running, *arguments)
 
-    def _match(self, specs: "Sequence[FaultSpec]") -> None:
+    def _match(self) -> None:
         if self._faults is None:
             from kafkapy.embedded.controlled.node_faults import NodeFaults
 
             self._faults = NodeFaults(lambda matched: self._channel.call("draw", matched))
             self._intercept()
-        self._faults.set(specs)
+        self._faults.set(self._specs)
 
-    def _record(self, *, is_on: bool) -> None:
+    def _record(self) -> None:
         if self._requests is None:
             from kafkapy.embedded.controlled.node_faults import SentRequests
 
             self._requests = SentRequests(self._channel.tell)
             self._intercept()
-        self._requests.is_on = is_on
+        self._requests.is_on = self._records
 
     def _intercept(self) -> None:
         intercept(self._running, self._faults, self._requests, self._node_ids)

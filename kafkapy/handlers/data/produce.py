@@ -47,6 +47,7 @@ from kafkapy.types import Uuid
 if TYPE_CHECKING:
     from kafkapy.metrics.traffic import BrokerTraffic
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.producers.producer_counts import ProducerCounts
 
 VALID_ACKS: Final = frozenset((-1, 0, 1))
@@ -76,23 +77,27 @@ async def serve(
 ) -> ProduceResponse | None:
     """Append the batches that the client may write. Raises CloseConnection."""
     plan = _PlannedAppends(services, context, request, access)
-    if context.is_long:
-        await plan.plan_in_turns(walk(services, context))
-    else:
-        plan.plan()
-    if request.acks not in VALID_ACKS:
-        plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
-    elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
-        return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if plan.appends:
-        await append_and_wait(services, context, plan.appends, request)
-        traffic = services.replica_manager.traffic
-        if traffic is not None:
-            _count_conversions(traffic, plan.appends)
-    if request.acks == NO_ACKS:
-        plan.close_on_error()
-        return None
-    return plan.finish()
+    try:
+        if context.is_long:
+            await plan.plan_in_turns(walk(services, context))
+        else:
+            plan.plan()
+        if request.acks not in VALID_ACKS:
+            plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
+        elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
+            return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if plan.appends:
+            await append_and_wait(services, context, plan.appends, request)
+            traffic = services.replica_manager.traffic
+            if traffic is not None:
+                _count_conversions(traffic, plan.appends)
+        if request.acks == NO_ACKS:
+            plan.close_on_error()
+            return None
+        return plan.finish()
+    finally:
+        if plan.new_producers:
+            plan.uncount_refused()
 
 
 def _count_conversions(traffic: "BrokerTraffic", appends: list[PartitionAppend]) -> None:
@@ -227,7 +232,7 @@ class _PlannedAppends:
     """The outcome of each partition of a request."""
 
     __slots__ = ("_access", "_context", "_crowded", "_is_any_superseded", "_outcomes", "_request", "_services",
-                 "_version", "appends", "transactional")  # fmt: skip
+                 "_version", "appends", "new_producers", "transactional")  # fmt: skip
 
     def __init__(
         self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
@@ -245,6 +250,8 @@ class _PlannedAppends:
         self._is_any_superseded = False
         counts = services.replica_manager.partitions.log_manager.producer_counts
         self._crowded = counts if counts.is_crowded else None
+        self.new_producers: list[tuple[Log, int]] = []
+        """Those that were counted by client, as producers are crowded."""
 
     def plan(self) -> None:
         """Decide the outcome of each partition."""
@@ -326,6 +333,14 @@ class _PlannedAppends:
         log = partition.log
         if producer_id >= 0 and log is not None and producer_id not in log.producer_state.producers:
             crowded.check_client(self._context.client, producer_id)
+            self.new_producers.append((log, producer_id))
+
+    def uncount_refused(self) -> None:
+        """Count by client only the producers that are in their logs now."""
+        assert self._crowded is not None, "new producers are counted while producers are crowded"
+        for log, producer_id in self.new_producers:
+            if producer_id not in log.producer_state.producers:
+                self._crowded.uncount_client(self._context.client, producer_id)
 
     @property
     def transactional_id(self) -> str | None:

@@ -106,12 +106,16 @@ class SmallProduces:
         if not _has_attributes(data, position + _PREFIX_START + len(plan.prefix), plan.attributes):
             return None
         partition, manager = plan.partition, self._manager
+        if plan.verify is not None and manager.partitions.log_manager.producer_counts.is_crowded:
+            return None  # it may begin a transaction by a new producer, which is counted by its client there
         coalesced = manager.begin_coalesced_append(partition, plan.acks, plan.verify)
         if coalesced is None or not self._is_allowed(connection, plan):
             return None
         correlation_ids, end = _coalesce(plan, coalesced, data, position, most)
         if not correlation_ids:
             return None
+        if connection.parked_fetch is not None:
+            connection.end_parked_fetch()
         try:
             if not coalesced.write():  # nothing has changed: they are served one by one
                 return None

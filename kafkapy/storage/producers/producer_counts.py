@@ -88,6 +88,12 @@ class ProducerCounts:
             )
         self._brought[client, is_ungranted] = brought + 1
 
+    def uncount_client(self, client: Hashable, producer_id: int) -> None:
+        """Take back what check_client has counted: the batch was refused for another reason, and may be sent again."""
+        key = (client, producer_id >= self.next_producer_id)
+        if self._brought.get(key):  # there was no recount meanwhile
+            self._brought[key] -= 1
+
     def _bounded(self, is_ungranted: bool) -> tuple[int, int]:
         """Return the number of entries and its bound."""
         if is_ungranted:

@@ -130,6 +130,20 @@ async def test_beyond_half_of_it_no_client_takes_the_room_of_all_others(loop: Si
     assert producers.send(first_id + 201, client="other")[0] == 0, "a recount gives each client its share again"
 
 
+async def test_a_batch_that_was_refused_does_not_count_as_a_producer_of_its_client(loop: SimLoop) -> None:
+    """A client sends it again each 100 ms while replicas are missing, and is honest."""
+    producers = Producers(loop)
+    hosting = producers.hosting
+    hosting.create_topic("strict", replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"})
+    producers.account.max_granted = 64
+    for number in range(33):
+        producers.send(number, client="other")
+    records = batch(b"a", producer_id=100, producer_epoch=0, base_sequence=0)
+    answers = [send(hosting, request(13, (0, records), topic="strict", acks=-1))[0] for _ in range(10)]
+    assert {answer.error_code for answer in answers} == {ErrorCode.NOT_ENOUGH_REPLICAS}
+    assert producers.send(100, client="c")[0] == 0
+
+
 async def test_who_fills_the_room_for_made_up_ids_takes_none_of_granted_ones(loop: SimLoop) -> None:
     producers = Producers(loop)
     producers.account.max_granted, producers.account.max_ungranted = 64, 4
