@@ -116,9 +116,12 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         nodes = self._found if isinstance(self._found, InProcessCluster) else self._controlled
-        if self._controlled is not None and kind is None:
-            self._controlled.collect_nearly_hit()
-        self._close()
+        try:
+            if self._controlled is not None and kind is None:
+                with contextlib.suppress(ClusterError):  # of a node that does not answer: it is not known what came
+                    self._controlled.collect_nearly_hit()
+        finally:
+            self._close()
         if kind is None and nodes is not None:
             nodes.check_hit()
 

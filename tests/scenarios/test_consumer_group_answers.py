@@ -140,6 +140,19 @@ def test_an_instance_belongs_to_one_member_until_that_has_gone(beat: Beat) -> No
     )
 
 
+def test_a_member_joins_again_as_a_static_one_that_has_left_for_a_while(
+    client: WireClient, group: str, beat: Beat
+) -> None:
+    beat(0)
+    beat(0, member_id="n", instance_id="i")
+    assert beat(LEAVES_FOR_A_WHILE, member_id="n", instance_id="i").error_code == NONE
+    again = beat(0, instance_id="i", subscribed_topic_names=[group, "another"])
+    assert again.error_code == NONE
+    assert beat(again.member_epoch, instance_id="i").error_code == NONE
+    (described,) = client.call(ConsumerGroupDescribeRequest([group]), 1).groups
+    assert [(each.member_id, each.instance_id) for each in described.members] == [("m", "i")]
+
+
 # -- offsets --------------------------------------------------------------------------------------------------------
 
 

@@ -186,13 +186,16 @@ async def test_while_producers_are_crowded_a_transaction_is_left_to_the_handler(
     """It counts new producers by their client: one client with ever new transactional ids takes not all the room."""
     requester = Producing(loop)
     requester.begin_transaction()
-    assert requester.serve(transactional_id="id") == 1
     account = requester.hosting.log_manager.producer_counts
     account.max_ungranted = 1
     account.add(8)
     assert account.is_crowded
     assert requester.serve(transactional_id="id") == 0
     assert requester.serve() == 1
+    account.max_ungranted = 100
+    account.add(9)
+    assert not account.is_crowded
+    assert requester.serve(transactional_id="id") == 1
 
 
 @on_machine

@@ -15,7 +15,7 @@ regex_resolution.py    the decision that writes what regular expressions have ma
 ../consumer_requests.py dispatch of a shard's requests and records to its KIP-848 groups
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -140,11 +140,11 @@ class ConsumerGroup:
             self._times = config, configs, self.settings.consumer_times_ms(self.group_id)
         return self._times[2]
 
-    def subscriptions_with(self, before: ConsumerMember | None, after: ConsumerMember) -> Subscriptions:
-        """Return the group's subscriptions with `before`, if any, replaced by `after`."""
+    def subscriptions_with(self, before: Iterable[ConsumerMember], after: ConsumerMember) -> Subscriptions:
+        """Return the group's subscriptions with `before` replaced by `after`."""
         subscriptions = self.log.subscriptions.copy()
-        if before is not None:
-            subscriptions.remove(before.subscribed_topic_names, before.subscribed_topic_regex)
+        for member in before:
+            subscriptions.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
         subscriptions.add(after.subscribed_topic_names, after.subscribed_topic_regex)
         subscriptions.forget_unused()
         return subscriptions
@@ -161,12 +161,13 @@ class ConsumerGroup:
         interval_ms = self.settings.consumer_assignment_interval_ms(self.group_id)
         return may_assign(self.log.assignment_timestamp_ms, wall_ms, interval_ms)
 
-    def preferred_assignor(self, before: ConsumerMember | None = None, after: ConsumerMember | None = None) -> str:
+    def preferred_assignor(self, before: Iterable[ConsumerMember] = (), after: ConsumerMember | None = None) -> str:
         """Return the assignor named by most members, with `after` replacing `before`; else the first configured."""
         counts = self.log.assignor_counts()
-        if before is not None and before.server_assignor is not None:
-            counts[before.server_assignor] -= 1
-            assert counts[before.server_assignor] >= 0, f"{before.member_id} was not counted"
+        for member in before:
+            if member.server_assignor is not None:
+                counts[member.server_assignor] -= 1
+                assert counts[member.server_assignor] >= 0, f"{member.member_id} was not counted"
         if after is not None and after.server_assignor is not None:
             counts[after.server_assignor] = counts.get(after.server_assignor, 0) + 1
         names = supported_assignors(self.settings)

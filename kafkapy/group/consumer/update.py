@@ -75,13 +75,14 @@ class MemberUpdate:
         self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
 
     def _write_metadata(self) -> bool:
-        """Write the member if it is new or changed; return whether its topic names changed."""
+        """Write the member if it is new or changed; return whether its topic names changed, or what others may have."""
         member, updated = self.member, self.updated
+        is_taken_over = len(self._replaced_members()) > 1
         if updated is member and member.member_id in self._group.log.members:
-            return False
+            return is_taken_over
         if updated is not member or not self.records:
             self.records.append(member_record(self._group.group_id, updated))
-        return updated.subscribed_topic_names != member.subscribed_topic_names
+        return is_taken_over or updated.subscribed_topic_names != member.subscribed_topic_names
 
     def _update_regex(self) -> bool:
         """Update the subscriptions with the member's; return whether its regular expression changed."""
@@ -89,7 +90,7 @@ class MemberUpdate:
         old_regex, new_regex = self.member.subscribed_topic_regex, updated.subscribed_topic_regex
         has_changed = old_regex != new_regex
         if updated is not self.member or not self._is_known(self.member):
-            self.subscriptions = group.subscriptions_with(self._replaced_member(), updated)
+            self.subscriptions = group.subscriptions_with(self._replaced_members(), updated)
         subscriptions = self.subscriptions
         if MOST_NAMES_OF_GROUP < len(subscriptions.names) > len(group.log.subscriptions.names):
             raise ApiError(
@@ -120,14 +121,24 @@ class MemberUpdate:
         if group.log.has_partition_metadata_record:
             self.records.append(partition_metadata_tombstone(group.group_id))
 
-    def _replaced_member(self) -> ConsumerMember | None:
-        """Return the member of the log that `updated` replaces, which its subscriptions still count; or None."""
-        if self._is_known(self.member):
-            return self.member
-        return self._group.log.static_member(self.updated.instance_id)
+    def _replaced_members(self) -> list[ConsumerMember]:
+        """Return the members of the log that `updated` replaces, which its subscriptions still count.
+
+        None if it is new. Two if a member joins again, under its id, as a static member that has left for a while.
+
+        Deviation: Apache Kafka does not assign what the member had under its own id before another change of the group
+        needs a new target. Here it is assigned at once, because nobody would read it.
+        """
+        log = self._group.log
+        own = log.members.get(self.updated.member_id)
+        if own is not None and own is self.member:
+            return [own]
+        static = log.static_member(self.updated.instance_id)
+        replaced = [own] if static is own else [own, static]
+        return [member for member in replaced if member is not None]
 
     def _is_known(self, member: ConsumerMember) -> bool:
-        return member.member_id in self._group.log.members
+        return self._group.log.members.get(member.member_id) is member
 
     # -- assignment -----------------------------------------------------------------------------------------------
 
@@ -142,7 +153,7 @@ class MemberUpdate:
         if group.log.assignment_epoch >= self.group_epoch or not group.may_assign(context.wall_ms):
             return group.log.assignment_epoch, group.log.target_of(self.updated)
         spec = self._spec()
-        assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self.updated)](spec)
+        assignment = ASSIGNORS[group.preferred_assignor(self._replaced_members(), self.updated)](spec)
         assert assignment.keys() <= spec.members.keys(), "partitions of members that there are not"
         for member_id in spec.members:
             target = assignment.get(member_id, EMPTY_ASSIGNMENT)
@@ -154,9 +165,9 @@ class MemberUpdate:
     def _spec(self) -> GroupSpec:
         group, image, updated = self._group, self._context.image, self.updated
         members = {**group.log.members, updated.member_id: updated}
-        replaced = self._replaced_member()
-        if replaced is not None and replaced.member_id != updated.member_id:
-            del members[replaced.member_id]
+        for replaced in self._replaced_members():
+            if replaced.member_id != updated.member_id:
+                del members[replaced.member_id]
         ids_of: dict[tuple[frozenset[str], str], frozenset[Uuid]] = {}
         specs: dict[str, MemberSpec] = {}
         for member_id, member in members.items():

@@ -434,6 +434,7 @@ def decide_delayed_target(
     log, configured = group.log, group.configured
     settings = group.own_settings(context.image.configs)
     is_due = bool(log.members) and log.group_epoch > log.assignment_epoch and configured is not None
+    is_due = is_due and not group.timers.is_delayed  # a large target takes a while: all may have left, others joined
     if not is_due or not may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms):
         return GroupDecision()
     assert configured is not None

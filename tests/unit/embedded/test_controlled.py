@@ -193,5 +193,9 @@ def test_a_node_that_another_process_started_has_no_faults_until_it_is_restarted
             other.restart(1)
             other.faults.fail("Produce", "INVALID_RECORD", topic="orders", times=1)
             assert produce(other, 0) == ["INVALID_RECORD"]
+            for again in ([*command, "down", "--data-dir", str(data_dir)], up):
+                subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
+        with pytest.raises(RuntimeError, match="this cluster is not running"):
+            other.kill(1)  # it has ended, though its node did not answer
     finally:
         subprocess.run([*command, "down", "--data-dir", str(data_dir)], check=False, stdout=subprocess.DEVNULL)

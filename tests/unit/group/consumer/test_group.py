@@ -1,8 +1,11 @@
 """Scenarios of KIP-848 groups: who gets what when, and which requests are refused with what."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.consumer.records import member_record
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
@@ -196,6 +199,59 @@ def test_static_member_that_stays_away_loses_its_partitions() -> None:
 
     assert world.group().is_empty
     assert world.group().log.static_members == {}
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range", None])
+def test_member_takes_over_a_static_one_under_its_own_id(assignor: str | None) -> None:
+    world = GroupWorld(image_of(foo=4, bar=2))
+    first = FakeConsumer(world, "a", "foo", server_assignor=assignor)
+    second = FakeConsumer(world, "b", "foo", instance_id="i")
+    other = FakeConsumer(world, "c", "foo", "bar")
+    for consumer in (first, second, other):
+        consumer.join()
+    reconcile(first, second, other)
+    second.leave(-2)
+    world.image = image_of(2, foo=5, bar=2)
+
+    again = FakeConsumer(world, "a", "foo", instance_id="i", server_assignor=assignor)
+    again.join()
+    reconcile(again, other)
+
+    log = world.group().log
+    assert log.members.keys() == log.targets.keys() == {"a", "c"}
+    assert log.subscriptions.names == {"foo": 2, "bar": 1}
+    assert len(again.partitions() + other.partitions()) == 7
+
+
+def test_what_a_member_had_before_it_took_over_a_static_one_is_assigned() -> None:
+    world = GroupWorld(image_of(foo=3))
+    first, other = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "c", "foo")
+    second = FakeConsumer(world, "b", "foo", instance_id="i")
+    for consumer in (first, second, other):
+        consumer.join()
+    reconcile(first, second, other)
+    second.leave(-2)
+
+    again = FakeConsumer(world, "a", "foo", instance_id="i")
+    again.join()
+    reconcile(again, other)
+
+    assert sorted(again.partitions() + other.partitions()) == [("foo", 0), ("foo", 1), ("foo", 2)]
+
+
+def test_instance_that_a_log_gives_to_two_members_leaves_both_in_the_group() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumers = [FakeConsumer(world, each, "foo") for each in "ab"]
+    for consumer in consumers:
+        consumer.join()
+    reconcile(*consumers)
+    members = world.group().log.members.values()
+    world.load(*(member_record("g", replace(each, instance_id="i", classic_metadata=None)) for each in members))
+
+    for consumer in consumers:
+        consumer.beat(rack_id="r")
+
+    assert {each.rack_id for each in world.group().log.members.values()} == {"r"}
 
 
 def test_instance_id_that_is_in_use_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Large topologies and targets are computed in steps, and lead to what is computed at once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from kafkapy.group.decision import GroupDecision
 from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.metadata_hash import MANY_PARTITIONS, HashingWork
 from kafkapy.group.streams.decision import LargeTargetDue
+from kafkapy.group.streams.member import StreamsMember
+from kafkapy.group.streams.records import member_record
 from kafkapy.group.streams.target import TargetInput
 from kafkapy.group.streams.topic_configuration import TopologyInput, configure_topology
 from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES, StreamsTopology, stored_topology
@@ -153,6 +156,37 @@ def test_a_large_target_that_no_heartbeat_waits_for_is_an_effect() -> None:
     due = shard.shard.streams.due_target("g", shard.now_ms, gives_way=False, results=Results())
     shard.commit(due)
     assert shard.streams_group().log.targets["a"].active == {"0": frozenset(range(TASKS))}
+
+
+def test_a_large_target_that_is_due_leaves_the_delay_of_other_members_to_them() -> None:
+    shard = shard_with(group_streams_initial_rebalance_delay_ms=3_000)
+    shard.commit(at_once(shard, request_of("a", wide())))
+    epoch = shard.streams_group().log.members["a"].member_epoch
+    shard.commit(at_once(shard, StreamsGroupHeartbeatRequest("g", member_id="a", member_epoch=epoch)))
+    shard.now_ms += 3_000
+    assert shard.shard.on_time("g", shard.now_ms).effects
+    shard.commit(at_once(shard, StreamsGroupHeartbeatRequest("g", member_id="a", member_epoch=-1)))
+    shard.commit(at_once(shard, request_of("b", wide())))
+    assert not shard.shard.streams.due_target("g", shard.now_ms, gives_way=False, results=Results()).records
+    shard.now_ms += 3_000
+    assert shard.shard.on_time("g", shard.now_ms).effects == (LargeTargetDue("g"),)
+
+
+def test_an_instance_that_a_log_gives_to_two_members_leaves_both_in_the_group() -> None:
+    shard = shard_with(2)
+    for member_id in "ab":
+        shard.commit(at_once(shard, request_of(member_id, wide())))
+    shard.load(*(member_record("g", replace(each, instance_id="i")) for each in _members(shard)))
+    for each in _members(shard):
+        request = StreamsGroupHeartbeatRequest(
+            "g", member_id=each.member_id, member_epoch=each.member_epoch, rack_id="r"
+        )
+        shard.commit(at_once(shard, request))
+    assert [each.rack_id for each in _members(shard)] == ["r", "r"]
+
+
+def _members(shard: StreamsShard) -> list[StreamsMember]:
+    return list(shard.streams_group().log.members.values())
 
 
 def test_a_chain_against_the_order_of_subtopologies_is_gone_through_once() -> None:
