@@ -59,6 +59,7 @@ def clean(data: Path, first_dirty_offset: int, now_ms: int) -> None:
     manager = CleanerManager(logs, disk)
     to_clean = manager.assess(log, now_ms)
     assert to_clean is not None
+    logs.checkpoints.write_now(logs.checkpoints.recovery_points())
     cleaning = manager.begin(log, to_clean, LogDefaults(), now_ms)
     for progress in CleaningPass(disk, cleaning.plan).run():
         if progress.cleaned is not None:

@@ -33,7 +33,8 @@ THREE_PARTS = [0, 3, FAR - 9, FAR, 2 * FAR - 9, 3 * FAR, 3 * FAR + 3]
 class Case:
     """Segments by base offset, each the base offsets of its batches of three records; `parts` are those wanted.
 
-    indexes: whether they are there, empty. Of a batch that is torn some bytes lie behind the last one.
+    indexes: whether they are there, empty. Of a batch that is torn some bytes lie behind the last one. clean_to: where
+    the pass of Apache Kafka's cleaner ended that merged too much.
     """
 
     segments: dict[int, list[int]]
@@ -43,10 +44,13 @@ class Case:
     has_indexes: bool = False
     is_torn: bool = False
     recovery_point: int = 0
+    clean_to: int = 0
 
 
 CASES = {
-    "killed": Case({0: THREE_PARTS, 3 * FAR + 9: [3 * FAR + 9]}, [0, FAR, 3 * FAR, 3 * FAR + 9], COMPACT),
+    "killed": Case(
+        {0: THREE_PARTS, 3 * FAR + 9: [3 * FAR + 9]}, [0, FAR, 3 * FAR, 3 * FAR + 9], COMPACT, clean_to=3 * FAR + 9
+    ),
     "killed and torn": Case({0: THREE_PARTS}, [0, FAR, 3 * FAR], COMPACT, is_torn=True),
     "deleted by time": Case({0: [0, 5 * FAR], 9 * FAR: [9 * FAR]}, [0, 5 * FAR, 9 * FAR], DELETE),
     "begins late": Case({0: [9, FAR + 5, FAR + 8]}, [9, FAR + 8], DELETE),
@@ -99,6 +103,8 @@ def write(disk: SimDisk, case: Case) -> list[bytes]:
         disk.write_file_atomically(f"/logs/{checkpoint.CLEAN_SHUTDOWN_FILE}", checkpoint.encode_clean_shutdown(1))
     points = checkpoint.encode_offsets({PARTITION: case.recovery_point})
     disk.write_file_atomically(f"/logs/{checkpoint.RECOVERY_POINT_FILE}", points)
+    clean_offsets = checkpoint.encode_offsets({PARTITION: case.clean_to})
+    disk.write_file_atomically(f"/logs/{checkpoint.CLEANER_OFFSET_FILE}", clean_offsets)
     disk.sync_all()
     return written
 

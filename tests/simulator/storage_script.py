@@ -309,6 +309,7 @@ def clean(disk: SimDisk, manager: LogManager) -> Iterator[None]:
     if to_clean is None or not to_clean.dirty_bytes:
         return
     cleaning = cleaner.begin(log, to_clean, SETTINGS, LATER_MS)
+    manager.checkpoints.write_now(manager.checkpoints.recovery_points())
     cleaning_pass = CleaningPass(disk, cleaning.plan)
     for progress in cleaning_pass.run():
         if progress.cleaned is not None:

@@ -67,7 +67,10 @@ class CompactedLogs:
         chosen = self.cleaner.choose(
             [(log, found) for log in self.cleaner.compacted_logs() if (found := self.cleaner.assess(log, now_ms))]
         )
-        return self.cleaner.begin(*chosen, replace(SETTINGS, **settings), now_ms) if chosen is not None else None
+        if chosen is None:
+            return None
+        self.logs.checkpoints.write_now(self.logs.checkpoints.recovery_points())
+        return self.cleaner.begin(*chosen, replace(SETTINGS, **settings), now_ms)
 
     def clean(self, now_ms: int = NOW_MS, **settings: Any) -> CleaningReport | None:
         """Do a pass over the log where one is due, and write the checkpoint."""

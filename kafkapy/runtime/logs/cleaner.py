@@ -215,7 +215,8 @@ class LogCleaner:
         report = None
         try:
             cleaning = self._begin(log, worker.worker_id)
-            report = await worker.clean(cleaning) if cleaning is not None else None
+            if cleaning is not None and await self._checkpoint_recovery_point(log, cleaning.plan.end_offset):
+                report = await worker.clean(cleaning)
         except (ApiError, StorageError, MemoryError) as error:
             logger.warning(
                 "Could not clean %s, trying again later: %s", log.topic_partition, str(error) or type(error).__name__
@@ -244,6 +245,16 @@ class LogCleaner:
         if to_clean is None or not to_clean.is_due(log.config.min_cleanable_dirty_ratio):
             return None
         return self.manager.begin(log, to_clean, self._settings, now_ms, worker_id)
+
+    async def _checkpoint_recovery_point(self, log: "Log", end_offset: int) -> bool:
+        """Return whether a log's recovery point on disk is at or above the end of a pass; write it before if it is not.
+
+        So nothing above the recovery point is ever swapped in, and recovery takes what is missing there for lost.
+        """
+        directory, partition = self._log_manager.directory_of(log), log.topic_partition
+        if directory.durable_recovery_point(partition) < end_offset:
+            await write_checkpoints(self._log_manager.checkpoints.recovery_points(), self._io_pool)
+        return directory.durable_recovery_point(partition) >= end_offset
 
     async def _write_checkpoints(self) -> None:
         await write_checkpoints(self._log_manager.checkpoints.cleaner_offsets(), self._io_pool)

@@ -271,6 +271,9 @@ class CleanerManager:
         if not self.is_current(cleaning) or any(present.get(old.base_offset) is not old for old in replaced):
             self.drop_leftovers(cleaning)
             return False
+        durable = self._log_manager.directory_of(log).durable_recovery_point(log.topic_partition)
+        # recovery takes what is missing above the recovery point on disk for lost (storage/recovery/loader.py)
+        assert durable >= cleaning.plan.end_offset, f"{log} is swapped in above {durable}, its recovery point on disk"
         swap_in_cleaned(log, cleaned.base_offset, replaced, has_txn_index=cleaned.has_txn_index, now_ms=now_ms)
         return True
 

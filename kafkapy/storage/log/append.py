@@ -3,6 +3,9 @@
 Deviation: Apache Kafka checks the producer's state last, after it has recorded the leader epoch and rolled the segment
 if the append did not fit. Here an append that is refused because of that state, or is a duplicate, changes nothing at
 all, because a client may send it again and again.
+
+Deviation: Apache Kafka's follower rolls where its leader's next batch begins, above its log end if that was compacted.
+Here it rolls at its log end, if the segment's indexes allow it, because a gap would look like a loss to recovery.
 """
 
 import time

@@ -47,7 +47,7 @@ from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
 from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.txn_index import AbortedTransaction
-from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
+from kafkapy.types import INT32_MAX, OffsetAndEpoch, TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -257,7 +257,7 @@ class Log:
         in_sequence = () if producer is None else (in_sequence_batch(producer, span),)
         segment = self.segments.active
         if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
-            segment = self.roll(now_ms, at_offset=first_offset)
+            segment = self.roll(now_ms, at_offset=first_offset if last_offset - self.log_end_offset > INT32_MAX else 0)
         self.write_batches(segment, data, size_bytes, batches, now_ms, in_sequence, prepared)
         return AppendResult(
             first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes, stats=stats

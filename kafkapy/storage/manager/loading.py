@@ -46,7 +46,7 @@ logger = logging.getLogger("kafkapy.storage")
 class LogToLoad:
     """A partition directory and its checkpointed offsets.
 
-    is_recovered: a helper process has recovered it, which took recovery_ms.
+    clean_to: as LastStop has it. is_recovered: a helper process has recovered it, which took recovery_ms.
     """
 
     directory: LogDirectory
@@ -56,6 +56,7 @@ class LogToLoad:
     config: LogConfig
     log_start_offset: int
     recovery_point: int
+    clean_to: int | None
     is_recovered: bool = False
     recovery_ms: int = 0
 
@@ -134,6 +135,7 @@ class LogLoading:
         is_clean = directory.pop_clean_shutdown()
         recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
         start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
+        clean_offsets = directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE)
         if not names:
             logger.info("No logs found to be loaded in %s", directory.path)
         elif is_clean:
@@ -151,6 +153,7 @@ class LogLoading:
                 self._config(partition.topic),
                 start_offsets.get(partition, 0),
                 recovery_points.get(partition, 0),
+                clean_offsets.get(partition, 0) if partition in recovery_points else None,
             )
             for name, partition, marker in names
         ]
@@ -216,7 +219,11 @@ class LogLoading:
             item.config,
             self._now_ms,
             last_stop=LastStop(
-                item.log_start_offset, item.recovery_point, item.directory.was_clean_shutdown, item.is_recovered
+                item.log_start_offset,
+                item.recovery_point,
+                item.directory.was_clean_shutdown,
+                item.is_recovered,
+                item.clean_to,
             ),
         )
         self._add_log(log, is_future=item.marker == FUTURE_DIRECTORY_SUFFIX)

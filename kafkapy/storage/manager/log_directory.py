@@ -34,6 +34,7 @@ class LogDirectory:
         """What `names` has found, until the logs are planned."""
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
+        self._durable_recovery_points: Mapping[TopicPartition, int] = {}
         self._sequences: dict[str, int] = {}
         self._writing = threading.Lock()
         """Held while a checkpoint is written: workers and the loop use the same temporary file."""
@@ -160,6 +161,12 @@ class LogDirectory:
                 return
             self._sequences[name] = sequence
             self._write_offsets(name, checkpoint.encode_offsets(offsets))
+            if name == checkpoint.RECOVERY_POINT_FILE:
+                self._durable_recovery_points = offsets
+
+    def durable_recovery_point(self, topic_partition: TopicPartition) -> int:
+        """Return the recovery point of the last complete write since the start, which a power failure cannot undo."""
+        return self._durable_recovery_points.get(topic_partition, 0)
 
     def _write_offsets(self, name: str, data: bytes) -> None:
         if self._written.get(name) == data:

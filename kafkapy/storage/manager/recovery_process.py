@@ -29,8 +29,9 @@ def arguments(item: LogToLoad, *, now_ms: int, producer_id_expiration_ms: int) -
         "directory": item.path,
         "topic_partition": [item.topic_partition.topic, item.topic_partition.partition],
         "config": asdict(item.config),
-        "log_start_offset": item.log_start_offset,
-        "recovery_point": item.recovery_point,
+        "last_stop": asdict(
+            LastStop(item.log_start_offset, item.recovery_point, was_clean=False, clean_to=item.clean_to)
+        ),
         "now_ms": now_ms,
         "producer_id_expiration_ms": producer_id_expiration_ms,
     }
@@ -41,8 +42,7 @@ def recover(
     directory: str,
     topic_partition: tuple[str, int],
     config: Mapping[str, Any],
-    log_start_offset: int,
-    recovery_point: int,
+    last_stop: Mapping[str, Any],
     now_ms: int,
     producer_id_expiration_ms: int,
 ) -> str | None:
@@ -58,7 +58,7 @@ def recover(
             TopicPartition(*topic_partition),
             LogConfig(**values),
             now_ms=now_ms,
-            last_stop=LastStop(log_start_offset, recovery_point, was_clean=False),
+            last_stop=LastStop(**last_stop),
             shared=shared,
         )
         hand_over(log)

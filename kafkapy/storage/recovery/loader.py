@@ -10,8 +10,9 @@ because appends to it would fail.
 
 Stricter than Apache Kafka on purpose: the log also ends at a batch whose offsets are not above those before it, and
 before a segment that begins above the end of the previous one (after a power failure a new segment's name may be
-durable, but not the old one's end). Such a gap is accepted only if the log is compacted or evidently was: by gaps
-within a segment, or a gap so wide that the segment had to end there.
+durable, but not the old one's end). Such a gap is accepted only if the cleaner may have made it, or the log evidently
+was compacted: by gaps within a segment, or a gap so wide that the segment had to end there. The cleaner here rewrites
+nothing above the checkpointed recovery point; Apache Kafka's may, which its own checkpoint says once its pass is over.
 """
 
 import logging
@@ -78,13 +79,15 @@ class LoadedLog:
 class LastStop:
     """What is known of a log from the last stop; its offsets come from the checkpoints.
 
-    is_recovered: a recovery process has repaired the files, but not synced them.
+    is_recovered: a recovery process has repaired the files, but not synced them. clean_to: the cleaner's checkpoint, 0
+    if it does not name the log; None if the log has no checkpointed recovery point: any segment may be a cleaned one.
     """
 
     log_start_offset: int = 0
     recovery_point: int = 0
     was_clean: bool = True
     is_recovered: bool = False
+    clean_to: int | None = None
 
 
 class LogLoader:
@@ -109,6 +112,7 @@ class LogLoader:
         self._now_ms = now_ms
         self._start_checkpoint = last_stop.log_start_offset
         self._recovery_point = last_stop.recovery_point
+        self._last_stop = last_stop
         self._was_clean = last_stop.was_clean or last_stop.is_recovered
         self._is_durable = last_stop.was_clean
         self._new_producer_state = new_producer_state
@@ -328,14 +332,25 @@ class LogLoader:
     def _follows(self, segment: Segment, previous: Segment, end_offset: int) -> bool:
         """Return whether a segment may follow one that ends at `end_offset`.
 
-        In a compacted log it may lie anywhere behind: a segment whose records a power cut took while its name stayed
-        looks like one that the cleaner emptied, as it does to Apache Kafka.
+        Deviation: Apache Kafka accepts any gap in a compacted log. Here it is accepted only if the cleaner may have
+        made it, because a power failure can keep a segment's name and lose its records.
         """
         if segment.base_offset <= end_offset:
             return segment.base_offset == end_offset
-        if not self._config.is_compacted:
-            self._was_compacted = self._was_compacted or _was_split_off(segment, previous)
-        return self._config.is_compacted or self._was_compacted
+        if self._config.is_compacted:
+            return self._may_be_cleaned(segment, previous) or _was_split_off(segment, previous)
+        self._was_compacted = self._was_compacted or _was_split_off(segment, previous)
+        return self._was_compacted
+
+    def _may_be_cleaned(self, segment: Segment, previous: Segment) -> bool:
+        """Return whether the cleaner may have removed the records between two segments.
+
+        A segment that begins below `clean_to` was rewritten as a whole, and synced before it was swapped in.
+        """
+        last_stop = self._last_stop
+        if last_stop.was_clean or last_stop.is_recovered or last_stop.clean_to is None:
+            return True  # nothing can be lost, or nothing is known
+        return segment.base_offset <= last_stop.recovery_point or previous.base_offset < last_stop.clean_to
 
     def _recover_segment(self, segment: Segment, sync: Callable[[FileHandle], None] = lambda handle: None) -> int:
         """Read all batches of a segment, rebuild its indexes, truncate at invalid data; return the bytes cut."""

@@ -455,6 +455,15 @@ def test_one_log_that_cannot_be_cleaned_now_does_not_keep_a_worker_from_the_othe
     assert record_counts(logs, 3) == [1, 1, 1]
 
 
+def test_nothing_is_cleaned_before_the_recovery_point_is_on_disk() -> None:
+    logs = dirty_logs()
+    logs.disk.fail("write", errno.ENOSPC, path="recovery-point-offset-checkpoint", times=1)
+    assert one_round(logs).helpers == []
+    one_round(logs)
+    assert stored(logs.log) == [(1, "a", "2")]
+    assert logs.disk.read_file("/logs/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
+
+
 def test_without_room_for_the_checkpoint_the_cleaner_goes_on_and_starts_over() -> None:
     logs = dirty_logs()
     logs.disk.fail("write", errno.ENOSPC, path="cleaner-offset-checkpoint", times=100)

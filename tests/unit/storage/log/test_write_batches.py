@@ -112,7 +112,7 @@ def test_a_batch_that_does_not_follow_the_log_is_an_assertion(log: Log, base_off
 
 
 def test_a_roll_that_fails_leaves_the_producers_at_the_log_end() -> None:
-    """A replica rolls where its leader's next batch begins, which may be above the log end of a compacted log."""
+    """A replica rolls above its log end if its leader's next batch lies too far behind it for a segment's indexes."""
     disk = SimDisk()
     log = open_small_log(disk)
     append_alone(log, 3)

@@ -22,6 +22,7 @@ from tests.support.batches import build_batch
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, open_small_log
 
 CONFIG: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}
+COMPACTED: dict[str, Any] = {**CONFIG, "cleanup_policy": ("compact",)}
 
 
 def written_log(count: int = 30) -> tuple[SimDisk, dict[str, bytes]]:
@@ -42,12 +43,12 @@ def replace(disk: SimDisk, name: str, data: bytes) -> None:
     disk.write_file_atomically(f"{DIRECTORY}/{name}", data)
 
 
-def reopen(disk: SimDisk, *, clean: bool = False, **options: Any) -> Log:
+def reopen(disk: SimDisk, *, clean: bool = False, cleanup_policy: tuple[str, ...] = ("delete",), **options: Any) -> Log:
     log = open_log(
         disk,
         DIRECTORY,
         PARTITION,
-        LogConfig(**{**CONFIG, "segment_index_bytes": 4096}),
+        LogConfig(**{**CONFIG, "segment_index_bytes": 4096}, cleanup_policy=cleanup_policy),
         now_ms=NOW_MS,
         last_stop=LastStop(was_clean=clean, **options),
     )
@@ -323,6 +324,65 @@ def test_a_gap_between_segments_is_fine_where_the_log_was_compacted() -> None:
     log.append_as_follower(build_batch([(NOW_MS, None, b"", ())], base_offset=20), NOW_MS)
     log.close()
     assert reopen(disk).log_end_offset == 21
+
+
+def compacted_log(*records: tuple[int, int]) -> SimDisk:
+    """Return a disk with a compacted log, not stopped cleanly: a segment for each (base offset, first offset)."""
+    disk = SimDisk()
+    log = open_small_log(disk, **COMPACTED)
+    for base_offset, first_offset in records:
+        log.roll(NOW_MS, at_offset=base_offset)
+        if first_offset >= 0:
+            log.append_as_follower(build_batch([(NOW_MS, b"key", b"", ())], base_offset=first_offset), NOW_MS)
+    disk.sync_all()
+    return disk
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "clean_to", "end_offset"),
+    [
+        (0, 0, 1),  # what is above both checkpoints was written by appends, which leave no gap: records are lost
+        (9, 0, 1),
+        (10, 0, 31),  # segment 10 was emptied before the recovery point was checkpointed
+        (0, 1, 31),  # Apache Kafka's cleaner runs ahead of its recovery point
+        (0, None, 31),  # no checkpoint of the recovery point: nothing is known
+    ],
+)
+def test_a_gap_in_a_compacted_log_is_a_loss_where_the_cleaner_has_not_been(
+    recovery_point: int, clean_to: int | None, end_offset: int
+) -> None:
+    disk = compacted_log((0, 0), (10, 30))
+    log = reopen(disk, recovery_point=recovery_point, clean_to=clean_to, cleanup_policy=("compact",))
+    assert log.log_end_offset == end_offset
+
+
+def test_an_empty_segment_of_a_compacted_log_lost_its_records() -> None:
+    disk = compacted_log((0, 0), (1, 5), (6, 6))
+    second = f"{DIRECTORY}/{1:020d}"
+    disk.open(second + ".log").truncate(0)
+    disk.sync_all()
+    log = reopen(disk, recovery_point=1, clean_to=0, cleanup_policy=("compact",))
+    assert log.log_end_offset == 1
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+
+
+def test_damaged_leader_epochs_do_not_make_a_loss_of_what_the_cleaner_removed() -> None:
+    """All segments are read then, those below the recovery point, too."""
+    for is_clean in (True, False):
+        disk = compacted_log((0, 0), (10, 10))
+        replace(disk, "leader-epoch-checkpoint", b"x")
+        log = reopen(disk, clean=is_clean, recovery_point=10, clean_to=0, cleanup_policy=("compact",))
+        assert log.log_end_offset == 11
+
+
+def test_a_follower_leaves_no_gap_between_segments() -> None:
+    disk = SimDisk()
+    log = open_small_log(disk, **COMPACTED | {"segment_bytes": 100})
+    for offset in (0, 5, 20):
+        log.append_as_follower(build_batch([(NOW_MS, b"key", b"", ())], base_offset=offset), NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 6]
+    disk.sync_all()
+    assert reopen(disk, clean_to=0, cleanup_policy=("compact",)).log_end_offset == 21
 
 
 def test_a_log_that_ends_below_its_start_begins_anew() -> None:
