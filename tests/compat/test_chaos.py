@@ -8,7 +8,7 @@ In the end: no acknowledged record is missing, none of an idempotent producer is
 answered commit is lost, groups of both protocols have seen every record, the replicas' logs are the same bytes, and
 transactional copiers have copied the records, each once and in order.
 
-Each kind of fault goes on for 40 s, or for KAFKAPY_CHAOS_SECONDS (`make chaos`), and then a run of all kinds
+Each kind of fault goes on for 25 s, or for KAFKAPY_CHAOS_SECONDS (`make chaos`), and then a run of all kinds
 together; KAFKAPY_CHAOS_SEED chooses.
 """
 
@@ -48,7 +48,7 @@ from tests.support.proxied_nodes import NODE_IDS, ProxiedNodes
 pytestmark = [pytest.mark.long, pytest.mark.ours]
 
 IS_LONG = "KAFKAPY_CHAOS_SECONDS" in os.environ
-SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "40"))
+SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "25"))
 SEED = int(os.environ.get("KAFKAPY_CHAOS_SEED", "1"))
 PROGRESS_S = 300
 STANDSTILL_S = 60
