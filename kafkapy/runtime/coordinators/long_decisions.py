@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.group.long_work import LongWork, LongWorkError
+from kafkapy.group.long_work import LongWork, LongWorkError, Results
 from kafkapy.runtime.turns import in_turns
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ class LongDecisions:
         self,
         group_id: str,
         decide: Callable[[bool], Awaitable[Any]],
-        keep: Callable[[Any, Any], None],
+        results: Results,
     ) -> Any:
         """Return what decide(gives_way) returns, which raises LongWorkError if it gives way.
 
-        keep(work, result): have the result at hand for the next decision.
+        results: of work, which the next decision finds there.
         """
         while True:
             try:
@@ -50,16 +50,14 @@ class LongDecisions:
             await asyncio.wait({others})
         ended = self._working[group_id] = asyncio.get_running_loop().create_future()
         try:
-            return await self._decided_later(decide, keep, wanted)
+            return await self._decided_later(decide, results, wanted)
         finally:
             del self._working[group_id]
             ended.set_result(None)
 
-    async def _decided_later(
-        self, decide: Callable[[bool], Awaitable[Any]], keep: Callable[[Any, Any], None], wanted: LongWork
-    ) -> Any:
+    async def _decided_later(self, decide: Callable[[bool], Awaitable[Any]], results: Results, wanted: LongWork) -> Any:
         for _ in range(TRIES):
-            keep(wanted, await in_turns(steps_of(wanted), self._clock, STEPS_PER_TURN))
+            results.keep(wanted, await in_turns(steps_of(wanted), self._clock, STEPS_PER_TURN))
             try:
                 return await decide(True)
             except LongWorkError as error:
