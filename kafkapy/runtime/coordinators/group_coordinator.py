@@ -112,14 +112,16 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         """
         try:  # nearly all decisions need no long work, and end here
             return await self.call(group_id, lambda shard, _token, now_ms: decide(shard, now_ms, True, NO_RESULTS))
-        except LongWorkError:
-            results = Results()
+        except LongWorkError as error:
+            wanted = error.work
+        results = Results()
         return await self.long_decisions.decided(
             group_id,
             lambda gives_way: self.call(
                 group_id, lambda shard, _token, now_ms: decide(shard, now_ms, gives_way, results)
             ),
             results,
+            wanted,
         )
 
     @property

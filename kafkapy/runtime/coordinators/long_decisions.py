@@ -30,24 +30,18 @@ class LongDecisions:
         self._working: dict[str, asyncio.Future[None]] = {}
 
     async def decided(
-        self,
-        group_id: str,
-        decide: Callable[[bool], Awaitable[Any]],
-        results: Results,
+        self, group_id: str, decide: Callable[[bool], Awaitable[Any]], results: Results, wanted: LongWork
     ) -> Any:
-        """Return what decide(gives_way) returns, which raises LongWorkError if it gives way.
+        """Return what decide(gives_way) returns, which raises LongWorkError if it gives way: it just did, for `wanted`.
 
-        results: of work, which the next decision finds there.
+        results: of work that was done, for the next decision.
         """
-        while True:
+        while (others := self._working.get(group_id)) is not None:
+            await asyncio.wait({others})
             try:
                 return await decide(True)
             except LongWorkError as error:
                 wanted = error.work
-            others = self._working.get(group_id)
-            if others is None:
-                break
-            await asyncio.wait({others})
         ended = self._working[group_id] = asyncio.get_running_loop().create_future()
         try:
             return await self._decided_later(decide, results, wanted)
