@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from kafkapy.machine import SmallSteps, end_of
 
 MOST_RESULTS: Final = 8
-"""That a request keeps: more than it is decided again."""
+"""Results that a request keeps: more than the times it is decided again."""
 
 
 class LongWork(Protocol):
