@@ -79,8 +79,7 @@ class ControlledNodes:
             from kafkapy.embedded.controlled.world import ProcessWorld
             from kafkapy.embedded.faults.actions import ActingFaults
 
-            world = ProcessWorld(self, observer)
-            self._faults = ActingFaults(lambda: None, world.topics, world, self)
+            self._faults = ActingFaults(lambda: None, ProcessWorld(self, observer), self)
         return self._faults
 
     def observation(
