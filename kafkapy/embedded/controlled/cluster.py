@@ -23,7 +23,7 @@ ELSEWHERE: Final = "node {0} was started by another process, which alone has its
 
 
 class ControlledNodes:
-    """Implements NodeChannels of server/cluster/processes.py, and World and Elsewhere of the faults.
+    """Implements NodeChannels of server/cluster/processes.py, Elsewhere of the faults, and Calls of world.py.
 
     Channels are read from the first fault, event or record of requests on: until then a cluster has no thread for them.
     """
