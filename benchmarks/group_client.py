@@ -7,6 +7,7 @@ and say at once what they have. Nothing is fetched. The same members are sent to
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -228,8 +229,11 @@ class ClassicMember:
         return frame(self._heartbeat(), HEARTBEAT)
 
 
-class ConsumerMember:
-    """A member of a KIP-848 group; it has nothing to finish before it gives up a partition."""
+class EpochMember(ABC):
+    """A member of a group whose coordinator assigns; it has nothing to finish before it gives up what it owns."""
+
+    VERSION: int
+    """Of its heartbeats."""
 
     def __init__(self, peer: Peer, group: Group, *, name: str) -> None:
         self.peer = peer
@@ -240,93 +244,44 @@ class ConsumerMember:
         self._counted: int | None = None
 
     async def run(self, interval_s: float | None) -> None:
-        answer = await self._beat(
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, subscribed_topic_names=[self.group.topic], topic_partitions=[]
-        )
+        answer = await self._beat(rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, **self._joining(), **self._owning())
         while True:
-            if answer.assignment is not None and self._take(answer.assignment):
-                answer = await self._beat(
-                    topic_partitions=[TopicPartitions(self.group.topic_id, partitions=self.owned)]
-                )
+            assigned = self._assigned(answer)
+            if assigned is not None and self._take(assigned):
+                answer = await self._beat(**self._owning())
                 continue
             await asyncio.sleep(interval_s or answer.heartbeat_interval_ms / 1000)
             answer = await self._beat()
-
-    async def _beat(self, **fields: Any) -> Any:
-        request = ConsumerGroupHeartbeatRequest(
-            self.group.group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
-        )
-        answer = await self.peer.call(request, CONSUMER_HEARTBEAT)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
-        self._count()
-        return answer
-
-    def _take(self, assignment: Any) -> bool:
-        """Own what the answer says; return whether that is a change."""
-        owned = [partition for topic in assignment.topic_partitions for partition in topic.partitions]
-        is_new = owned != self.owned
-        self.owned = owned
-        self._count()
-        return is_new
-
-    def _count(self) -> None:
-        counted = self.epoch if len(self.owned) == self.group.share else None
-        if counted == self._counted:
-            return
-        if self._counted is not None:
-            self.group.lost_share(self._counted)
-        self._counted = counted
-        if counted is not None:
-            self.group.has_share(counted)
 
     def heartbeat(self) -> bytes:
-        return frame(
-            ConsumerGroupHeartbeatRequest(self.group.group_id, member_id=self.member_id, member_epoch=self.epoch),
-            CONSUMER_HEARTBEAT,
-        )
+        return frame(self._request(), self.VERSION)
 
+    @abstractmethod
+    def _request(self, **fields: Any) -> Any:
+        """Return a heartbeat."""
 
-class StreamsMember:
-    """A member of a KIP-1071 group, a process of its own: it runs a task per partition, and closes it at once."""
+    @abstractmethod
+    def _joining(self) -> dict[str, Any]:
+        """Return the fields that only the first heartbeat has."""
 
-    def __init__(self, peer: Peer, group: Group, *, name: str) -> None:
-        self.peer = peer
-        self.group = group
-        self.member_id = name
-        self.epoch = 0
-        self.owned: list[int] = []
-        self._counted: int | None = None
+    @abstractmethod
+    def _owning(self) -> dict[str, Any]:
+        """Return the fields that say what it owns."""
 
-    async def run(self, interval_s: float | None) -> None:
-        reads = Topology(0, subtopologies=[Subtopology(SUBTOPOLOGY, source_topics=[self.group.topic])])
-        answer = await self._beat(
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            process_id=self.member_id,
-            topology=reads,
-            **self._tasks(),
-        )
-        while True:
-            if answer.active_tasks is not None and self._take(answer.active_tasks):
-                answer = await self._beat(**self._tasks())
-                continue
-            await asyncio.sleep(interval_s or answer.heartbeat_interval_ms / 1000)
-            answer = await self._beat()
-
-    def _tasks(self) -> dict[str, Any]:
-        active = [TaskIds(SUBTOPOLOGY, partitions=self.owned)] if self.owned else []
-        return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
+    @abstractmethod
+    def _assigned(self, answer: Any) -> list[Any] | None:
+        """Return what an answer assigns, each with `partitions`; None if it says nothing of it."""
 
     async def _beat(self, **fields: Any) -> Any:
-        answer = await self.peer.call(self._heartbeat(**fields), STREAMS_HEARTBEAT)
+        answer = await self.peer.call(self._request(**fields), self.VERSION)
         assert answer.error_code == 0, answer
         self.epoch = answer.member_epoch
         self._count()
         return answer
 
-    def _take(self, tasks: Any) -> bool:
-        """Run what the answer says; return whether that is a change."""
-        owned = [partition for each in tasks for partition in each.partitions]
+    def _take(self, assigned: list[Any]) -> bool:
+        """Own what the answer says; return whether that is a change."""
+        owned = [partition for each in assigned for partition in each.partitions]
         is_new = owned != self.owned
         self.owned = owned
         self._count()
@@ -342,10 +297,46 @@ class StreamsMember:
         if counted is not None:
             self.group.has_share(counted)
 
-    def _heartbeat(self, **fields: Any) -> StreamsGroupHeartbeatRequest:
+
+class ConsumerMember(EpochMember):
+    """Of a KIP-848 group."""
+
+    VERSION = CONSUMER_HEARTBEAT
+
+    def _request(self, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            self.group.group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
+
+    def _joining(self) -> dict[str, Any]:
+        return {"subscribed_topic_names": [self.group.topic]}
+
+    def _owning(self) -> dict[str, Any]:
+        owned = [TopicPartitions(self.group.topic_id, partitions=self.owned)] if self.owned else []
+        return {"topic_partitions": owned}
+
+    def _assigned(self, answer: Any) -> list[Any] | None:
+        return None if answer.assignment is None else answer.assignment.topic_partitions
+
+
+class StreamsMember(EpochMember):
+    """Of a KIP-1071 group, a process of its own: it runs a task per partition, and closes it at once."""
+
+    VERSION = STREAMS_HEARTBEAT
+
+    def _request(self, **fields: Any) -> StreamsGroupHeartbeatRequest:
         return StreamsGroupHeartbeatRequest(
             self.group.group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
         )
 
-    def heartbeat(self) -> bytes:
-        return frame(self._heartbeat(), STREAMS_HEARTBEAT)
+    def _joining(self) -> dict[str, Any]:
+        reads = Topology(0, subtopologies=[Subtopology(SUBTOPOLOGY, source_topics=[self.group.topic])])
+        return {"process_id": self.member_id, "topology": reads}
+
+    def _owning(self) -> dict[str, Any]:
+        active = [TaskIds(SUBTOPOLOGY, partitions=self.owned)] if self.owned else []
+        return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
+
+    def _assigned(self, answer: Any) -> list[Any] | None:
+        found: list[Any] | None = answer.active_tasks
+        return found
