@@ -18,13 +18,13 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from tests.compat.test_kafka_streams import Feed
 from tests.compat.test_streams_groups import COUNT, PATIENT, new_instance, read_until
 from tests.support import java_tools, topics
 from tests.support.client_requests import metadata, until
 from tests.support.copying import only_soaked
+from tests.support.features import feature_levels
 from tests.support.migrating import served_by
 from tests.support.offsets import coordinator_of
 from tests.support.streams_handover import GROUP, HANDOVER_KEYS, PARTITIONS, TOPIC, Handover
@@ -105,8 +105,7 @@ def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:
 def test_each_coordinator_waits_for_the_tasks_that_another_has_called_back(cluster: ThreeNodes) -> None:
     with WireClient(cluster.nodes[0].bootstrap) as client:
         until(lambda: coordinator_of(client, GROUP) > 0)  # which makes the topic of committed offsets
-        features = client.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-        assert {each.name: each.max_version_level for each in features.finalized_features}["streams.version"] == 1
+        assert feature_levels(client)["streams.version"] == 1
     handover = Handover(version_of(cluster))
     topics.create(cluster.bootstrap, TOPIC, partitions=PARTITIONS, replicas=3)
     for node_id in MOVES:
