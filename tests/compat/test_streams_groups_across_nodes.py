@@ -76,16 +76,6 @@ def version_of(cluster: ThreeNodes) -> int:
     return 0 if any(isinstance(node, PreviousKafka) for node in cluster.nodes) else 1
 
 
-def member_count(cluster: ThreeNodes, group_id: str) -> int:
-    """Return how many members the coordinator has; 0 while there is none, or it has not loaded the group."""
-    with WireClient(cluster.nodes[0].bootstrap) as client:
-        coordinator = coordinator_of(client, group_id)
-    if coordinator < 0:
-        return 0
-    with WireClient(cluster.by_id[coordinator].bootstrap) as client:
-        return len(describe(client, group_id, 0).members)
-
-
 def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:
     """Let a node lead the only partition of the committed offsets."""
     others = [each for each in (1, 2, 3) if each != node_id]
