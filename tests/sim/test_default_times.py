@@ -18,21 +18,10 @@ from tests.simulator.cluster_checker import ClusterChecker
 from tests.simulator.cluster_clients import Client, LostError, produce_request
 from tests.simulator.cluster_world import ClusterWorld, combined
 from tests.simulator.process_lives import ProcessLoop, run_processes
+from tests.simulator.saturation import KAFKAS
 from tests.support.batches import build_batch
 
-DEFAULT_TIMES: Final = {
-    "broker_heartbeat_interval_ms": "2000",
-    "broker_session_timeout_ms": "9000",
-    "controller_quorum_election_timeout_ms": "1000",
-    "controller_quorum_fetch_timeout_ms": "2000",
-    "controller_quorum_request_timeout_ms": "2000",
-    "replica_lag_time_max_ms": "30000",
-    "replica_socket_timeout_ms": "30000",
-    "replica_fetch_wait_max_ms": "500",
-    "replica_fetch_backoff_ms": "1000",
-    "internal_metadata_log_segment_bytes": "1000000",
-    "internal_metadata_max_batch_size_in_bytes": "1000000",
-}
+DEFAULT_TIMES: Final = {**KAFKAS, "internal_metadata_max_batch_size_in_bytes": "1000000"}
 TOPIC: Final = "orders"
 PARTITIONS: Final = 300
 START_S: Final = 60
@@ -80,10 +69,6 @@ async def create(world: ClusterWorld, **fields: Any) -> None:
     client.connections.close()
 
 
-def run(main: Any, seed: int) -> None:
-    run_processes(lambda loop: main(loop), seed=seed, limit_seconds=600)
-
-
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("io_ms", [1.0, 20.0])
 def test_first_records_of_many_new_partitions_wait_for_no_time_out(seed: int, io_ms: float) -> None:
@@ -103,7 +88,7 @@ def test_first_records_of_many_new_partitions_wait_for_no_time_out(seed: int, io
         writers: list[Awaitable[float]] = [first_record(world, number) for number in range(40)]
         assert max(await asyncio.gather(*writers)) < 2  # 3,000 partitions: 0.81 s at most, of six seeds
 
-    run(main, seed)
+    run_processes(main, seed=seed, limit_seconds=600)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -126,7 +111,7 @@ def test_a_leader_that_dies_as_the_active_controller_is_missed_for_an_election_a
         await writing
         assert SESSION_S < writer.longest_s < SESSION_S + ELECTION_S + 1
 
-    run(main, seed)
+    run_processes(main, seed=seed, limit_seconds=600)
 
 
 def active(world: ClusterWorld) -> int:
