@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from tests.support.consumer_groups import CLIENT, image_of
+from tests.support.steps import counted
 from tests.support.streams_groups import StreamsShard, chain, request_of
 
 TASKS = 2_000
@@ -56,14 +57,9 @@ class InSteps:
                 results.keep(error.work, self._result_of(error.work))
 
     def _result_of(self, work: Any) -> Any:
-        steps, count = work.steps(), 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                self.steps.append((type(work), count))
-                return end.value
-            count += 1
+        count, result = counted(work.steps())
+        self.steps.append((type(work), count))
+        return result
 
 
 def at_once(shard: StreamsShard, request: StreamsGroupHeartbeatRequest) -> GroupDecision:
