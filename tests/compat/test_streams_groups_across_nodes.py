@@ -1,7 +1,8 @@
 """A streams group in a cluster of kafkapy's nodes and Apache Kafka's: its coordinator moves between them, and back.
 
-Nothing is lowered: the cluster has the features with which Apache Kafka formats. Tasks that one coordinator has called
-back are given up to the next, and an application with exactly_once_v2 runs on: its counts are those of the words.
+The cluster has the levels of features with which Apache Kafka formats; none is lowered. The next coordinator waits
+for the tasks that the one before it has told a member to revoke, and an application with exactly_once_v2 runs on: its
+counts are those of the words.
 """
 
 import signal

@@ -1,7 +1,7 @@
-"""One directory, both brokers, a streams group whose tasks are on their way when they change places.
+"""kafkapy and Apache Kafka take turns on one directory while a streams group moves tasks between its members.
 
-What one broker has told a member to give up, the other waits for; nothing is rebalanced by the change. Each is stopped
-in order, or killed. Apache Kafka is 4.4.0, and 4.3.1.
+Each broker waits for the tasks that the other one has told a member to revoke; the change of the broker itself
+rebalances nothing. Each broker is stopped by SIGTERM, or killed. Apache Kafka is 4.4.0, and 4.3.1.
 """
 
 import signal
