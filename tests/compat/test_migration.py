@@ -105,7 +105,7 @@ class Migration:
         self.hand_over_tasks()
 
     def hand_over_tasks(self) -> None:
-        """Let a streams group revoke the tasks that its coordinator has asked for, whether that has moved since or not."""
+        """Let a streams group revoke the tasks that its coordinator has asked for, even if that has moved since."""
         with WireClient(self.bootstrap.split(",")[0]) as client:
             coordinator = eventually(lambda: max(coordinator_of(client, GROUP), 0))
         with WireClient(self.nodes[coordinator].bootstrap) as client:
