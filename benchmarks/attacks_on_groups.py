@@ -26,7 +26,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
 )
 
 TOPIC = 2
-APPEND, SUBTRACT = 2, 3
+SET, APPEND, SUBTRACT = 0, 2, 3
 THROTTLED = "leader.replication.throttled.replicas"
 LONG_LIST = 8_191
 """Elements of three characters, the longest list that a string of a request has."""
@@ -39,14 +39,13 @@ TASKS_EACH = 20
 
 def _change_lists(server: Server, is_over: threading.Event) -> None:
     """Subtract what is not there, and append what is."""
-    frames = [frame(_alter(("2:2", "1:1")[operation == APPEND], operation), 1) for operation in (SUBTRACT, APPEND)]
-    repeat(server, is_over, frames)
+    repeat(server, is_over, [frame(_alter("2:2", SUBTRACT), 1), frame(_alter("1:1", APPEND), 1)])
 
 
 def _make_long_list(server: Server) -> None:
     create_topics(server, listed=1)
     with connect(server) as connection:
-        (answer,) = call(connection, _alter("1:1", 0), 1).responses
+        (answer,) = call(connection, _alter("1:1", SET), 1).responses
     assert not answer.error_code, answer
 
 

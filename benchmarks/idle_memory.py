@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.attack import create_topics
 from benchmarks.wire import TIMEOUT_S, call, connect
 from harness.servers import API_VERSIONS_FRAME, ApacheKafka, Kafkapy, Server
-from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.offset_commit_request import (
@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.offset_commit_request import (
 
 CONNECTIONS, GROUPS, TRANSACTIONAL_IDS = 10_000, 10_000, 1_000
 TOPIC = "idle"
-VERSIONS = {CreateTopicsRequest: 7, FindCoordinatorRequest: 4, OffsetCommitRequest: 8, InitProducerIdRequest: 4}
+VERSIONS = {FindCoordinatorRequest: 4, OffsetCommitRequest: 8, InitProducerIdRequest: 4}
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 SETTLE_S = 3.0
 
@@ -38,8 +38,8 @@ def measure(server: Server, share: float) -> dict[str, float]:
     """Return memory in MB: after the start, and what each kind of idle thing has added."""
     connections, groups, ids = (int(count * share) for count in (CONNECTIONS, GROUPS, TRANSACTIONAL_IDS))
     figures: dict[str, float] = {}
+    create_topics(server, **{TOPIC: 1})
     with connect(server) as connection:
-        _ask(connection, CreateTopicsRequest(topics=[CreatableTopic(TOPIC, num_partitions=1, replication_factor=1)]))
         figures["started_mb"] = _settled_mb(server)
         kept: list[socket.socket] = []
         steps: tuple[tuple[str, Callable[[], object]], ...] = (

@@ -51,9 +51,9 @@ LAST_LOOK_S = 1.5
 NEXT = """next: open demo.html; spark_jobs/README.md walks through all jobs; `.venv/bin/kafkapy start` with
 `.venv/bin/kafkapy console` is a broker with pages about its topics; docs/howto/fifteen_minutes.md is Kafka, watched"""
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss32m"}
-"""A JVM that lives for seconds only. Deep stacks: of a query that is stopped amid a batch of Python, Spark searches the
-trace by an expression that recurses on each character; 5,000 are too many for the usual stack, and 1,000 lines of that
-are printed."""
+"""For a JVM that lives for seconds only, with deep stacks: after a query was stopped during a batch of Python, Spark
+searches the error's trace by a regular expression that recurses on each character. 5,000 of them overflow the usual
+stack, and that error is printed with 1,000 lines."""
 
 
 def main() -> int:

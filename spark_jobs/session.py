@@ -42,10 +42,12 @@ the types of sums and quotients are those that gold.py counts on."""
 
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_LINKS = "FileSystemBasedCheckpointFileManager"
-"""How a checkpoint on this machine's disk is written. Without Hadoop's native library, which PySpark does not bring,
-Spark's own way starts processes for each file: chmod for its permissions, readlink for its renaming. Four batches of a
-stateful query over two partitions started 241 of them, and start 57 in this way, by which Spark writes to object stores
-and which looks at no links."""
+"""The class that writes a checkpoint on this machine's disk; it does not look for symbolic links.
+
+By default Spark takes another class, which starts processes for each file, because PySpark does not bring Hadoop's
+native library: chmod to set its permissions, readlink when it is renamed. Four batches of a stateful query over two
+partitions started 241 processes with the default, and 57 with this class.
+"""
 
 
 def start_session(config: SparkConfig, name: str) -> SparkSession:
@@ -91,7 +93,7 @@ def stream_writer(rows: DataFrame, config: StreamConfig, name: str) -> DataStrea
 
 
 def _choose_checkpoint_files(spark: SparkSession, config: StreamConfig) -> None:
-    """Choose for the query that is started next how its checkpoint is written, unless the configuration has."""
+    """Choose the class that writes the next query's checkpoint, unless the configuration names one."""
     chosen = spark.conf.get(CHECKPOINT_FILES, None)
     if chosen is not None and not chosen.endswith(WITHOUT_LINKS):
         return

@@ -106,15 +106,18 @@ def fetch_upstream_tests(target: Path = UPSTREAM_TESTS_LIBS) -> None:
     if not target.exists():
         print(f"fetching Apache Kafka's own tests {UPSTREAM_TESTS_VERSION} from Maven Central", flush=True)
         group, version = "org.apache.kafka", UPSTREAM_TESTS_VERSION
-        modules = ("clients", "clients-integration-tests", "group-coordinator", "metadata", "raft", "server")
-        tests = [(group, f"kafka-{each}", version, "test") for each in (*modules, "server-common", "storage", "tools")]
+        modules = (
+            "kafka-clients", "kafka-clients-integration-tests", "kafka-group-coordinator", "kafka-metadata",
+            "kafka-raft", "kafka-server", "kafka-server-common", "kafka-storage", "kafka-tools", "kafka_2.13",
+        )  # fmt: skip
+        tests = [(group, each, version, "test") for each in modules]
         libs = [(group, each, version) for each in ("kafka-streams", "kafka-test-common-runtime", "kafka-tools")]
         others = [
             ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
             ("org.hamcrest", "hamcrest", "3.0"),
             ("org.mockito", "mockito-core", "5.20.0"),
         ]
-        maven_copy([*tests, (group, "kafka_2.13", version, "test"), *libs, *others], target)
+        maven_copy([*tests, *libs, *others], target)
 
 
 def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:

@@ -7,7 +7,8 @@ that folder, as pip finds it there, and used by a client; both kinds run the tes
 the end has the start and the memory of both.
 
 Compiled wheels are kept in dist/wheels by the hash of their sources, so that a release that failed later, or was
-stopped, goes on from them. `--wheels` builds only these: several Pythons' at once, each by a process of its own.
+stopped, goes on from them. `--wheels` builds only these. To build those of several Pythons at the same time, start it
+once for each, with `--pythons`.
 
 Nothing is uploaded: .github/workflows/release.yml does that when a tag v<version> is pushed.
 """
@@ -43,7 +44,7 @@ BUILD_TOOLS: Final = ("setuptools>=77.0.3", "mypy", "typer", "types-protobuf", "
 TYPED_EXTRAS: Final = ("oauth", "registry")
 """What modules import that the compiled ones import: mypyc reads their types."""
 COMPILED_FOR: Final = tuple(each for each in SUPPORTED if each != "3.15")
-"""Of Python 3.15 packages that kafkapy requires have no wheels yet: the pure one is there for it."""
+"""Not for Python 3.15, which has the pure wheel: packages that kafkapy requires have no wheels for it yet."""
 STARTS: Final = 5
 TESTS: Final = ("tests/golden/test_messages.py", "tests/golden/test_record_batches.py", "tests/unit/record")
 """Run with each wheel: what its compiled modules must do as the interpreted ones."""

@@ -258,7 +258,7 @@ OTHERS_NAMES = {
     ("kafkapy topics", "command 'trim-prefix'"): "kafkapy topics trim",
     ("kafkapy groups", "command 'seek'"): "kafkapy groups reset",
 }
-"""What rpk and kcat call otherwise: where, and how the message begins that it is not known."""
+"""Options and commands that rpk or kcat name otherwise: by our command, and what its "No such ..." is about."""
 
 
 def _hint(message: str, path: str) -> str:
@@ -267,6 +267,7 @@ def _hint(message: str, path: str) -> str:
         if message.startswith(f"No such command '{name}'"):
             return f" It is `kafkapy {elsewhere}`."
     for (where, unknown), known in OTHERS_NAMES.items():
+        # the look-ahead: --number does not begin with --num
         if path == where and re.match(rf"No such {re.escape(unknown)}(?!\S*\w)", message):
             return f"{'' if message.endswith(('.', ')')) else '.'} Here it is {known}."
     if message.startswith("Got unexpected extra argument") and path.startswith("kafkapy configs "):

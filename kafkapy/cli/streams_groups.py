@@ -59,7 +59,9 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
     tasks = tasks_of(group, counts)
     committed = committed_offsets(brokers, group_id, timeout_s)
     ends = queries.offsets([topics[name] for name in {name for name, _ in committed} & topics.keys()], LATEST)
-    readers = _readers(group, tasks)
+    readers = {
+        each: (member.member_id, member.client_id, member.client_host) for each, member in readers_of(group).items()
+    }
     partitions = [
         offset_row(each, offset, ends.get(each), readers.get(each)) for each, offset in sorted(committed.items())
     ]
@@ -112,10 +114,10 @@ def task_count(subtopology: Any, counts: Mapping[str, int]) -> int:
 
 def tasks_of(group: Any, counts: Mapping[str, int]) -> list[StreamsTask]:
     """Return all tasks. `counts`: the partitions of the topics that exist."""
-    running = {task: member for member in group.members for task in _ids(member.assignment.active_tasks)}
+    running = {task: member for member in group.members for task in task_ids(member.assignment.active_tasks)}
     standbys = _processes_by_task((each.process_id, each.assignment.standby_tasks) for each in group.members)
     warmups = _processes_by_task((each.process_id, each.assignment.warmup_tasks) for each in group.members)
-    targets = {task: member for member in group.members for task in _ids(member.target_assignment.active_tasks)}
+    targets = {task: member for member in group.members for task in task_ids(member.target_assignment.active_tasks)}
     missing = _missing_topics(group, counts)
     found = []
     for subtopology in subtopologies_of(group):
@@ -164,19 +166,18 @@ def _why_idle(group: Any, task: Partition, target: Any | None, missing: list[str
 def _has_copy(member: Any, task: Partition, process_id: str) -> bool:
     assignment = member.assignment
     return member.process_id == process_id and (
-        task in _ids(assignment.standby_tasks) or task in _ids(assignment.warmup_tasks)
+        task in task_ids(assignment.standby_tasks) or task in task_ids(assignment.warmup_tasks)
     )
 
 
-def _readers(group: Any, tasks: list[StreamsTask]) -> dict[Partition, tuple[str, str, str]]:
-    """Return the member id, client id and host of the member that reads each source partition."""
-    members = {each.member_id: (each.member_id, each.client_id, each.client_host) for each in group.members}
+def readers_of(group: Any) -> dict[Partition, Any]:
+    """Return the member that reads each source partition, which is the one that runs the task of that number."""
+    inputs = {each.subtopology_id: inputs_of(each) for each in subtopologies_of(group)}
     return {
-        (topic, task.partition): members[task.member]
-        for subtopology in subtopologies_of(group)
-        for topic in inputs_of(subtopology)
-        for task in tasks
-        if task.subtopology == subtopology.subtopology_id and task.member
+        (topic, partition): member
+        for member in group.members
+        for subtopology, partition in task_ids(member.assignment.active_tasks)
+        for topic in inputs.get(subtopology, ())
     }
 
 
@@ -216,19 +217,19 @@ def _task(task: StreamsTask) -> dict[str, Any]:
     }
 
 
-def _ids(tasks: Iterable[Any]) -> Iterator[Partition]:
+def task_ids(tasks: Iterable[Any]) -> Iterator[Partition]:
     for each in tasks:
         for partition in each.partitions:
             yield each.subtopology_id, partition
 
 
 def task_names(tasks: Iterable[Any]) -> list[str]:
-    return [f"{subtopology}_{partition}" for subtopology, partition in sorted({*_ids(tasks)})]
+    return [f"{subtopology}_{partition}" for subtopology, partition in sorted({*task_ids(tasks)})]
 
 
 def _processes_by_task(of_members: Iterable[tuple[str, Iterable[Any]]]) -> dict[Partition, tuple[str, ...]]:
     found: dict[Partition, tuple[str, ...]] = {}
     for process_id, tasks in of_members:
-        for task in _ids(tasks):
+        for task in task_ids(tasks):
             found[task] = (*found.get(task, ()), process_id)
     return found

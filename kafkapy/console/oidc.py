@@ -137,7 +137,7 @@ class OidcLogin:
             )
         except jwt.PyJWTError as error:
             raise OidcError(f"The ID token is refused: {error}") from error
-        # a valid token of somebody's other login must not open this session; compared in a time that tells nothing
+        # a valid token of another login must not open this session; compared in constant time
         if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), login["nonce"].encode()):
             raise OidcError("The ID token is of another login.")
         return claims

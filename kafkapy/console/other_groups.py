@@ -8,7 +8,7 @@ and 1 (with the lag), StreamsGroupDescribe 0 and 1 (with the assignor).
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.streams_groups import inputs_of, subtopologies_of
+from kafkapy.cli.streams_groups import readers_of, task_ids
 from kafkapy.console import groups
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
@@ -141,22 +141,10 @@ def _streams_group(clients: Clients, described: Any, coordinator: int) -> Group:
         offsets = clients.offsets(described.group_id)
         committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
         ends = offsets.ends(committed)
-    readers = _readers(described)
+    readers = {each: member.client_id for each, member in readers_of(described).items()}
     rows = tuple(OffsetRow(*each, at, ends.get(each), readers.get(each, "")) for each, at in committed.items())
     assignor = described.assignor_name or ""
     return Group(described.group_id, STREAMS, described.group_state, assignor, coordinator, members, rows, described)
-
-
-def _readers(described: Any) -> dict[tuple[str, int], str]:
-    """Return the client that reads each partition of a streams group: it runs the task of that number."""
-    inputs = {each.subtopology_id: inputs_of(each) for each in subtopologies_of(described)}
-    return {
-        (topic, partition): member.client_id
-        for member in described.members
-        for tasks in member.assignment.active_tasks
-        for partition in tasks.partitions
-        for topic in inputs.get(tasks.subtopology_id, ())
-    }
 
 
 def _partitions(assignment: Any) -> tuple[tuple[str, int], ...]:
@@ -164,8 +152,7 @@ def _partitions(assignment: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _tasks(assignment: Any) -> tuple[tuple[str, int], ...]:
-    tasks = [(each.subtopology_id, one) for each in assignment.active_tasks for one in each.partitions]
-    return tuple(sorted(tasks))
+    return tuple(sorted(task_ids(assignment.active_tasks)))
 
 
 def _numbers(brokers: Brokers, topic: str) -> list[int]:

@@ -133,10 +133,10 @@ class Broker:
         """Faults by name: `broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`; each has to hit."""
         if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
-            from kafkapy.embedded.faults.worlds import OneBroker, topics_of
+            from kafkapy.embedded.faults.worlds import OneBroker
 
             world = OneBroker(self._servers, self._disk_state, self.kill, self.restart)
-            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self._servers), world)
+            self._interception.faults = ActingFaults(self._intercept, world)
         return self._interception.faults
 
     @property

@@ -154,10 +154,10 @@ class InProcessCluster:
         """Faults by name, of all brokers. Requests of nodes to each other are not hit."""
         if self._interception.faults is None:
             from kafkapy.embedded.faults.actions import ActingFaults
-            from kafkapy.embedded.faults.worlds import OneLoop, topics_of
+            from kafkapy.embedded.faults.worlds import OneLoop
 
             world = OneLoop(self.servers, lambda: asking(self.plan.node(self.servers()[0].node_id).query_address))
-            self._interception.faults = ActingFaults(self._intercept, lambda: topics_of(self.servers), world)
+            self._interception.faults = ActingFaults(self._intercept, world)
         return self._interception.faults
 
     def check_hit(self) -> None:

@@ -38,10 +38,11 @@ GroupT = TypeVar("GroupT", bound=DescribedGroup)
 class DescribedKind(Generic[GroupT]):
     """What differs between the kinds of groups.
 
-    new: makes a described group, of its error code, error message and group id. describe: called with shard, group id,
-    and of the members the first and how many, None for all.
+    is_enabled: whether this broker serves such groups. new: makes a described group, of its error code, error message
+    and group id. describe: called with shard, group id, and of the members the first and how many, None for all.
     """
 
+    is_enabled: Callable[[Services], bool]
     new: Callable[..., GroupT]
     describe: Callable[[GroupShard, str, int, int | None], GroupT]
     topics_of: Callable[[GroupT, Walk], Awaitable[set[str]]]
@@ -52,21 +53,16 @@ class DescribedKind(Generic[GroupT]):
 
 
 async def described_groups(
-    services: Services,
-    context: RequestContext,
-    request: DescribeRequest,
-    kind: DescribedKind[GroupT],
-    *,
-    is_enabled: bool = True,
+    services: Services, context: RequestContext, request: DescribeRequest, kind: DescribedKind[GroupT]
 ) -> list[GroupT]:
-    """Return the groups that a request names. is_enabled: whether this broker serves this kind of groups."""
+    """Return the groups that a request names."""
     groups = []
     access = TopicAccess(services, context, AclOperation.DESCRIBE)
     # Deviation: Apache Kafka describes a group as often as it is named. Here once, because it may have thousands of
     # members.
     way = walk(services, context)
     async for group_id in way.over(dict.fromkeys(request.group_ids)):
-        described = await _describe(services, context, group_id, kind, way, is_enabled=is_enabled)
+        described = await _describe(services, context, group_id, kind, way)
         if request.include_authorized_operations and not described.error_code:
             described.authorized_operations = authorized_operations(
                 services.authorizer, context, ResourceType.GROUP, group_id
@@ -78,15 +74,9 @@ async def described_groups(
 
 
 async def _describe(
-    services: Services,
-    context: RequestContext,
-    group_id: str,
-    kind: DescribedKind[GroupT],
-    way: Walk,
-    *,
-    is_enabled: bool,
+    services: Services, context: RequestContext, group_id: str, kind: DescribedKind[GroupT], way: Walk
 ) -> GroupT:
-    if not is_enabled:
+    if not kind.is_enabled(services):
         return kind.refused(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return kind.refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -22,7 +22,6 @@ from confluent_kafka.admin import AdminClient
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
-from kafkapy.server.cluster.queries import query
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
 from tests.support import topics
@@ -223,8 +222,8 @@ def test_the_protocol_is_changed_while_all_are_stopped(broker: Server, tmp_path:
 
 def is_empty(broker: Server) -> bool:
     """Whether the application's group has no members any more."""
-    request = ListGroupsRequest(states_filter=["Empty"])
-    groups = query(("127.0.0.1", broker.port), request, timeout_s=TIMEOUT_S).groups
+    with WireClient(broker.bootstrap) as client:
+        groups = client.call(ListGroupsRequest(states_filter=["Empty"]), 5).groups
     return any(group.group_id == APPLICATION for group in groups)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
-from harness.servers import ApacheKafka, Kafkapy
+from harness.servers import ApacheKafka, Kafkapy, java
 from tests.support.copying import only_soaked
 from tools.kafka import KAFKA_VERSION, PREVIOUS_VERSION, kafka_libs
 
@@ -44,10 +44,8 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 @pytest.mark.parametrize("client", [PREVIOUS_VERSION, KAFKA_VERSION])
-def test_a_reader_misses_nothing_while_leaderships_move(nodes: Nodes, tmp_path: Path, client: str) -> None:
-    libs = f"{kafka_libs(client)}/*"
-    subprocess.run(["javac", "-cp", libs, "-d", str(tmp_path), str(SOURCE)], check=True)
-    command = ["java", "-Xmx384m", "-cp", f"{tmp_path}:{libs}", "LeaderMoves", nodes.bootstrap, str(MOVES)]
+def test_a_reader_misses_nothing_while_leaderships_move(nodes: Nodes, client: str) -> None:
+    command = java(str(SOURCE), nodes.bootstrap, str(MOVES), heap="384m", libs=[kafka_libs(client)])
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     (line,) = [each for each in output.splitlines() if each.startswith("read ")]
     print(f"\nclient {client}, {MOVES} moves: {line}")

@@ -1,9 +1,8 @@
 """Nodes of Apache Kafka become kafkapy's, one by one, and Apache Kafka's again, while clients go on.
 
-Java's idempotent producer, a classic group, one of the newer protocol, and a streams group whose tasks are called back,
-in a soak a Spark stream, too: nothing is lost, nothing comes twice, no committed offset moves, and the replicas' logs
-are the same, byte by byte. The steps are those of docs/migration.md. A soak takes controllers of their own there and
-back, too.
+Java's idempotent producer, a classic group, one of the newer protocol, a streams group that is to revoke tasks, and in
+a soak a Spark stream: nothing is lost, nothing comes twice, no committed offset moves, and the replicas' logs are the
+same, byte by byte. The steps are those of docs/migration.md. A soak takes controllers of their own there and back, too.
 """
 
 import os
@@ -106,7 +105,7 @@ class Migration:
         self.hand_over_tasks()
 
     def hand_over_tasks(self) -> None:
-        """Let a streams group give up the tasks that its coordinator has called back, before or after it moved."""
+        """Let a streams group revoke the tasks that its coordinator has asked for, even if that has moved since."""
         with WireClient(self.bootstrap.split(",")[0]) as client:
             coordinator = eventually(lambda: max(coordinator_of(client, GROUP), 0))
         with WireClient(self.nodes[coordinator].bootstrap) as client:

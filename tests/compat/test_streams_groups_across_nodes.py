@@ -1,7 +1,8 @@
 """A streams group in a cluster of kafkapy's nodes and Apache Kafka's: its coordinator moves between them, and back.
 
-Nothing is lowered: the cluster has the features with which Apache Kafka formats. Tasks that one coordinator has called
-back are given up to the next, and an application with exactly_once_v2 runs on: its counts are those of the words.
+The cluster has the levels of features with which Apache Kafka formats; none is lowered. The next coordinator waits
+for the tasks that the one before it has told a member to revoke, and an application with exactly_once_v2 runs on: its
+counts are those of the words.
 """
 
 import signal
@@ -18,13 +19,13 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from tests.compat.test_kafka_streams import Feed
 from tests.compat.test_streams_groups import COUNT, PATIENT, new_instance, read_until
 from tests.support import java_tools, topics
 from tests.support.client_requests import metadata, until
 from tests.support.copying import only_soaked
+from tests.support.features import feature_levels
 from tests.support.migrating import served_by
 from tests.support.offsets import coordinator_of
 from tests.support.streams_handover import GROUP, HANDOVER_KEYS, PARTITIONS, TOPIC, Handover
@@ -76,16 +77,6 @@ def version_of(cluster: ThreeNodes) -> int:
     return 0 if any(isinstance(node, PreviousKafka) for node in cluster.nodes) else 1
 
 
-def member_count(cluster: ThreeNodes, group_id: str) -> int:
-    """Return how many members the coordinator has; 0 while there is none, or it has not loaded the group."""
-    with WireClient(cluster.nodes[0].bootstrap) as client:
-        coordinator = coordinator_of(client, group_id)
-    if coordinator < 0:
-        return 0
-    with WireClient(cluster.by_id[coordinator].bootstrap) as client:
-        return len(describe(client, group_id, 0).members)
-
-
 def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:
     """Let a node lead the only partition of the committed offsets."""
     others = [each for each in (1, 2, 3) if each != node_id]
@@ -105,8 +96,7 @@ def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:
 def test_each_coordinator_waits_for_the_tasks_that_another_has_called_back(cluster: ThreeNodes) -> None:
     with WireClient(cluster.nodes[0].bootstrap) as client:
         until(lambda: coordinator_of(client, GROUP) > 0)  # which makes the topic of committed offsets
-        features = client.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-        assert {each.name: each.max_version_level for each in features.finalized_features}["streams.version"] == 1
+        assert feature_levels(client)["streams.version"] == 1
     handover = Handover(version_of(cluster))
     topics.create(cluster.bootstrap, TOPIC, partitions=PARTITIONS, replicas=3)
     for node_id in MOVES:

@@ -46,6 +46,7 @@ from tests.support.streams_members import (
     LEAVES,
     LEAVES_FOR_A_WHILE,
     TASKS,
+    grouped,
     joined_topics,
     reading,
     with_changelog,
@@ -213,19 +214,8 @@ def topics(told: Chapter) -> None:
 def internal_topics(told: Chapter) -> None:
     """Topics that the broker makes, or cannot make."""
     name, by_key, store = told.group, f"{told.group}-by-key", f"{told.group}-store-changelog"
-    topology = Topology(
-        0,
-        subtopologies=[
-            Subtopology("0", source_topics=[name], repartition_sink_topics=[by_key]),
-            Subtopology(
-                "1",
-                repartition_source_topics=[TopicInfo(by_key)],
-                state_changelog_topics=[TopicInfo(store)],
-            ),
-        ],
-    )
     member = told.member("m")
-    member.join(topology)
+    member.join(grouped(name, by_key, store))
     for topic in (by_key, store):
         told.until_made(topic)
     member.until(lambda answer: not answer.status and len(member.tasks["active_tasks"]) == 2)

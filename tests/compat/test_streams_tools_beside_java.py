@@ -5,20 +5,19 @@ line by line. Lines of a table are sorted: the tools print them in the order of 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from harness.servers import Kafkapy, Server
-from kafkapy.protocol.messages.streams_group_heartbeat_request import Subtopology, TopicInfo, Topology
 from tests.support import java_tools
 from tests.support.client_requests import batch_of, create_topic, produce, until
 from tests.support.java_tools import JavaTools
 from tests.support.offsets import commit, find_coordinator
 from tests.support.quick_kafka import QuickKafka
-from tests.support.streams_members import StreamsMember
+from tests.support.streams_members import StreamsMember, grouped
 from tests.support.wire import WireClient
 
 pytestmark = [
@@ -39,18 +38,6 @@ PROPERTIES = {
 TOPIC, PARTITIONS, RECORDS = "orders", 2, 10
 RUNNING, STOPPED, UNUSED = "running", "stopped", "unused"
 ALL = ("--all-input-topics",)
-
-
-def topology(group: str) -> Topology:
-    """Return a topology with a repartition topic and a changelog."""
-    by_key = f"{group}-by-key-repartition"
-    counts = Subtopology(
-        "1",
-        repartition_source_topics=[TopicInfo(by_key)],
-        state_changelog_topics=[TopicInfo(f"{group}-counts-changelog")],
-    )
-    reads = Subtopology("0", source_topics=[TOPIC], repartition_sink_topics=[by_key])
-    return Topology(0, subtopologies=[reads, counts])
 
 
 def commands(directory: Path) -> Iterator[tuple[str, ...]]:
@@ -112,12 +99,13 @@ def prepare(client: WireClient) -> None:
     for partition in range(PARTITIONS):
         assert produce(client, TOPIC, batch_of(RECORDS), partition=partition).error_code == 0
     for group in (RUNNING, STOPPED, UNUSED):
-        for topic in (f"{group}-by-key-repartition", f"{group}-counts-changelog"):
+        internal = (f"{group}-by-key-repartition", f"{group}-counts-changelog")
+        for topic in internal:
             create_topic(client, topic, PARTITIONS)
         find_coordinator(client, group)
         members = [StreamsMember(client, group, f"{group}-{number}") for number in range(2)]
         for member in members:
-            assert member.join(topology(group), rack_id="r").error_code == 0
+            assert member.join(grouped(TOPIC, *internal), rack_id="r").error_code == 0
         until(lambda: {sum(map(len, each.active.values())) for each in members if not beat(each)} == {2})  # noqa: B023
         fields = {"member_id": members[0].member_id, "generation_id_or_member_epoch": members[0].epoch}
         assert commit(client, group, TOPIC, RECORDS // 2, **fields) == [0]
@@ -141,10 +129,9 @@ def printed(tools: JavaTools, server: Server, command: tuple[str, ...]) -> tuple
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
     with ExitStack() as stack:
-        made: list[Callable[..., Server]] = [Kafkapy, QuickKafka]
         running = [
-            stack.enter_context(kind(tmp_path_factory.mktemp(name) / "data", PROPERTIES))
-            for kind, name in zip(made, ("ours", "java"), strict=True)
+            stack.enter_context(kind(tmp_path_factory.mktemp(kind.__name__) / "data", PROPERTIES))
+            for kind in (Kafkapy, QuickKafka)
         ]
         for server in running:
             with WireClient(server.bootstrap) as client:

@@ -1,7 +1,7 @@
-"""One directory, both brokers, a streams group whose tasks are on their way when they change places.
+"""kafkapy and Apache Kafka take turns on one directory while a streams group moves tasks between its members.
 
-What one broker has told a member to give up, the other waits for; nothing is rebalanced by the change. Each is stopped
-in order, or killed. Apache Kafka is 4.4.0, and 4.3.1.
+Each broker waits for the tasks that the other one has told a member to revoke; the change of the broker itself
+rebalances nothing. Each broker is stopped by SIGTERM, or killed. Apache Kafka is 4.4.0, and 4.3.1.
 """
 
 import signal
@@ -58,19 +58,11 @@ def test_each_broker_waits_for_the_tasks_that_the_other_has_called_back(
     format_directory(directory, kafka)
     handover = Handover(0 if kafka.version == PREVIOUS_VERSION else 1)
     for kind, with_signal in turns(kafka):
-        server = started(kind(directory, PROPERTIES))
-        try:
+        with kind(directory, PROPERTIES) as server:
             topics.create(server.bootstrap, TOPIC, partitions=PARTITIONS)
             with WireClient(server.bootstrap) as client:
                 handover.go_on(client)
                 server.stop(with_signal)
-        finally:
-            server.stop(signal.SIGKILL)
-
-
-def started(server: Server) -> Server:
-    server.prepare()
-    return server.start()
 
 
 @pytest.mark.parametrize(
@@ -87,8 +79,7 @@ def test_application_goes_on_while_the_brokers_take_turns(kafka: type[ApacheKafk
         for turn, (kind, with_signal) in enumerate(turns(kafka), start=1):
             server = kind(directory, PROPERTIES)
             server.port = port
-            started(server)
-            stack.callback(server.stop, signal.SIGKILL)
+            stack.enter_context(server)
             if feed is None:
                 create(server.bootstrap, "words", "word-counts", partition_count=2)
                 feed = stack.enter_context(closing(Feed(server.bootstrap)))

@@ -19,7 +19,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from harness.servers import Kafkapy
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.types import uuid_from_string, uuid_to_string
 from tests.support.client_requests import (
     EARLIEST,
@@ -33,6 +32,7 @@ from tests.support.client_requests import (
     metadata,
     produce,
 )
+from tests.support.features import feature_levels
 from tests.support.wire import WireClient
 
 GOLDEN = Path(__file__).parent
@@ -217,9 +217,7 @@ def test_serves_a_directory_of_4_4_0_which_keeps_its_level(broker: Kafkapy) -> N
             assert records == {key: expected("_4.4.0")[0][key] for key in records}
         kill_and_restart(broker)
     with WireClient(broker.bootstrap) as client:
-        features = client.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
-    levels = {each.name: each.max_version_level for each in features.finalized_features}
-    assert levels["metadata.version"] == 33
+        assert feature_levels(client)["metadata.version"] == 33
 
 
 @both

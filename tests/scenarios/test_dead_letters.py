@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
-from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from kafkapy.share.letter_headers import OFFSET_HEADER
 from tests.scenarios.conftest import serving
 from tests.support.client_requests import LATEST, batch_of, consume, create_topic, list_offset, produce, until
+from tests.support.features import SAFE_DOWNGRADE, UPGRADE, feature_levels, set_feature_level
 from tests.support.group_configs import set_group_configs
 from tests.support.offsets import find_coordinator
 from tests.support.share_members import LEAVES, ShareMember
@@ -16,7 +15,6 @@ from tests.support.wire import WireClient
 
 REJECT = 3
 GROUP, TOPIC, DEAD = "g", "orders", "dlq.orders"
-UPGRADE, SAFE_DOWNGRADE = 1, 2
 PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",
     "offsets.topic.num.partitions": "1",
@@ -31,17 +29,9 @@ def own_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireClient]
         yield client
 
 
-def share_version(client: WireClient) -> int:
-    answer = client.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
-    (level,) = [each.max_version_level for each in answer.finalized_features if each.name == "share.version"]
-    return int(level)
-
-
 def set_share_version(client: WireClient, level: int, upgrade_type: int) -> None:
-    update = FeatureUpdateKey("share.version", max_version_level=level, upgrade_type=upgrade_type)
-    answer = client.call(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=30_000), 2)
-    assert answer.error_code == 0, answer
-    until(lambda: share_version(client) == level)
+    set_feature_level(client, "share.version", level, upgrade_type)
+    until(lambda: feature_levels(client)["share.version"] == level)
 
 
 def letters(client: WireClient) -> list[int]:
@@ -51,7 +41,7 @@ def letters(client: WireClient) -> list[int]:
 
 def test_rejected_records_are_dead_letters_from_share_version_2_on(own_client: WireClient) -> None:
     client = own_client
-    assert share_version(client) == 2
+    assert feature_levels(client)["share.version"] == 2
     topic_id = create_topic(client, TOPIC)
     create_topic(client, DEAD, errors_deadletterqueue_group_enable="true")
     own = {"share_auto_offset_reset": "earliest", "errors_deadletterqueue_topic_name": DEAD}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
@@ -17,14 +16,13 @@ from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDes
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
-from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenarios.conftest import serving
 from tests.support.client_requests import create_topic, until
+from tests.support.features import SAFE_DOWNGRADE, UPGRADE, feature_levels, set_feature_level
 from tests.support.offsets import find_coordinator
 from tests.support.streams_members import reading
 from tests.support.wire import WireClient
 
-UPGRADE, SAFE_DOWNGRADE = 1, 2
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
@@ -60,25 +58,12 @@ def test_a_group_outlives_the_time_without_its_feature(
         find_coordinator(client, "g")
         epoch = client.call(heartbeat(0), 1).member_epoch
         epoch = client.call(heartbeat(epoch), 1).member_epoch
-        level = level_of(client, feature)
-        set_level(client, feature, 0, SAFE_DOWNGRADE)
+        level = feature_levels(client)[feature]
+        set_feature_level(client, feature, 0, SAFE_DOWNGRADE)
         until(lambda: client.call(heartbeat(epoch), 1).error_code == ErrorCode.UNSUPPORTED_VERSION)
         assert client.call(describe, 1).groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
         assert [each.group_id for each in client.call(ListGroupsRequest(), 5).groups] == ["g"]
-        set_level(client, feature, level, UPGRADE)
+        set_feature_level(client, feature, level, UPGRADE)
         until(lambda: client.call(heartbeat(epoch), 1).error_code == ErrorCode.NONE)
         (group,) = client.call(describe, 1).groups
         assert [each.member_id for each in group.members] == [MEMBER]
-
-
-def level_of(client: WireClient, feature: str) -> int:
-    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    answer = client.call(request, 4)
-    (found,) = (each.max_version_level for each in answer.finalized_features if each.name == feature)
-    return int(found)
-
-
-def set_level(client: WireClient, feature: str, level: int, upgrade_type: int) -> None:
-    update = FeatureUpdateKey(feature, max_version_level=level, upgrade_type=upgrade_type)
-    answer = client.call(UpdateFeaturesRequest(timeout_ms=60_000, feature_updates=[update]), 2)
-    assert answer.error_code == ErrorCode.NONE, answer

@@ -8,13 +8,13 @@ import pytest
 
 from harness.servers import ApacheKafka, Kafkapy, Server, free_port
 from kafkapy.metadata.record_serde import decode_record
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
 from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from kafkapy.record.batches import batches
 from tests.support.client_requests import EARLIEST, batch_of, create_topic, list_offset, local_voter, produce, until
+from tests.support.features import feature_levels
 from tests.support.wire import WireClient
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
@@ -42,8 +42,7 @@ def formatted(directory: Path) -> Server:
 
 
 def level_of(client: WireClient, name: str = "metadata.version") -> int:
-    answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
-    return {each.name: each.max_version_level for each in answer.finalized_features}.get(name, 0)
+    return feature_levels(client).get(name, 0)
 
 
 def updated(client: WireClient, name: str, level: int, **fields: Any) -> Any:

@@ -8,9 +8,9 @@ import pytest
 
 from harness.servers import CLUSTER_ID, Kafkapy, free_port
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.record.batches import batches
 from tests.support.client_requests import create_topic, until
+from tests.support.features import feature_levels
 from tests.support.transactions import TransactionalProducer, last_stable_offset, read_committed
 from tests.support.wire import WireClient
 
@@ -49,9 +49,7 @@ def formatted(directory: Path, level: int) -> Kafkapy:
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_transactions_work_at_each_level(tmp_path: Path, level: int) -> None:
     with formatted(tmp_path / "data", level) as broker, WireClient(broker.bootstrap) as client:
-        answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
-        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-        assert levels.get("transaction.version", 0) == level
+        assert feature_levels(client).get("transaction.version", 0) == level
         create_topic(client, "orders")
         producer = TransactionalProducer(client, "t")
         assert producer.init() == ErrorCode.NONE

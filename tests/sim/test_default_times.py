@@ -18,21 +18,10 @@ from tests.simulator.cluster_checker import ClusterChecker
 from tests.simulator.cluster_clients import Client, LostError, produce_request
 from tests.simulator.cluster_world import ClusterWorld, combined
 from tests.simulator.process_lives import ProcessLoop, run_processes
+from tests.simulator.saturation import KAFKAS
 from tests.support.batches import build_batch
 
-DEFAULT_TIMES: Final = {
-    "broker_heartbeat_interval_ms": "2000",
-    "broker_session_timeout_ms": "9000",
-    "controller_quorum_election_timeout_ms": "1000",
-    "controller_quorum_fetch_timeout_ms": "2000",
-    "controller_quorum_request_timeout_ms": "2000",
-    "replica_lag_time_max_ms": "30000",
-    "replica_socket_timeout_ms": "30000",
-    "replica_fetch_wait_max_ms": "500",
-    "replica_fetch_backoff_ms": "1000",
-    "internal_metadata_log_segment_bytes": "1000000",
-    "internal_metadata_max_batch_size_in_bytes": "1000000",
-}
+DEFAULT_TIMES: Final = {**KAFKAS, "internal_metadata_max_batch_size_in_bytes": "1000000"}
 TOPIC: Final = "orders"
 PARTITIONS: Final = 300
 START_S: Final = 60
@@ -65,8 +54,10 @@ class Writer(Client):
         self._last_s = self.world.loop.now
 
 
-async def started(loop: ProcessLoop, seed: int, count: int) -> ClusterWorld:
+async def started(loop: ProcessLoop, seed: int, count: int, *, io_ms: float = 1.0) -> ClusterWorld:
+    """Start a cluster; `io_ms`: what each call takes that the nodes leave to their threads for I/O."""
     world = ClusterWorld(loop, seed, combined(count), **DEFAULT_TIMES)
+    world.io_ms = io_ms
     world.start()
     await world.until(world.is_whole, START_S, "the cluster starts")
     return world
@@ -78,10 +69,6 @@ async def create(world: ClusterWorld, **fields: Any) -> None:
     (created,) = (await client.connections.send_to_any(request)).topics
     assert not created.error_code
     client.connections.close()
-
-
-def run(main: Any, seed: int) -> None:
-    run_processes(lambda loop: main(loop), seed=seed, limit_seconds=600)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -97,13 +84,12 @@ def test_first_records_of_many_new_partitions_wait_for_no_time_out(seed: int, io
         return writer.longest_s
 
     async def main(loop: ProcessLoop) -> None:
-        world = await started(loop, seed, 3)
-        world.io_ms = io_ms
+        world = await started(loop, seed, 3, io_ms=io_ms)
         await create(world, num_partitions=PARTITIONS, replication_factor=3)
         writers: list[Awaitable[float]] = [first_record(world, number) for number in range(40)]
-        assert max(await asyncio.gather(*writers)) < 2  # 3,000 partitions: 0.81 s at most, of six seeds
+        assert max(await asyncio.gather(*writers)) < 2  # 3,000 partitions: 0.71 s at most, of six seeds
 
-    run(main, seed)
+    run_processes(main, seed=seed, limit_seconds=600)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -126,7 +112,7 @@ def test_a_leader_that_dies_as_the_active_controller_is_missed_for_an_election_a
         await writing
         assert SESSION_S < writer.longest_s < SESSION_S + ELECTION_S + 1
 
-    run(main, seed)
+    run_processes(main, seed=seed, limit_seconds=600)
 
 
 def active(world: ClusterWorld) -> int:

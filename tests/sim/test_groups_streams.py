@@ -194,6 +194,7 @@ class World:
         if self.topics and self.happens(0.4):
             name = self._random.choice(sorted(self.topics))
             topic_id, _ = self.topics.pop(name)
+            # by the base class, which refuses no append: then the checker knows that the offsets are gone
             GroupWorld.commit(self.shard, self.shard.shard.forget_topic(name, topic_id))
             self.committed.forget_topic(name)
         else:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.member import StreamsMember
-from kafkapy.group.streams.tasks import Tasks
 from tests.simulator.cluster_checker import ViolationError
 from tests.simulator.streams_members import Roles, SimulatedStreamsMember
-from tests.support.streams_groups import Task
+from tests.support.streams_groups import Task, each_task
 
 
 class StreamsChecker:
@@ -76,7 +75,7 @@ class StreamsChecker:
         expected = sorted(task for task in wanted if task[0] in set(stateful) for _ in range(copies))
         for member in running:
             target = group.log.targets[member.member_id]
-            targeted = Roles(_tasks_in(target.active), _tasks_in(target.standby), _tasks_in(target.warmup))
+            targeted = Roles(*(set(each_task(tasks)) for tasks in (target.active, target.standby, target.warmup)))
             if member.running != targeted:
                 raise ViolationError(f"{member.member_id} runs {member.running}, not its target {targeted}")
         standbys = sorted(task for member in running for task in member.running.standby)
@@ -84,25 +83,15 @@ class StreamsChecker:
             raise ViolationError(f"{standbys} have standbys, not {expected}")
 
 
-def _tasks_in(tasks: Tasks) -> set[Task]:
-    return {(subtopology_id, partition) for subtopology_id, partitions in tasks.items() for partition in partitions}
-
-
 def _active_tasks(member: StreamsMember) -> set[Task]:
-    return {
-        (subtopology_id, partition)
-        for tasks in (member.assigned, member.pending_revocation)
-        for subtopology_id, partitions in tasks.active.items()
-        for partition in partitions
-    }
+    return {task for tasks in (member.assigned, member.pending_revocation) for task in each_task(tasks.active)}
 
 
 def _all_tasks(member: StreamsMember) -> set[Task]:
     copies = {
-        (subtopology_id, partition)
+        task
         for tasks in (member.assigned, member.pending_revocation)
         for role in (tasks.standby, tasks.warmup)
-        for subtopology_id, partitions in role.items()
-        for partition in partitions
+        for task in each_task(role)
     }
     return _active_tasks(member) | copies

@@ -13,6 +13,7 @@ from kafkapy.group.decision import Client, GroupDecision
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.shard import GroupShard
+from kafkapy.machine import end_of
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -125,13 +126,7 @@ def resolve(regexes: Set[str], image: MetadataImage, wall_ms: int) -> dict[str, 
     """Match expressions with all topics, as RegexMatching does in turns."""
 
     def matched(regex: str) -> Set[str]:
-        steps = match_topics(regex, frozenset(image.topics.by_name), TopicMatches())
-        try:
-            while True:
-                next(steps)
-        except StopIteration as end:
-            found: TopicMatches = end.value
-        return found.topics
+        return end_of(match_topics(regex, frozenset(image.topics.by_name), TopicMatches())).topics
 
     version = image.provenance.last_offset
     return {regex: ResolvedRegex(frozenset(matched(regex)), version, wall_ms) for regex in sorted(regexes)}

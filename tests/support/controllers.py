@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafkapy import machine
 from kafkapy.config.rules import EffectiveConfig
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision
@@ -78,13 +79,7 @@ def end_of(decided: Decided[Any, Any], replay: Callable[[list[Any]], None] | Non
 
 def published_by(loader: ImageLoader) -> tuple[MetadataDelta, MetadataImage] | None:
     """Return what a loader publishes, all its steps taken at once."""
-    steps = loader.publish()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            published: tuple[MetadataDelta, MetadataImage] | None = end.value
-            return published
+    return machine.end_of(loader.publish())
 
 
 class Cluster:

@@ -30,8 +30,7 @@ def find_coordinator(client: WireClient, group_id: str) -> None:
     """Ask until the group has a coordinator that has loaded it."""
 
     def is_there() -> bool:
-        (found,) = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6).coordinators
-        if found.error_code:
+        if coordinator_of(client, group_id) < 0:
             return False
         requested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
         return bool(client.call(requested, 9).groups[0].error_code == 0)

@@ -1,6 +1,6 @@
 """A shard of streams groups without a broker, and a topology to join with."""
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -69,6 +69,13 @@ def request_of(member_id: str, topology: Topology | None, **fields: Any) -> Stre
     return StreamsGroupHeartbeatRequest(
         "g", member_id=member_id, rebalance_timeout_ms=1_000, topology=topology, **values
     )
+
+
+def each_task(tasks: Mapping[str, Iterable[int]]) -> Iterator[Task]:
+    """Yield the tasks of partitions by subtopology."""
+    for subtopology_id, partitions in tasks.items():
+        for partition in partitions:
+            yield subtopology_id, partition
 
 
 def task_ids(tasks: Set[Task]) -> list[TaskIds]:

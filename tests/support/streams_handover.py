@@ -1,4 +1,4 @@
-"""A streams group whose tasks are called back by one coordinator, and given up to another."""
+"""A streams group whose coordinator moves after it told a member to revoke tasks, before the member has done so."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ TOPIC: Final = "joined"
 GROUP: Final = "joined"
 PARTITIONS: Final = 6
 PATIENCE_MS: Final = 600_000
-"""For a member to give up a task: none does so before it is told to."""
+"""The members' rebalance timeout: none is removed because it has not revoked a task yet."""
 HANDOVER_KEYS: Final = {
     "group.streams.min.heartbeat.interval.ms": "500",
     "group.streams.heartbeat.interval.ms": "500",
@@ -26,9 +26,9 @@ HANDOVER_KEYS: Final = {
 
 
 class Handover:
-    """A member that runs, one that waits for a task of it, and a third that holds tasks while it says nothing.
+    """Three members: one runs, one waits for a task of the first, and the third keeps its tasks without a heartbeat.
 
-    `version`: of the heartbeats. With 1 the third is a static member that is away, which 4.3.1 has not.
+    `version`: of the heartbeats. With 1 the third is a static member that is away; 4.3.1 has no such members.
     """
 
     def __init__(self, version: int) -> None:

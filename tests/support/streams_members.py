@@ -28,6 +28,15 @@ def with_changelog(topic: str, changelog: str, partitions: int = 0, replication_
     return reading(topic, state_changelog_topics=[info])
 
 
+def grouped(topic: str, by_key: str, changelog: str) -> Topology:
+    """Return a topology that groups a topic's records by key, with a repartition topic, and keeps a store of them."""
+    reads = Subtopology("0", source_topics=[topic], repartition_sink_topics=[by_key])
+    keeps = Subtopology(
+        "1", repartition_source_topics=[TopicInfo(by_key)], state_changelog_topics=[TopicInfo(changelog)]
+    )
+    return Topology(0, subtopologies=[reads, keeps])
+
+
 def joined_topics(*topics: str) -> Topology:
     """Return a topology that joins topics, which need the same number of partitions."""
     return reading(*topics, copartition_groups=[CopartitionGroup(list(range(len(topics))))])

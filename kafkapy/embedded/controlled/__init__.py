@@ -3,7 +3,7 @@
 channel.py      a pair of sockets between the two processes: calls, and their results, in both directions
 node_main.py    what such a node runs instead of `kafkapy start`
 node.py         does what is asked of it; the end of its channel is its end, too
-node_faults.py  copies of the faults in a node: what matches is asked for in the test's process, which counts
+node_faults.py  copies of the faults in a node: they match requests; the test's process counts, and says which are hit
 cluster.py      the test's end: the channels of all nodes, and what `cluster.faults` and `cluster.requests` need of them
 world.py        events, which happen in one node or another
 

@@ -71,10 +71,6 @@ class Channel:
         """Tell the other end, which answers nothing."""
         self._send(("tell", 0, name, arguments))
 
-    def is_of(self, end: socket.socket) -> bool:
-        """Return whether this is the channel of a socket."""
-        return self._socket is end
-
     def close(self) -> None:
         if self._loop is not None and self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
@@ -88,9 +84,8 @@ class Channel:
                 future.set_exception(ChannelClosed("the process has ended"))
 
     def _send(self, message: tuple[str, int, str, Any]) -> None:
-        data = pickle.dumps(message)
         is_idle = not self._unsent
-        self._unsent.append(len(data).to_bytes(SIZE_BYTES, "big") + data)
+        self._unsent.append(_frame(message))
         if is_idle and self._socket.fileno() >= 0:
             self._on_writable()
 
@@ -161,8 +156,7 @@ class Channel:
 
 def send_first(end: socket.socket, message: Begin) -> None:
     """Send what `receive_first` returns, before either end has a loop. It is small: a socket's buffer has room."""
-    data = pickle.dumps(message)
-    end.sendall(len(data).to_bytes(SIZE_BYTES, "big") + data)
+    end.sendall(_frame(message))
 
 
 def receive_first(end: socket.socket) -> Begin:
@@ -170,6 +164,11 @@ def receive_first(end: socket.socket) -> Begin:
     size = int.from_bytes(_receive(end, SIZE_BYTES), "big")
     found: Begin = pickle.loads(_receive(end, size))
     return found
+
+
+def _frame(message: Any) -> bytes:
+    data = pickle.dumps(message)
+    return len(data).to_bytes(SIZE_BYTES, "big") + data
 
 
 def _receive(end: socket.socket, size: int) -> bytes:

@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.controlled.channel import Begin, Channel, ChannelClosed, send_first
@@ -13,7 +12,7 @@ from kafkapy.server.cluster.plan import ClusterError
 
 if TYPE_CHECKING:
     from kafkapy.embedded.faults.actions import ActingFaults
-    from kafkapy.embedded.faults.rules import Fault, Hit
+    from kafkapy.embedded.faults.rules import Fault, FaultSpec, Hit
     from kafkapy.embedded.observed.observation import Observation
     from kafkapy.embedded.observed.requests import Request, Requests
     from kafkapy.embedded.observer import ClusterObserver
@@ -24,7 +23,7 @@ ELSEWHERE: Final = "node {0} was started by another process, which alone has its
 
 
 class ControlledNodes:
-    """Implements NodeChannels of server/cluster/processes.py, and World and Elsewhere of the faults.
+    """Implements NodeChannels of server/cluster/processes.py, Elsewhere of the faults, and Calls of world.py.
 
     Channels are read from the first fault, event or record of requests on: until then a cluster has no thread for them.
     """
@@ -47,10 +46,9 @@ class ControlledNodes:
     def open(self, node_id: int) -> int:
         """Return the descriptor of the node's end of a new channel, which the caller closes."""
         ours, theirs = socket.socketpair()
-        node_ids = self._node_ids() | {node_id}
-        specs = () if self._faults is None else tuple(fault.spec for fault in self._faults if not fault.is_over)
+        node_ids = self._planned_ids() | {node_id}
         is_recording = self._requests is not None and self._requests.is_on
-        send_first(ours, Begin(tuple(node_ids), specs, is_recording, self._has_disk_faults))
+        send_first(ours, Begin(tuple(node_ids), _specs(self._faults or ()), is_recording, self._has_disk_faults))
         before = self._ends.pop(node_id, None)
         if before is not None:
             before.close()
@@ -79,8 +77,7 @@ class ControlledNodes:
             from kafkapy.embedded.controlled.world import ProcessWorld
             from kafkapy.embedded.faults.actions import ActingFaults
 
-            world = ProcessWorld(self, observer)
-            self._faults = ActingFaults(lambda: None, world.topics, world, self)
+            self._faults = ActingFaults(lambda: None, ProcessWorld(self, observer), self)
         return self._faults
 
     def observation(
@@ -109,7 +106,7 @@ class ControlledNodes:
 
     def publish(self, faults: "Sequence[Fault]") -> None:
         """Have all brokers match by these faults, on return; those that are paused, once `resumed`."""
-        self._all_brokers("faults", tuple(fault.spec for fault in faults if not fault.is_over))
+        self._all_brokers("faults", _specs(faults))
 
     def nearly_hit(self) -> dict[int, list[str]]:
         """Return what the nodes' copies did not match, by the fault's number."""
@@ -183,7 +180,8 @@ class ControlledNodes:
             if node.node_id not in self._paused and cluster.is_running(node.node_id)
         ]
 
-    def _node_ids(self) -> set[int]:
+    def _planned_ids(self) -> set[int]:
+        """Return the ids of all nodes, whether they run or not."""
         return set() if self._cluster is None else {node.node_id for node in self._cluster.plan.nodes}
 
     def _record(self) -> None:
@@ -201,19 +199,19 @@ class ControlledNodes:
             self._thread.run_soon(self._open_all)
 
     def _open_all(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._ends:
-            node_id, end = self._ends.popitem()
-            before = self._channels.pop(node_id, None)
-            if before is not None:
-                before.close()
-            channel = Channel(end, self._serve, partial(self._forget, node_id, end))
-            self._channels[node_id] = channel
-            channel.open(loop)
+            self._open_channel(*self._ends.popitem())
 
-    def _forget(self, node_id: int, end: socket.socket) -> None:
-        channel = self._channels.get(node_id)
-        if channel is not None and channel.is_of(end):
+    def _open_channel(self, node_id: int, end: socket.socket) -> None:
+        before = self._channels.pop(node_id, None)
+        if before is not None:
+            before.close()
+        channel = Channel(end, self._serve, lambda: self._forget(node_id, channel))
+        self._channels[node_id] = channel
+        channel.open(asyncio.get_running_loop())
+
+    def _forget(self, node_id: int, channel: Channel) -> None:
+        if self._channels.get(node_id) is channel:
             del self._channels[node_id]
 
     def _close_all(self) -> None:
@@ -246,3 +244,8 @@ class ControlledNodes:
     def _add_request(self, request: "Request") -> None:
         if self._requests is not None:
             self._requests.add(request)
+
+
+def _specs(faults: "Iterable[Fault]") -> "tuple[FaultSpec, ...]":
+    """Return what nodes make their copies of: of the faults that may still hit."""
+    return tuple(fault.spec for fault in faults if not fault.is_over)

@@ -1,4 +1,4 @@
-"""Faults by name, for tests of clients: what no client meets on a broker of which it uses none.
+"""Faults by name, for tests of clients. No FaultInjector stands before a router until a test sets the first fault.
 
 shapes.py       where requests name topics and groups, and responses have room for an error
 whole_requests.py    requests that name all that they are about: the partitions of a Fetch's session

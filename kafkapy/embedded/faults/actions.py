@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 class World(Protocol):
     """The brokers that faults are about."""
 
+    def topics(self) -> list[str]:
+        """Return the names of the topics that a broker knows."""
+        ...
+
     def node_ids(self) -> list[int]:
         """Return those that run, at least one. Raises RuntimeError or ClusterError if none does."""
         ...
@@ -42,14 +46,8 @@ class ActingFaults(Faults):
     They return when what they do is done in the broker; when a client hears of it is the client's affair.
     """
 
-    def __init__(
-        self,
-        on_first: Callable[[], None],
-        topics: Callable[[], list[str]],
-        world: World,
-        elsewhere: Elsewhere | None = None,
-    ) -> None:
-        super().__init__(on_first, topics, elsewhere)
+    def __init__(self, on_first: Callable[[], None], world: World, elsewhere: Elsewhere | None = None) -> None:
+        super().__init__(on_first, world.topics, elsewhere)
         self._world = world
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
@@ -126,12 +124,11 @@ class ActingFaults(Faults):
         A node whose metadata directory fails stops: `log.dirs` with two directories has another one. `node_id`: of one
         broker of a cluster; None: of each, or of the one that has the directory.
         """
-        nodes = self._world.node_ids() if node_id is None else [self._node(node_id)]
         if directory is None:
             self._change_disk(node_id, "fail", "")
             return
         name = os.path.abspath(directory)
-        known = {each: self._world.run_at(each, "log_directories") for each in nodes}
+        known = {each: self._world.run_at(each, "log_directories") for each in self._nodes(node_id)}
         found = next((each for each, paths in known.items() if name in paths), None)
         if found is None:
             paths = [path for each in known.values() for path in each]
@@ -160,8 +157,12 @@ class ActingFaults(Faults):
         return self._world.lose_unsynced(nodes[0] if node_id is None else self._node(node_id))
 
     def _change_disk(self, node_id: int | None, kind: str, value: int | str | None) -> None:
-        for each in self._world.node_ids() if node_id is None else [self._node(node_id)]:
+        for each in self._nodes(node_id):
             self._world.change_disk(each, (kind, value))
+
+    def _nodes(self, node_id: int | None) -> list[int]:
+        """Return the brokers that run, or the one that is named. Raises FaultError."""
+        return self._world.node_ids() if node_id is None else [self._node(node_id)]
 
     def _leader(self, topic: str, partition: int) -> int:
         """Return the leader of a partition. Raises FaultError for one that there is not."""

@@ -1,7 +1,7 @@
 """What one broker and a cluster have for events: the brokers, their topics, leaders that move."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.faults.events import EVENTS
@@ -19,20 +19,16 @@ IN_PROCESS: Final = (
 )
 
 
-def topics_of(servers: "Callable[[], Collection[BrokerServer]]") -> list[str]:
-    """Return the names of the topics that a broker knows."""
-    found: set[str] = set()
-    for server in servers():
-        found.update(server.node.controller.image.topics.by_name)
-    return sorted(found)
-
-
 class ServersHere:
-    """The World of brokers in this process, as far as that is all that it needs."""
+    """Brokers in this process: what the World of one broker and that of a cluster have in common."""
 
     def __init__(self, servers: "Callable[[], list[BrokerServer]]") -> None:
         """`servers`: those that run. May raise RuntimeError."""
         self._servers = servers
+
+    def topics(self) -> list[str]:
+        """Return the names of the topics that a broker knows, from any thread, also that of a broker's loop."""
+        return sorted({name for server in self._servers() for name in server.node.controller.image.topics.by_name})
 
     def node_ids(self) -> list[int]:
         """Return the brokers that run."""

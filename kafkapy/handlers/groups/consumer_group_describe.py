@@ -17,8 +17,7 @@ from kafkapy.runtime.turns import Walk
 async def handle(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    is_enabled = is_protocol_enabled(services)
-    groups = await described_groups(services, context, request, CONSUMER_GROUPS, is_enabled=is_enabled)
+    groups = await described_groups(services, context, request, CONSUMER_GROUPS)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
@@ -32,6 +31,7 @@ async def _topics(group: DescribedGroup, way: Walk) -> set[str]:
 
 
 CONSUMER_GROUPS: Final = DescribedKind(
+    is_enabled=is_protocol_enabled,
     new=DescribedGroup,
     describe=lambda shard, group_id, start, count: shard.consumer.describe(group_id, start=start, count=count),
     topics_of=_topics,

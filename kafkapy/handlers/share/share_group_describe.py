@@ -16,8 +16,7 @@ from kafkapy.runtime.turns import Walk
 async def handle(
     services: Services, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    is_enabled = has_share_groups(services)
-    groups = await described_groups(services, context, request, SHARE_GROUPS, is_enabled=is_enabled)
+    groups = await described_groups(services, context, request, SHARE_GROUPS)
     return ShareGroupDescribeResponse(groups=groups)
 
 
@@ -28,6 +27,7 @@ async def _topics(group: DescribedGroup, way: Walk) -> set[str]:
 
 
 SHARE_GROUPS: Final = DescribedKind(
+    is_enabled=has_share_groups,
     new=DescribedGroup,
     describe=lambda shard, group_id, start, count: shard.share.describe(group_id, start=start, count=count),
     topics_of=_topics,

@@ -21,8 +21,7 @@ NOT_STORED: Final = 1
 async def handle(
     services: Services, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    is_enabled = is_protocol_enabled(services)
-    groups = await described_groups(services, context, request, STREAMS_GROUPS, is_enabled=is_enabled)
+    groups = await described_groups(services, context, request, STREAMS_GROUPS)
     if request.include_topology_description:
         for group in groups:
             if not group.error_code:
@@ -35,6 +34,7 @@ async def _topics(group: DescribedGroup, _way: Walk) -> set[str]:
 
 
 STREAMS_GROUPS: Final = DescribedKind(
+    is_enabled=is_protocol_enabled,
     new=DescribedGroup,
     describe=lambda shard, group_id, start, count: shard.streams.describe(group_id, start=start, count=count),
     topics_of=_topics,

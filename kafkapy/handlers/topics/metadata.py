@@ -230,7 +230,8 @@ def _topics(
 ) -> list[MetadataResponseTopic]:
     """Return the answers for the topics that the request names.
 
-    Those that it puts into `unfilled` are still without partitions: all that are there, if they have many.
+    Topics that have more than SMALL_COUNT partitions together get none yet: `_fill` adds them. Then each answer is put
+    into `unfilled`, with its topic.
     """
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
     names = _requested_names(request, image, ids)
@@ -259,7 +260,10 @@ async def _fill(
     image: MetadataImage,
     unfilled: Iterable[tuple[MetadataResponseTopic, TopicImage]],
 ) -> None:
-    """Add the partitions, yielding to the event loop. A request that has yielded is encoded by a worker."""
+    """Add the partitions to the answers that `_topics` left without, yielding to the event loop.
+
+    The response of a request that has yielded is encoded by a worker.
+    """
     view = ClusterView(image.cluster, context.listener_name)
     way = walk(services, context)
     for answer, topic in unfilled:

@@ -119,8 +119,6 @@ class LocalCluster:
     def use_channels(self, channels: NodeChannels) -> None:
         """Let nodes that are started from now on have a channel to this process."""
         self._channels = channels
-        for process in self.processes.values():
-            process.channels = channels
 
     # -- all nodes ------------------------------------------------------------------------------------------------
 
@@ -128,7 +126,7 @@ class LocalCluster:
         """Start the nodes that do not run; return once all brokers are unfenced. Raises ClusterError."""
         for process in self.processes.values():
             if process.pid is None:
-                process.launch()
+                process.launch(self._channels)
         self.wait_until_ready(timeout_s=timeout_s)
 
     def down(self) -> None:
@@ -181,7 +179,7 @@ class LocalCluster:
     def start(self, node_id: int, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start a node; return once it answers, and is unfenced if it is a broker. Raises ClusterError."""
         self.plan.node(node_id)
-        self.processes[node_id].launch()
+        self.processes[node_id].launch(self._channels)
         self.wait_until_ready([node_id], timeout_s=timeout_s)
 
     def stop(self, node_id: int) -> None:
@@ -255,7 +253,6 @@ class LocalCluster:
             node.peer_port = next(port for port in free_ports(2) if port != node.port)
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
-        self.processes[node.node_id].channels = self._channels
         self._format(node, {})
         self._write_controllers()
         self.plan.save(self.data_dir)

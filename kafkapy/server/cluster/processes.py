@@ -36,7 +36,6 @@ class NodeProcess:
 
     def __init__(self, data_dir: Path, plan: NodePlan) -> None:
         self.plan = plan
-        self.channels: NodeChannels | None = None
         self.log_dir = data_dir / f"node-{plan.node_id}"
         self.properties_file = data_dir / f"node-{plan.node_id}.properties"
         self.log_file = data_dir / f"node-{plan.node_id}.log"
@@ -55,26 +54,29 @@ class NodeProcess:
         _reap(pid)
         return pid if _start_time(pid) == text[1] else None
 
-    def launch(self) -> None:
+    def launch(self, channels: NodeChannels | None = None) -> None:
         """Start the process. Without a channel it continues when this one ends. Raises ClusterError if it runs."""
         if self.pid is not None:
             raise ClusterError(f"node {self.plan.node_id} runs already")
-        streams: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        if channels is None:
+            self._spawn(child_command("kafkapy", "start", str(self.properties_file)))
+            return
+        command = child_command(channels.MODULE, str(CHANNEL), str(self.properties_file))
+        end = channels.open(self.plan.node_id)
+        try:
+            self._spawn(command, (os.POSIX_SPAWN_DUP2, end, CHANNEL))
+        finally:
+            os.close(end)
+
+    def _spawn(self, command: list[str], *file_actions: tuple[int, int, int]) -> None:
+        """Start a process with its output in the log file, and write its pid file."""
+        streams = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(self.log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *file_actions,
         ]
-        if self.channels is None:
-            command, end = child_command("kafkapy", "start", str(self.properties_file)), -1
-        else:
-            command = child_command(self.channels.MODULE, str(CHANNEL), str(self.properties_file))
-            end = self.channels.open(self.plan.node_id)
-            streams.append((os.POSIX_SPAWN_DUP2, end, CHANNEL))
-        try:
-            pid = os.posix_spawn(command[0], command, child_environment(), file_actions=streams, setsid=True)
-        finally:
-            if end >= 0:
-                os.close(end)
+        pid = os.posix_spawn(command[0], command, child_environment(), file_actions=streams, setsid=True)
         self._pid_file.write_text(f"{pid} {_start_time(pid)}\n")
 
     def send(self, with_signal: signal.Signals) -> None:

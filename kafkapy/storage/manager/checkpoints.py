@@ -102,7 +102,7 @@ class LogCheckpoints:
         for start in range(0, len(logs), self._logs_per_step):
             if start:
                 yield []
-            for path, collected in _by_path(logs[start : start + self._logs_per_step]).items():
+            for path, collected in _by_path(offsets, logs[start : start + self._logs_per_step]).items():
                 offsets[path].update(offsets_of(collected))
         if len(logs) > self._logs_per_step:
             _drop_removed(offsets, logs, self._all_logs())
@@ -134,8 +134,10 @@ class LogCheckpoints:
             return {}
 
 
-def _by_path(logs: list[Log]) -> dict[str, list[Log]]:
-    """Return the logs by the path of their directory."""
+def _by_path(paths: Collection[str], logs: list[Log]) -> dict[str, list[Log]]:
+    """Return the logs by the path of their directory, which is one of `paths`."""
+    if len(paths) == 1:  # as nearly always: the grouping would take longer than the offsets
+        return dict.fromkeys(paths, logs)
     by_path: dict[str, list[Log]] = {}
     for log in logs:
         by_path.setdefault(log.log_dir.path, []).append(log)

@@ -113,6 +113,7 @@ class LogLoader:
         self._start_checkpoint = last_stop.log_start_offset
         self._recovery_point = last_stop.recovery_point
         self._last_stop = last_stop
+        """As the caller gave it. _recovery_point and _was_clean change if all segments have to be read."""
         self._was_clean = last_stop.was_clean or last_stop.is_recovered
         self._is_durable = last_stop.was_clean
         self._new_producer_state = new_producer_state

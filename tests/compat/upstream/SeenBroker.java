@@ -9,7 +9,7 @@ import org.apache.kafka.metadata.BrokerState;
 
 /** A broker as far as one can see it from outside its process. */
 class SeenBroker {
-    /** A test asks for what is inside a broker's process: it cannot run here. The runner looks for this text. */
+    /** Ends the message of a test that asks for what is inside a broker's process: it cannot run here. */
     static final String INSIDE = "is inside the broker's process";
 
     static KafkaBroker of(ProcessCluster cluster, NodeProcess node) {

@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGro
 from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from tests.support.consumer_groups import image_with
 from tests.support.eventually import eventually
-from tests.support.streams_groups import StreamsShard, Task, chain, task_ids
+from tests.support.streams_groups import StreamsShard, Task, chain, each_task, task_ids
 from tests.support.wire import WireClient
 
 COUNTS = {"in": 2, "app-1-repartition": 2, "app-store1-changelog": 2}
@@ -130,8 +130,7 @@ def test_a_task_has_its_member_and_its_standbys() -> None:
 
 
 def _tasks(application: Application, member_id: str) -> set[Task]:
-    active = application.shard.streams_group().log.members[member_id].assigned.active
-    return {(subtopology_id, number) for subtopology_id, numbers in active.items() for number in numbers}
+    return set(each_task(application.shard.streams_group().log.members[member_id].assigned.active))
 
 
 def test_what_is_to_be_given_up_first_is_told() -> None:

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from kafkapy.machine import SmallSteps
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share import acknowledgement, partition
 from kafkapy.share.acknowledgement import AcknowledgementBatch
@@ -15,6 +14,7 @@ from kafkapy.share.partition_settings import PartitionSettings
 from kafkapy.share.pending_write import PendingWrite, Refusal
 from kafkapy.share.persister import SharePartitionKey, StateReadResult
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE, ACK_RENEW
+from tests.support.steps import counted
 
 FAILED = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
 MOST = 4_000
@@ -34,16 +34,6 @@ def acquire(share: SharePartition, member: str, last_offset: int, limits: Acquir
     batches = [FetchedBatch(at, min(at + 9, last_offset)) for at in range(0, last_offset + 1, 10)]
     read = [each for each in batches if each.last_offset >= fetch_offset]
     return share.acquire(member, FetchedRecords(fetch_offset, read), limits, now_ms)
-
-
-def counted(steps: SmallSteps[object]) -> tuple[int, object]:
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return count, end.value
-        count += 1
 
 
 TYPES = [(ACK_ACCEPT, ACK_RELEASE, ACK_REJECT)[offset % 3] for offset in range(MOST)]

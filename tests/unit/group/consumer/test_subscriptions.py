@@ -21,6 +21,7 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.types import ONE_UUID
 from tests.support.consumer_groups import error_of, image_of, topic_id
+from tests.support.steps import counted
 
 
 def cluster_image(name: str, most: int, least: int, replicas: list[list[int]], racks: dict[int, str]) -> MetadataImage:
@@ -116,15 +117,9 @@ def test_an_expression_that_is_not_valid_here_matches_nothing() -> None:
 
 def matched(regex: str, names: set[str], before: TopicMatches) -> tuple[Set[str], int]:
     """Return the topics that match, and after how many names the matching gave way."""
-    steps, count = match_topics(regex, frozenset(names), before), 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: TopicMatches = end.value
-            assert found.seen == names
-            return found.topics, count
-        count += 1
+    count, found = counted(match_topics(regex, frozenset(names), before))
+    assert found.seen == names
+    return found.topics, count
 
 
 @pytest.mark.parametrize("regex", ["(abc", "[z-a]", "a**", "(?=ahead)"])

@@ -19,35 +19,19 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     Endpoint,
     StreamsGroupHeartbeatRequest,
     Subtopology,
-    TopicInfo,
     Topology,
 )
 from tests.support.consumer_groups import CLIENT, image_of
-from tests.support.streams_groups import StreamsShard, request_of
+from tests.support.steps import counted
+from tests.support.streams_groups import StreamsShard, chain, request_of
 
 TASKS = 2_000
+DEEP = chain(*[True] * MOST_SUBTOPOLOGIES)
 
 
 def wide(*, subtopologies: int = 1) -> Topology:
     """Return a topology of TASKS tasks in each subtopology."""
     return Topology(0, subtopologies=[Subtopology(str(each), source_topics=["in"]) for each in range(subtopologies)])
-
-
-def deep(*, count: int = MOST_SUBTOPOLOGIES) -> Topology:
-    """Return a chain of subtopologies with state, each of which reads what the one before writes."""
-    return Topology(
-        0,
-        subtopologies=[
-            Subtopology(
-                str(each),
-                source_topics=[] if each else ["in"],
-                state_changelog_topics=[TopicInfo(f"changelog-{each}")],
-                repartition_source_topics=[TopicInfo(f"repartition-{each}")] if each else [],
-                repartition_sink_topics=[f"repartition-{each + 1}"] if each + 1 < count else [],
-            )
-            for each in range(count)
-        ],
-    )
 
 
 def shard_with(partitions: int = TASKS, **config: Any) -> StreamsShard:
@@ -73,14 +57,9 @@ class InSteps:
                 results.keep(error.work, self._result_of(error.work))
 
     def _result_of(self, work: Any) -> Any:
-        steps, count = work.steps(), 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                self.steps.append((type(work), count))
-                return end.value
-            count += 1
+        count, result = counted(work.steps())
+        self.steps.append((type(work), count))
+        return result
 
 
 def at_once(shard: StreamsShard, request: StreamsGroupHeartbeatRequest) -> GroupDecision:
@@ -104,7 +83,7 @@ def test_a_large_target_in_steps_is_the_one_computed_at_once() -> None:
 def test_a_large_topology_in_steps_is_the_one_configured_at_once() -> None:
     shard = shard_with(2)
     in_steps = InSteps(shard)
-    request = request_of("a", deep())
+    request = request_of("a", DEEP)
     decision, expected = in_steps.decided(request), at_once(shard, request)
     assert decision.records == expected.records
     assert decision.response == expected.response
@@ -190,7 +169,7 @@ def _members(shard: StreamsShard) -> list[StreamsMember]:
 
 
 def test_a_chain_against_the_order_of_subtopologies_is_gone_through_once() -> None:
-    topology = StreamsTopology.of(stored_topology(deep()))
+    topology = StreamsTopology.of(stored_topology(DEEP))
     against = StreamsTopology(0, dict(reversed(_from_source(topology).items())))
     asked: list[str] = []
 
@@ -209,7 +188,7 @@ def _from_source(topology: StreamsTopology) -> Mapping[str, Any]:
 
 def test_the_topology_is_described_once_and_in_the_first_part_alone() -> None:
     shard = shard_with(2)
-    shard.commit(at_once(shard, request_of("a", deep())))
+    shard.commit(at_once(shard, request_of("a", DEEP)))
     first, again = (shard.shard.streams.describe("g", start=0, count=100) for _ in range(2))
     assert first.topology is again.topology
     assert first.topology is not None

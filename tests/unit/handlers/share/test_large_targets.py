@@ -12,6 +12,7 @@ from tests.simulator.loop import SimLoop
 from tests.support.consumer_groups import CLIENT, image_of
 from tests.support.share_groups import ShareWorld, assigned
 from tests.support.share_hosting import ShareHosting
+from tests.support.steps import counted
 from tests.unit.handlers.share.test_membership import hosting_of
 from tests.unit.runtime.broker.test_isr_updates import pass_ms
 
@@ -33,14 +34,9 @@ def test_steps_are_many_and_lead_to_what_is_computed_at_once() -> None:
     with pytest.raises(LongWorkError) as raised:
         world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
     assert world.log().assignment_epoch == world.log().group_epoch, "nothing has changed"
-    steps, count, results = raised.value.work.steps(), 0, Results()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            results.keep(raised.value.work, end.value)
-            break
-        count += 1
+    count, computed = counted(raised.value.work.steps())
+    results = Results()
+    results.keep(raised.value.work, computed)
     assert count >= 10
     decision = world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True, results=results)
     assert assigned(decision.response) == expected
