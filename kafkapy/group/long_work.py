@@ -6,10 +6,10 @@ LongWorkError. runtime/coordinators/long_decisions.py computes it in turns, has 
 
 from typing import Any, Final, Protocol
 
-from kafkapy.machine import SmallSteps
+from kafkapy.machine import SmallSteps, end_of
 
 MOST_RESULTS: Final = 8
-"""That a request keeps: more than it is decided again."""
+"""Results that a request keeps: more than the times it is decided again."""
 
 
 class LongWork(Protocol):
@@ -20,6 +20,13 @@ class LongWork(Protocol):
 
     def is_same(self, other: Any) -> bool:
         """Whether other work has the same result for certain."""
+
+
+class SizedWork(LongWork, Protocol):
+    """Work that may be done at once if it is not large."""
+
+    @property
+    def is_large(self) -> bool: ...
 
 
 class LongWorkError(Exception):
@@ -49,3 +56,13 @@ class Results:
 
 NO_RESULTS: Final = Results()
 """Of a decision that is made for the first time."""
+
+
+def result_of(work: SizedWork, results: Results, *, gives_way: bool) -> Any:
+    """Return the result of work. Raises LongWorkError if it takes long, was not done yet, and may give way."""
+    result = results.of(work)
+    if result is not None:
+        return result
+    if gives_way and work.is_large:
+        raise LongWorkError(work)
+    return end_of(work.steps())

@@ -18,7 +18,7 @@ from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.types import Uuid
 
 MANY_PARTITIONS: Final = 3_000
-"""Some 3 ms."""
+"""Partitions from which on their topics are hashed in steps: some 3 ms."""
 PARTITIONS_PER_STEP: Final = 1_000
 _TOPIC_HASH_VERSION: Final = b"\x00"
 _name = attrgetter("name")
@@ -99,7 +99,7 @@ class HashingWork:
                 yield
 
     def is_same(self, _other: object) -> bool:
-        """Nothing waits for a result."""
+        """Never: the hashes are found in MetadataHashes, not in a result."""
         return False
 
 

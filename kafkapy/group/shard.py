@@ -8,7 +8,7 @@ Driven by `runtime/coordinators/group_host.py`.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
@@ -123,7 +123,8 @@ class GroupShard:
         # Kafka says not_ready for NotReady.
         wanted_states = {state.strip().lower().replace("_", "") for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
-        for group in [self.groups[group_id] for group_id in in_timeline_order(self.groups)]:
+        groups: list[Group] = [self.groups[group_id] for group_id in in_timeline_order(self.groups)]
+        for group in groups:
             is_listed = (not states or group.state_name.lower() in wanted_states) and (
                 not types or group.group_type in wanted_types
             )
@@ -181,9 +182,6 @@ class GroupShard:
             assert not group.member_count, f"{group_id} would be deleted with members"
             records += group.tombstone_records()
         return GroupDecision(records=records, is_atomic=False)
-
-    def _all(self) -> Iterable[Group]:
-        return self.groups.values()
 
     # -- time -----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.assignors.spec import GroupAssignment
 from kafkapy.group.decision import Client, GroupDecision, RequestContext
+from kafkapy.group.long_work import NO_RESULTS, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -22,7 +22,6 @@ from kafkapy.group.share.records import states_record
 from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.simple_assignor import NAME
 from kafkapy.group.share.states import NO_STATES, PartitionsByTopic
-from kafkapy.group.share.target import PreparedTarget, TargetInput
 from kafkapy.group.timeline_order import members_in_order
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
@@ -57,11 +56,17 @@ class ShareGroups:
         self._history = share_history(wall_ms)
 
     def heartbeat(
-        self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int, *, gives_way: bool = False
+        self,
+        request: ShareGroupHeartbeatRequest,
+        client: Client,
+        now_ms: int,
+        *,
+        gives_way: bool = False,
+        results: Results = NO_RESULTS,
     ) -> ShareDecision:
         """Decide ShareGroupHeartbeat. Raises ApiError (KIP-932's codes) without having changed anything.
 
-        gives_way: raise LongWorkError, too, if a target is needed first that takes long to compute.
+        gives_way: raise LongWorkError, too, if long work has to be done first. results: of what was done for it.
         """
         check_heartbeat(request)
         self._history.begin_decision()
@@ -73,13 +78,7 @@ class ShareGroups:
             group = self.make(request.group_id)  # replaying the first record puts one into the map
         if not isinstance(group, ShareGroup):
             raise _not_found(request.group_id, group, "Share group")
-        return decide_heartbeat(group, request, context)
-
-    def keep_target(self, group_id: str, wanted: TargetInput, assignment: GroupAssignment) -> None:
-        """Keep a target for the heartbeat that comes next, if nothing has changed by then."""
-        group = self._groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            group.prepared_target = PreparedTarget(wanted, assignment)
+        return decide_heartbeat(group, request, context, results)
 
     # -- the states of share partitions ---------------------------------------------------------------------------
 

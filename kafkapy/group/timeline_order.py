@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from kafkapy.group.hash_order import hash_of_text
 
 ORDERED_AT_MOST: Final = 100
-"""As many hashes as take 0.2 ms."""
+"""To hash so many keys takes 0.2 ms."""
 FEWEST_SLOTS: Final = 2
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
 """2 ** 64 divided by the golden ratio."""

@@ -121,7 +121,7 @@ class Roster:
         return renamed
 
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
-        assert self._members[member.member_id] is member, "its protocols would be counted, and it is not"
+        assert self._members[member.member_id] is member, "a member that is not in the group has no count"
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -129,7 +129,7 @@ class Roster:
     def elect_among(self, member_ids: Iterable[str]) -> None:
         """Make the oldest of these members (at least one) the leader, unless the leader is among them already."""
         candidates = set(member_ids)
-        assert candidates, "one of nobody cannot lead"
+        assert candidates, "there is no candidate"
         assert all(member_id in self._members for member_id in candidates), "only members lead"
         if self.leader_id not in candidates:
             self.leader_id = next(member_id for member_id in self._members if member_id in candidates)

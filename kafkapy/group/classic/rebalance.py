@@ -169,7 +169,7 @@ class ClassicRebalance:
     def _complete_join(self, decision: GroupDecision, now_ms: int) -> None:
         """End the join phase with the members that have joined."""
         assert self._log.state is ClassicState.PREPARING_REBALANCE, "there is no join phase to end"
-        assert all(member_id in self._log.members for member_id in self.joining), "who joins is a member"
+        assert all(member_id in self._log.members for member_id in self.joining), "only members can join"
         self._join_deadline_ms = self._initial_delay = None
         self._is_first = False
         for member in [member for member in self._log.members if member.member_id not in self.joining]:
@@ -214,7 +214,7 @@ class ClassicRebalance:
 
     def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the response for a member of this generation; only the leader's has the members' subscriptions."""
-        assert member_id in self._log.members, f"{member_id} would be told a generation that it is not of"
+        assert member_id in self._log.members, f"{member_id} is not in this generation"
         is_leader = member_id == self._log.members.leader_id
         return JoinGroupResponse(
             generation_id=self._log.generation,

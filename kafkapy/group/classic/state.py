@@ -254,7 +254,10 @@ def assigned_partitions(assignment: bytes) -> set[TopicPartition]:
 
 
 def _last_of_each(members: Iterable[MemberMetadata]) -> Iterable[MemberMetadata]:
-    """Return the members, of those with the same id or instance the last: no coordinator writes two, but a file may."""
+    """Return the members, but only the last of those with the same id, and of those with the same instance id.
+
+    No coordinator writes two of them, but a file may have them.
+    """
     by_id = {member.member_id: member for member in members}
     return {
         (member.member_id, None) if member.group_instance_id is None else (None, member.group_instance_id): member

@@ -75,7 +75,7 @@ class MemberUpdate:
         self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
 
     def _write_metadata(self) -> bool:
-        """Write the member if it is new or changed; return whether its topic names changed, or what others may have."""
+        """Write the member if it is new or changed; return whether its topic names changed, or it replaces two."""
         member, updated = self.member, self.updated
         is_taken_over = len(self._replaced_members()) > 1
         if updated is member and member.member_id in self._group.log.members:
@@ -124,7 +124,7 @@ class MemberUpdate:
     def _replaced_members(self) -> list[ConsumerMember]:
         """Return the members of the log that `updated` replaces, which its subscriptions still count.
 
-        None if it is new. Two if a member joins again, under its id, as a static member that has left for a while.
+        Empty if it is new. Two if a member joins again, under its id, as a static member that has left for a while.
 
         Deviation: Apache Kafka does not assign what the member had under its own id before another change of the group
         needs a new target. Here it is assigned at once, because nobody would read it.

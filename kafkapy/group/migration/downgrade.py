@@ -68,7 +68,7 @@ def downgrade(
     regexes = list(group.log.subscriptions.resolved)
     records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.log.metadata_record()]
     is_next = type(records[-2].key) is ConsumerGroupMetadataKey
-    assert is_next, "who loads the log knows a conversion by this order (ClassicGroups.on_removal)"
+    assert is_next, "loading the log detects a conversion by this order (ClassicGroups.on_removal)"
     decision = GroupDecision(records=records, made=classic)
     classic.rebalance.renew_sessions(now_ms)
     if rebalance_reason is not None:

@@ -22,7 +22,6 @@ from kafkapy.group.share.records import group_tombstones
 from kafkapy.group.share.settings import ShareTimes, share_times
 from kafkapy.group.share.state import ShareGroupLog
 from kafkapy.group.share.states import NO_STATES
-from kafkapy.group.share.target import PreparedTarget
 from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
@@ -48,8 +47,6 @@ class ShareGroup:
         self.history = RebalanceHistory()
         self.log = ShareGroupLog(group_id, wall_ms)
         self.sessions = Sessions()
-        self.prepared_target: PreparedTarget | None = None
-        """The target that was computed in steps last; dropped with the next record."""
         self._times: tuple[ShareConfig, ConfigsImage, ShareTimes] | None = None
         """With the broker's and the groups' configs that they were read from."""
         self._checked_topics: TopicsImage | None = None
@@ -99,7 +96,6 @@ class ShareGroup:
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ShareGroup* record; `value` is None for a tombstone."""
         self.log.replay(key, value)
-        self.prepared_target = None
         if isinstance(key, ShareGroupMemberMetadataKey | ShareGroupCurrentMemberAssignmentKey):
             self.sessions.on_replay(key.member_id, is_member=key.member_id in self.log.members)
 

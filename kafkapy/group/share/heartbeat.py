@@ -11,7 +11,7 @@ from dataclasses import replace
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment
 from kafkapy.group.decision import RequestContext
-from kafkapy.group.long_work import LongWorkError
+from kafkapy.group.long_work import Results, result_of
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MOST_NAMES, MOST_NAMES_OF_GROUP
 from kafkapy.group.share.decision import InitializeStates, ShareDecision
@@ -29,14 +29,8 @@ from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.settings import ShareTimes
 from kafkapy.group.share.state import ShareGroupLog, count_names
 from kafkapy.group.share.states import NO_STATES
-from kafkapy.group.share.target import (
-    TargetInput,
-    is_assignment_pending,
-    reconciled,
-    target_steps,
-)
+from kafkapy.group.share.target import TargetInput, is_assignment_pending, reconciled
 from kafkapy.group.shared_rules import may_assign, unknown_member
-from kafkapy.machine import end_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.share_group_heartbeat_response import (
@@ -76,12 +70,17 @@ def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context
     return ShareDecision(response, removal_records(group, [request.member_id], context.image))
 
 
-def decide_heartbeat(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareDecision:
-    """Decide a heartbeat of a member that joins or stays. The request has passed check_heartbeat. Raises ApiError."""
+def decide_heartbeat(
+    group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, results: Results
+) -> ShareDecision:
+    """Decide a heartbeat of a member that joins or stays. The request has passed check_heartbeat.
+
+    results: of long work that was done for this heartbeat. Raises ApiError, LongWorkError.
+    """
     times = group.times(context.image.configs)
     member = group.log.members.get(request.member_id)
     if member is None or not _changes_nothing(group, member, request, context):
-        return _Heartbeat(group, request, context, times).decide()
+        return _Heartbeat(group, request, context, times, results).decide()
     group.sessions.touch(member.member_id, context.now_ms + times.session_timeout_ms)
     return ShareDecision(_response(member, times))
 
@@ -106,12 +105,18 @@ class _Heartbeat:
     """A heartbeat in progress: each step adds records. Of the group only soft state changes here."""
 
     def __init__(
-        self, group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, times: ShareTimes
+        self,
+        group: ShareGroup,
+        request: ShareGroupHeartbeatRequest,
+        context: RequestContext,
+        times: ShareTimes,
+        results: Results,
     ) -> None:
         self._group = group
         self._request = request
         self._context = context
         self._times = times
+        self._results = results
         self._records: list[CoordinatorRecord] = []
         self._group_epoch = group.log.group_epoch
         self._topic_names: Mapping[str, int] = group.log.topic_names
@@ -187,22 +192,14 @@ class _Heartbeat:
         log, context = self._group.log, self._context
         if log.assignment_epoch >= self._group_epoch or not self._may_assign():
             return log.assignment_epoch, log.targets.get(updated.member_id, EMPTY_ASSIGNMENT)
-        assignment = self._new_target(TargetInput.of(log, updated, self._topic_names, context.image))
+        wanted = TargetInput.of(log, updated, self._topic_names, context.image)
+        assignment: GroupAssignment = result_of(wanted, self._results, gives_way=context.gives_way)
         assert updated.member_id in assignment, "a target has every member"
         for member_id, target in assignment.items():
             if log.targets.get(member_id) != target:
                 self._records.append(target_record(log.group_id, member_id, target))
         self._records.append(target_epoch_record(log.group_id, self._group_epoch, context.wall_ms))
         return self._group_epoch, assignment[updated.member_id]
-
-    def _new_target(self, wanted: TargetInput) -> GroupAssignment:
-        """Return the target. Raises LongWorkError if it takes long, and was not prepared."""
-        prepared = self._group.prepared_target
-        if prepared is not None and prepared.is_for(wanted):
-            return prepared.assignment
-        if self._context.gives_way and wanted.is_large:
-            raise LongWorkError(wanted)
-        return end_of(target_steps(wanted))
 
     def _may_assign(self) -> bool:
         """Whether the target assignment may be recomputed yet (group.share.assignment.interval.ms)."""

@@ -70,7 +70,7 @@ def assign_steps(spec: ShareGroupSpec) -> SmallSteps[GroupAssignment]:
 def _assign_together(spec: ShareGroupSpec, members: list[MemberSpec]) -> SmallSteps[list[_Owned]]:
     assert all(member.topic_ids == members[0].topic_ids for member in members), "some subscribe to other topics"
     targets = [(topic_id, partition) for topic_id, partitions in spec.assignable.items() for partition in partitions]
-    # a key's hash orders it as Java's map does, and is asked for many times: that of its topic is computed once
+    # a key's hash decides its place in Java's map and is needed many times: the part of its topic is computed once
     topic_hashes = {topic_id: hash_of_topic(topic_id) for topic_id in spec.assignable}
 
     def hash_of(key: tuple[Uuid, int]) -> int:
@@ -204,7 +204,7 @@ class _Sharing(Generic[KeyT]):
             missing = self._sharing
             if key in self._had_holders:
                 missing -= sum(key in kept[member] for member in self._had_holders[key])
-            assert missing >= 0, "a partition that more members share than shall was to be taken from some"
+            assert missing >= 0, "more members keep a partition than may share it"
             while missing > 0:
                 if turn == len(hungry):
                     if not has_given or not hungry:

@@ -50,7 +50,29 @@ class TargetInput:
         )
 
     def steps(self) -> SmallSteps[GroupAssignment]:
-        return target_steps(self)
+        """Return the steps to the target of each member.
+
+        Everything is in the order of Kafka's hash maps, so that the target is the one that Kafka would compute.
+        """
+        in_order = in_put_order(self.subscriptions, hash_of_text)
+        topic_ids: dict[frozenset[str], dict[Uuid, None]] = {}
+        specs: dict[str, MemberSpec] = {}
+        for count, member_id in enumerate(in_order, 1):
+            names = self.subscriptions[member_id]
+            if names not in topic_ids:
+                topic_ids[names] = dict.fromkeys(_topic_ids(names, self.topics))
+            target = self.targets.get(member_id, {})
+            had = {topic_id: target[topic_id] for topic_id in in_put_order(target, hash_of_uuid)}
+            specs[member_id] = MemberSpec(frozenset(topic_ids[names]), None, had)
+            if count % MEMBERS_PER_STEP == 0:
+                yield
+        subscribed = {topic_id: None for ids in topic_ids.values() for topic_id in ids}
+        assignable = yield from _assignable(self, subscribed)
+        assignment = yield from assign_steps(ShareGroupSpec(specs, assignable, self.is_homogeneous))
+        assert assignment.keys() <= specs.keys(), "partitions of members that there are not"
+        targets = {member_id: assignment.get(member_id, EMPTY_ASSIGNMENT) for member_id in in_order}
+        assert targets.keys() == self.subscriptions.keys(), "a target has every member"
+        return targets
 
     def is_same(self, other: Any) -> bool:
         return (
@@ -61,44 +83,6 @@ class TargetInput:
     def is_large(self) -> bool:
         count = sum(len(states.partitions) for states in self.states.initialized.values())
         return count + sum(len(each) for target in self.targets.values() for each in target.values()) >= LARGE
-
-
-class PreparedTarget:
-    """A target that was computed in steps, for the heartbeat that needs it. Kept by the group."""
-
-    __slots__ = ("assignment", "input")
-
-    def __init__(self, input_: TargetInput, assignment: GroupAssignment) -> None:
-        assert assignment.keys() == input_.subscriptions.keys(), "a target has every member"
-        self.input = input_
-        self.assignment = assignment
-
-    def is_for(self, wanted: TargetInput) -> bool:
-        return self.input.is_same(wanted)
-
-
-def target_steps(wanted: TargetInput) -> SmallSteps[GroupAssignment]:
-    """Return the target of a group.
-
-    Everything is in the order of Kafka's hash maps, so that the target is the one that Kafka would compute.
-    """
-    in_order = in_put_order(wanted.subscriptions, hash_of_text)
-    topic_ids: dict[frozenset[str], dict[Uuid, None]] = {}
-    specs: dict[str, MemberSpec] = {}
-    for count, member_id in enumerate(in_order, 1):
-        names = wanted.subscriptions[member_id]
-        if names not in topic_ids:
-            topic_ids[names] = dict.fromkeys(_topic_ids(names, wanted.topics))
-        target = wanted.targets.get(member_id, {})
-        had = {topic_id: target[topic_id] for topic_id in in_put_order(target, hash_of_uuid)}
-        specs[member_id] = MemberSpec(frozenset(topic_ids[names]), None, had)
-        if count % MEMBERS_PER_STEP == 0:
-            yield
-    subscribed = {topic_id: None for ids in topic_ids.values() for topic_id in ids}
-    assignable = yield from _assignable(wanted, subscribed)
-    assignment = yield from assign_steps(ShareGroupSpec(specs, assignable, wanted.is_homogeneous))
-    assert assignment.keys() <= specs.keys(), "partitions of members that there are not"
-    return {member_id: assignment.get(member_id, EMPTY_ASSIGNMENT) for member_id in in_order}
 
 
 def _topic_ids(names: frozenset[str], topics: TopicsImage) -> Iterator[Uuid]:

@@ -1,4 +1,4 @@
-"""Checks of heartbeats of streams groups, and whether one has any news of its member.
+"""Checks of heartbeats of streams groups, and whether one may change a field of its member.
 
 Error messages are Kafka's, word for word.
 """
@@ -149,7 +149,7 @@ def _invalid(message: str) -> NoReturn:
 
 
 def says_nothing_new(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
-    """Whether the request sets no field of the member: true of most, and sooner known than an equal member is made."""
+    """Whether the request sets no field of the member anew, as most. Costs less than to make and compare a copy."""
     return (
         client.client_id == member.client_id
         and client.client_host == member.client_host

@@ -28,7 +28,7 @@ from kafkapy.protocol.messages.streams_group_topology_value import TopicInfo as 
 def described_group(
     group: StreamsGroup, members: Iterable[StreamsMember], assignor_name: str, *, has_topology: bool
 ) -> DescribedGroup:
-    """Return the group with some of its members, and without its topology in all parts but one."""
+    """Return the group with some of its members. It may be described in parts, of which one has its topology."""
     log = group.log
     topology = _topology(group) if has_topology else None
     return DescribedGroup(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision, Reply, RequestContext
-from kafkapy.group.long_work import LongWorkError, Results
+from kafkapy.group.long_work import LongWorkError, Results, result_of
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
@@ -44,7 +44,6 @@ from kafkapy.group.streams.target import NewTarget, TargetInput, Targets, update
 from kafkapy.group.streams.tasks import EMPTY_TASKS, AssignedTasks, ReportedTasks, TasksTuple, task_ids
 from kafkapy.group.streams.topic_configuration import TopologyInput
 from kafkapy.group.streams.topology import StreamsTopology, stored_topology
-from kafkapy.machine import end_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import TaskIds as ReportedIds
@@ -244,7 +243,7 @@ class Heartbeat:
 
     def _result_of(self, work: TopologyInput | TargetInput) -> Any:
         """Return the result of work. Raises LongWorkError if it takes long, and was not done yet."""
-        return result_of(work, self._context, self._results)
+        return result_of(work, self._results, gives_way=self._context.gives_way)
 
     def _check_reported(self, configured: ConfiguredTopology) -> None:
         """Keep the topology and the offsets that the member reports. Raises INVALID_REQUEST, also for unknown tasks."""
@@ -440,20 +439,10 @@ def decide_delayed_target(
     assert configured is not None
     members, targets, offsets = dict(log.members), dict(log.targets), dict(group.task_offsets)
     wanted = TargetInput(members, targets, configured, offsets, log.assignment_configs, assignor)
-    target: NewTarget = result_of(wanted, context, results)
+    target: NewTarget = result_of(wanted, results, gives_way=context.gives_way)
     records = target.changes(group.group_id)
     records.append(target_epoch_record(group.group_id, log.group_epoch, context.wall_ms))
     return GroupDecision(records=records)
-
-
-def result_of(work: TopologyInput | TargetInput, context: RequestContext, results: Results) -> Any:
-    """Return the result of work. Raises LongWorkError if it takes long, was not done yet, and may give way."""
-    result = results.of(work)
-    if result is not None:
-        return result
-    if context.gives_way and work.is_large:
-        raise LongWorkError(work)
-    return end_of(work.steps())
 
 
 def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:

@@ -103,7 +103,7 @@ class _Difference:
 
     def grant(self, subtopology_id: str, partition: int) -> None:
         """Give a task at once, although others are to be revoked first."""
-        assert partition in self.to_assign.get(subtopology_id, ()), f"{subtopology_id}_{partition} is not to be had"
+        assert partition in self.to_assign.get(subtopology_id, ()), f"{subtopology_id}_{partition} is not to assign"
         _discard(self.to_assign, subtopology_id, partition)
         self.kept.setdefault(subtopology_id, set()).add(partition)
 
@@ -145,7 +145,7 @@ class _Step:
         pending_revocation: AssignedTasks,
     ) -> StreamsMember:
         epochs = {each: self._epochs(each, partitions) for each, partitions in active.kept.items()}
-        # what it gains comes with the target's epoch, once all is revoked: others may wait for just that
+        # new tasks come with the target's epoch, after all is revoked: other members may wait for what is revoked here
         if not pending_revocation.is_empty:
             state = MemberState.UNREVOKED_TASKS
             assigned = AssignedTasks(epochs, _frozen(standby.kept), _frozen(warmup.kept))

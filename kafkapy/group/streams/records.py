@@ -76,7 +76,7 @@ def target_epoch_record(group_id: str, assignment_epoch: int, timestamp_ms: int)
 
 
 def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> CoordinatorRecord:
-    assert value.epoch >= 0, "it would be taken for none"
+    assert value.epoch >= 0, "a negative epoch means that there is no topology"
     return CoordinatorRecord(StreamsGroupTopologyKey(group_id), value)
 
 

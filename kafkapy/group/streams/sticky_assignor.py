@@ -24,7 +24,7 @@ NAME: Final = "sticky"
 TASKS_PER_STEP: Final = 200
 """A millisecond or two."""
 MEMBERS_PER_STEP: Final = 20
-"""Of members with up to TASKS_PER_STEP tasks each, ten on average."""
+"""Members whose tasks are collected in a step, if they have ten on average. One with more has steps of its own."""
 
 
 def assign_sticky(spec: GroupSpec) -> GroupAssignment:

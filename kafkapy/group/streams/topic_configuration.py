@@ -301,9 +301,10 @@ def _spread_counts(
 ) -> SmallSteps[None]:
     """Add the counts that follow from those that are known.
 
-    Apache Kafka goes through all subtopologies again and again; what a subtopology writes depends on what was known
-    when it was come to. So here each one is come to when it would be there, after one of its inputs has become known:
-    `due` has the number of the pass, and the place in it. A chain against that order would take a second otherwise.
+    Apache Kafka visits all subtopologies in passes, until every count is known. The count of what a subtopology writes
+    depends on which counts are known at its visit, so the order of visits is the same here. But after the first pass a
+    subtopology is visited only if one of its inputs has become known: `due` has (number of the pass, index). Otherwise
+    a chain of 1,000 subtopologies in reverse order would take 180 ms.
     """
     readers: dict[str, list[int]] = {}
     for index, subtopology in enumerate(subtopologies):

@@ -76,7 +76,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._share_states: ShareStates | None = None
         """Made for the first share group."""
         self._long_decisions: LongDecisions | None = None
-        """Made for the first share or streams group."""
+        """Made for the first decision that needs long work."""
         self._due_targets: set[asyncio.Task[None]] = set()
         """Large targets of streams groups that no heartbeat waits for."""
         self._new_channels: Callable[[], BrokerChannels] | None = None
@@ -98,35 +98,30 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
 
     async def share_heartbeat(self, request: "ShareGroupHeartbeatRequest", client: "Client") -> Any:
         """As `call`, for a heartbeat of a share group, which may need a target that takes long to compute."""
-        group_id = request.group_id
-        return await self.long_decisions.decided(
-            group_id,
-            lambda gives_way: self.call(
-                group_id,
-                lambda shard, _token, now_ms: self.counted(
-                    shard.share.heartbeat(request, client, now_ms, gives_way=gives_way)
-                ),
+        return await self.decide_long(
+            request.group_id,
+            lambda shard, now_ms, gives_way, results: self.counted(
+                shard.share.heartbeat(request, client, now_ms, gives_way=gives_way, results=results)
             ),
-            lambda wanted, target: self.host_of(group_id).shard.share.keep_target(group_id, wanted, target),
         )
 
-    async def decide_long(
-        self, group_id: str, decide: "Callable[[GroupShard, int, bool, Results], GroupDecision]"
-    ) -> Any:
+    async def decide_long(self, group_id: str, decide: "Callable[[GroupShard, int, bool, Results], Decision]") -> Any:
         """As `call`, for a decision that may depend on long work: `decide(shard, now_ms, gives_way, results)`.
 
         results: of the work that was done for the decision so far.
         """
-        try:
+        try:  # nearly all decisions need no long work, and end here
             return await self.call(group_id, lambda shard, _token, now_ms: decide(shard, now_ms, True, NO_RESULTS))
-        except LongWorkError:
-            results = Results()
+        except LongWorkError as error:
+            wanted = error.work
+        results = Results()
         return await self.long_decisions.decided(
             group_id,
             lambda gives_way: self.call(
                 group_id, lambda shard, _token, now_ms: decide(shard, now_ms, gives_way, results)
             ),
-            results.keep,
+            results,
+            wanted,
         )
 
     @property

@@ -40,7 +40,7 @@ class GroupHost(ShardHost[GroupShard]):
         wheel: TimingWheel,
         on_effect: Callable[[Any], None],
     ) -> None:
-        """`on_effect` carries out an effect of a decision whose records are committed: those of share groups."""
+        """`on_effect` carries out an effect of a decision whose records are committed: of share and streams groups."""
         super().__init__(
             partition,
             shard,

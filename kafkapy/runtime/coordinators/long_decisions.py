@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.group.long_work import LongWork, LongWorkError
+from kafkapy.group.long_work import LongWork, LongWorkError, Results
 from kafkapy.runtime.turns import in_turns
 
 if TYPE_CHECKING:
@@ -30,36 +30,28 @@ class LongDecisions:
         self._working: dict[str, asyncio.Future[None]] = {}
 
     async def decided(
-        self,
-        group_id: str,
-        decide: Callable[[bool], Awaitable[Any]],
-        keep: Callable[[Any, Any], None],
+        self, group_id: str, decide: Callable[[bool], Awaitable[Any]], results: Results, wanted: LongWork
     ) -> Any:
-        """Return what decide(gives_way) returns, which raises LongWorkError if it gives way.
+        """Return what decide(gives_way) returns, which raises LongWorkError if it gives way: it just did, for `wanted`.
 
-        keep(work, result): have the result at hand for the next decision.
+        results: of work that was done, for the next decision.
         """
-        while True:
+        while (others := self._working.get(group_id)) is not None:
+            await asyncio.wait({others})
             try:
                 return await decide(True)
             except LongWorkError as error:
                 wanted = error.work
-            others = self._working.get(group_id)
-            if others is None:
-                break
-            await asyncio.wait({others})
         ended = self._working[group_id] = asyncio.get_running_loop().create_future()
         try:
-            return await self._decided_later(decide, keep, wanted)
+            return await self._decided_later(decide, results, wanted)
         finally:
             del self._working[group_id]
             ended.set_result(None)
 
-    async def _decided_later(
-        self, decide: Callable[[bool], Awaitable[Any]], keep: Callable[[Any, Any], None], wanted: LongWork
-    ) -> Any:
+    async def _decided_later(self, decide: Callable[[bool], Awaitable[Any]], results: Results, wanted: LongWork) -> Any:
         for _ in range(TRIES):
-            keep(wanted, await in_turns(steps_of(wanted), self._clock, STEPS_PER_TURN))
+            results.keep(wanted, await in_turns(steps_of(wanted), self._clock, STEPS_PER_TURN))
             try:
                 return await decide(True)
             except LongWorkError as error:

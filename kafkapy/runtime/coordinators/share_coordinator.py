@@ -162,7 +162,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         results: list[Any] = []
         waiting: dict[ShareHost, list[tuple[int, SharedWrite | None]]] = {}
         for index, item in enumerate(items):
-            # a request may name as many partitions as its size allows: the loop gets a turn, the log smaller batches
+            # a request may name very many partitions: let the loop run in between, and write them in several batches
             if index % ITEMS_PER_SLICE == ITEMS_PER_SLICE - 1:
                 await asyncio.sleep(0)
             if index % ITEMS_PER_WRITE == ITEMS_PER_WRITE - 1:
@@ -175,7 +175,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
             except ApiError as error:
                 results.append(_failed(result_type, item, error))
         await self._write(waiting)
-        # a result stands once its batch is committed: one failure is that of all that share the batch
+        # a result holds once its batch is committed; if that fails, all results of the batch fail
         for host, decided in waiting.items():
             uncommitted = await _commit_error(host)
             for index, shared in decided:

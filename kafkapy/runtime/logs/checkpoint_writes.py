@@ -15,9 +15,9 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 async def write_checkpoints(steps: "Steps", io_pool: "IoPool") -> None:
-    """Write each checkpoint; one that cannot be written is logged, and takes its directory offline if that has failed.
+    """Write each checkpoint. A full disk is logged; any other failure takes the directory offline.
 
-    After a full disk the next write brings what is missing: until then a restart does more than it needs to.
+    After a full disk the next write makes up for this one. Until then a restart does more than it needs to.
     """
     for writes in steps:
         if not writes:

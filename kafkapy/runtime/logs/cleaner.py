@@ -247,9 +247,9 @@ class LogCleaner:
         return self.manager.begin(log, to_clean, self._settings, now_ms, worker_id)
 
     async def _checkpoint_recovery_point(self, log: "Log", end_offset: int) -> bool:
-        """Return whether a log's recovery point on disk is at or above the end of a pass; write it before if it is not.
+        """Return whether a log's recovery point on disk is at or above the end of a pass. If not, write it first.
 
-        So nothing above the recovery point is ever swapped in, and recovery takes what is missing there for lost.
+        So no cleaned segment is above the recovery point, and recovery treats records that are missing there as lost.
         """
         directory, partition = self._log_manager.directory_of(log), log.topic_partition
         if directory.durable_recovery_point(partition) < end_offset:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafkapy.group.long_work import LongWorkError
+from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.share import target
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.runtime.coordinators import long_decisions
@@ -34,13 +34,13 @@ def test_steps_are_many_and_lead_to_what_is_computed_at_once() -> None:
     with pytest.raises(LongWorkError) as raised:
         world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
     assert world.log().assignment_epoch == world.log().group_epoch, "nothing has changed"
-    count, computed = counted(target.target_steps(raised.value.work))
-    world.shard.share.keep_target("g", raised.value.work, computed)
+    count, computed = counted(raised.value.work.steps())
+    results = Results()
+    results.keep(raised.value.work, computed)
     assert count >= 10
-    decision = world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
+    decision = world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True, results=results)
     assert assigned(decision.response) == expected
     world.commit(decision)
-    assert world.group().prepared_target is None
     assert world.log().targets == at_once.log().targets
 
 
@@ -54,11 +54,11 @@ def test_a_target_that_was_prepared_for_something_else_is_not_taken() -> None:
     world = with_states()
     with pytest.raises(LongWorkError) as raised:
         world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
-    before = raised.value.work
+    before, results = raised.value.work, Results()
     world.heartbeat("b", -1)
-    world.shard.share.keep_target("g", before, {"a": {}, "b": {}})
+    results.keep(before, {"a": {}, "b": {}})
     with pytest.raises(LongWorkError):
-        world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True)
+        world.shard.share.heartbeat(*heartbeat_of(world, "a"), gives_way=True, results=results)
     assert assigned(world.heartbeat("a", 2)) == {"foo": list(range(MANY))}
 
 
