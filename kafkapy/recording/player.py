@@ -1,7 +1,7 @@
 """Sends the requests of a recording to another cluster, in their order, and compares what it answers.
 
 A cluster that is not ready yet (COORDINATOR_NOT_AVAILABLE and others) is asked again, as the client did in its time.
-A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its answer is taken where the recording
+A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its response is taken where the recording
 has it: what other connections did meanwhile is done meanwhile, too.
 """
 
@@ -40,13 +40,13 @@ ASKED_AGAIN: Final = frozenset((2, 3, 9, 10, 22))
 """ListOffsets, Metadata, OffsetFetch, FindCoordinator, InitProducerId: once more changes nothing."""
 READY_S: Final = 20.0
 RETRY_S: Final = 0.1
-ANSWER_S: Final = 70.0
+RESPONSE_S: Final = 70.0
 """More than a broker keeps a request of librdkafka's or Java's waiting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that was compared: the request's number in the recording, and how the answer differs."""
+class ComparedResponse:
+    """A response that was compared: the request's number in the recording, and how the response differs."""
 
     number: int
     header: RequestHeader
@@ -72,8 +72,8 @@ class Player:
         """By connection and correlation id: number, header, event and frame of what was sent and not answered."""
         self._nodes: list[str] = []
 
-    def play(self, events: Iterable[Event]) -> Iterator[Answer]:
-        """Yield each answer that was compared."""
+    def play(self, events: Iterable[Event]) -> Iterator[ComparedResponse]:
+        """Yield each response that was compared."""
         number = 0
         recorded_nodes: list[int] = []
         for event in events:
@@ -83,9 +83,9 @@ class Player:
                 number += 1
                 self._send(number, event, recorded_nodes)
             else:
-                answer = self._receive(event)
-                if answer is not None:
-                    yield answer
+                response = self._receive(event)
+                if response is not None:
+                    yield response
 
     def _send(self, number: int, event: Event, recorded_nodes: list[int]) -> None:
         header = header_of(event.frame)
@@ -115,22 +115,24 @@ class Player:
         place = recorded_nodes.index(node)
         return self._nodes[place % len(self._nodes)] if self._nodes else self._servers
 
-    def _receive(self, event: Event) -> Answer | None:
+    def _receive(self, event: Event) -> ComparedResponse | None:
         correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
         waiting = self._waiting.pop((event.connection, correlation_id), None)
         if waiting is None:
             return None
         number, header, sent, request = waiting
         try:
-            frame = self._ready_answer(self._connections[event.connection], header, request, event.frame)
+            frame = self._ready_response(self._connections[event.connection], header, request, event.frame)
         except (OSError, ProtocolError) as error:
             found = [Difference("answer", f"{len(event.frame)} bytes", f"none: {error}")]
-            return Answer(number, header, event.connection, sent.at_ms, found)
-        return Answer(number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame))
+            return ComparedResponse(number, header, event.connection, sent.at_ms, found)
+        return ComparedResponse(
+            number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame)
+        )
 
-    def _ready_answer(self, connection: Connection, header: RequestHeader, request: bytes, recorded: bytes) -> bytes:
-        """Return the answer; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
-        frame = connection.receive_frame(ANSWER_S)
+    def _ready_response(self, connection: Connection, header: RequestHeader, request: bytes, recorded: bytes) -> bytes:
+        """Return the response; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
+        frame = connection.receive_frame(RESPONSE_S)
         end_s = time.monotonic() + READY_S
         while (
             header.api_key in ASKED_AGAIN
@@ -140,7 +142,7 @@ class Player:
         ):
             time.sleep(RETRY_S)
             connection.send_frame(request)
-            frame = connection.receive_frame(ANSWER_S)
+            frame = connection.receive_frame(RESPONSE_S)
         return frame
 
     def _compared(self, header: RequestHeader, recorded: bytes, now: bytes) -> list[Difference]:
