@@ -1,6 +1,6 @@
 """Acknowledgements in a ShareFetch or ShareAcknowledge: which are refused at once, and what came of the others."""
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkapy.errors import ApiError
@@ -189,10 +189,13 @@ def are_valid(batches: Sequence[AcknowledgementBatch], max_type: int) -> bool:
     return True
 
 
-def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> list[str]:
-    """Return the topic of each partition, except for ids that are unknown."""
+def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> Iterator[str]:
+    """Yield the topic of each partition, except for ids that are unknown. Without an authorizer nobody asks for any."""
     by_id = services.metadata.image.topics.by_id
-    return [topic.name for each in partitions if (topic := by_id.get(each.topic_id)) is not None]
+    for each in partitions:
+        topic = by_id.get(each.topic_id)
+        if topic is not None:
+            yield topic.name
 
 
 def leaders_of(

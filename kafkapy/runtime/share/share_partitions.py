@@ -19,6 +19,7 @@ from kafkapy.machine import SmallSteps, end_of
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST, NOT_FOUND, find_offset
+from kafkapy.runtime.begun import begin
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.share.in_use import InUse
 from kafkapy.runtime.turns import PAUSE_MS, STEPS_PER_TURN, Turn
@@ -27,6 +28,7 @@ from kafkapy.share.acknowledgement import OFFSETS_PER_STEP, AcknowledgementBatch
 from kafkapy.share.dead_letters import left_to_copy
 from kafkapy.share.group_settings import BY_DURATION, GroupShareSettings
 from kafkapy.share.partition import SharePartition
+from kafkapy.share.partition_settings import PartitionSettings
 from kafkapy.share.pending_write import DeadLetter, PendingWrite, Refusal, persister_refusal
 from kafkapy.share.persister import (
     UNINITIALIZED_OFFSET,
@@ -62,6 +64,8 @@ FENCING: Final = frozenset(
 )
 """Failures of a write after which the share partition is given up: the state is no longer this leader's."""
 
+NO_PARTITIONS: Final[Mapping[TopicIdPartition, InUse]] = {}
+
 GiveWay = Callable[[int], Awaitable[None] | None]
 """Called after so many small steps (turns.py); what it returns is awaited before the next ones."""
 
@@ -93,7 +97,7 @@ class Acknowledging:
         self,
         outcomes: dict[TopicIdPartition, Refusal | None],
         written: list[InUse],
-        writing: "asyncio.Task[list[Refusal | None]] | None",
+        writing: "asyncio.Future[list[Refusal | None]] | None",
     ) -> None:
         self._outcomes = outcomes
         self._written = written
@@ -101,8 +105,9 @@ class Acknowledging:
 
     async def outcomes(self) -> dict[TopicIdPartition, Refusal | None]:
         """Return the outcome of each partition, once all is written; that goes on if the caller is cancelled."""
-        if self._writing is not None:
-            refusals = await asyncio.shield(self._writing)
+        writing = self._writing
+        if writing is not None:
+            refusals = writing.result() if writing.done() else await asyncio.shield(writing)
             for in_use, refusal in zip(self._written, refusals, strict=True):
                 key = in_use.partition.key
                 self._outcomes[key.topic_partition] = refusal
@@ -149,22 +154,24 @@ class SharePartitions:
 
     def find(self, group_id: str, partition: TopicIdPartition) -> InUse | None:
         """Return a share partition that is in use and was led here all the time."""
-        in_use = self._groups.get(group_id, {}).get(partition)
+        in_use = self._groups.get(group_id, NO_PARTITIONS).get(partition)
         if in_use is not None and not in_use.is_current:
             self._forget(in_use)
             return None
         return in_use
 
-    def use(self, group_id: str, partition: TopicIdPartition, hosted: "HostedPartition") -> InUse:
-        """Return the share partition; its load begins if it is new."""
-        in_use = self.find(group_id, partition)
-        if in_use is not None and in_use.hosted is hosted:
-            in_use.partition.configure(self._parts.settings(group_id).partition)
+    def use(
+        self, group_id: str, partition: TopicIdPartition, hosted: "HostedPartition", settings: PartitionSettings
+    ) -> InUse:
+        """Return the share partition with these settings of its group; its load begins if it is new."""
+        in_use = self._groups.get(group_id, NO_PARTITIONS).get(partition)
+        if in_use is not None and in_use.hosted is hosted and in_use.is_current:
+            in_use.partition.configure(settings)
             return in_use
         if in_use is not None:
             self._forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
-        machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
+        machine = SharePartition(key, hosted.leader_epoch, settings)
         if self.counts is not None:
             machine.counts = self.counts.new_partition()
         in_use = InUse(machine, hosted, self)
@@ -312,7 +319,7 @@ class SharePartitions:
                 if turn is not None:
                     await turn
         finally:
-            writing = self._start(self._write_acknowledged(key.group_id, writes, batches)) if writes else None
+            writing = begin(self._write_acknowledged(key.group_id, writes, batches), self._start) if writes else None
         return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
     async def _apply(
