@@ -8,7 +8,8 @@ from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import Leaders, TopicAccess
 from kafkapy.handlers.share.gate import check_share_groups, is_member_id
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.runtime.share.share_partitions import Acknowledging, SharePartitions
+from kafkapy.runtime.share.acknowledging import Acknowledging
+from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.share.acknowledgement import AcknowledgementBatch

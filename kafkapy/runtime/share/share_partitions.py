@@ -21,6 +21,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST, NOT_FOUND, find_offset
 from kafkapy.runtime.begun import begin
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.runtime.share.acknowledging import Acknowledging
 from kafkapy.runtime.share.in_use import InUse
 from kafkapy.runtime.turns import PAUSE_MS, STEPS_PER_TURN, Turn
 from kafkapy.seams import Clock, IoPool
@@ -66,6 +67,9 @@ FENCING: Final = frozenset(
 
 NO_PARTITIONS: Final[Mapping[TopicIdPartition, InUse]] = {}
 
+WRITTEN_AT_ONCE: Final = 200
+"""State batches that are written in the turn of their request: one to two milliseconds."""
+
 GiveWay = Callable[[int], Awaitable[None] | None]
 """Called after so many small steps (turns.py); what it returns is awaited before the next ones."""
 
@@ -86,32 +90,6 @@ class ShareParts(NamedTuple):
     dead_letters: "DeadLetters | None" = None
     counts: "ShareCounts | None" = None
     """What share groups are counted in, if anywhere."""
-
-
-class Acknowledging:
-    """The acknowledgements of one request, which have been applied and are being written."""
-
-    __slots__ = ("_outcomes", "_writing", "_written")
-
-    def __init__(
-        self,
-        outcomes: dict[TopicIdPartition, Refusal | None],
-        written: list[InUse],
-        writing: "asyncio.Future[list[Refusal | None]] | None",
-    ) -> None:
-        self._outcomes = outcomes
-        self._written = written
-        self._writing = writing
-
-    async def outcomes(self) -> dict[TopicIdPartition, Refusal | None]:
-        """Return the outcome of each partition, once all is written; that goes on if the caller is cancelled."""
-        writing = self._writing
-        if writing is not None:
-            refusals = writing.result() if writing.done() else await asyncio.shield(writing)
-            for in_use, refusal in zip(self._written, refusals, strict=True):
-                key = in_use.partition.key
-                self._outcomes[key.topic_partition] = refusal
-        return self._outcomes
 
 
 class SharePartitions:
@@ -304,7 +282,7 @@ class SharePartitions:
         key: SessionKey,
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
         give_way: GiveWay,
-    ) -> "Acknowledging":
+    ) -> Acknowledging:
         """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
 
         When the requester is gone, the partition that is in work is acknowledged to its end, and what was changed is
@@ -319,7 +297,7 @@ class SharePartitions:
                 if turn is not None:
                     await turn
         finally:
-            writing = begin(self._write_acknowledged(key.group_id, writes, batches), self._start) if writes else None
+            writing = self._begin_write(key.group_id, writes, batches) if writes else None
         return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
     async def _apply(
@@ -350,6 +328,17 @@ class SharePartitions:
                 self._count(batches)
             in_use.schedule()
         return BROKEN if outcome is None else outcome.refusal
+
+    def _begin_write(
+        self,
+        group_id: str,
+        writes: Sequence[tuple[InUse, PendingWrite]],
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
+    ) -> "asyncio.Future[list[Refusal | None]]":
+        """Begin to write, at once if that is little: a long write has a turn of the loop for itself."""
+        work = self._write_acknowledged(group_id, writes, batches)
+        is_little = sum(len(write.state_batches) for _, write in writes) <= WRITTEN_AT_ONCE
+        return begin(work, self._start) if is_little else self._start(work)
 
     async def _write_acknowledged(
         self,
