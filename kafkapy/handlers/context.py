@@ -48,7 +48,7 @@ R = TypeVar("R")
 
 
 class CloseConnection(ProtocolError):
-    """Close the connection: for an error of a request that has no response, such as Produce with acks=0."""
+    """Close the connection without a response: Produce with acks=0 has none, and others may have no true one now."""
 
 
 class Connection(Protocol):

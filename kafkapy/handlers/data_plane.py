@@ -10,6 +10,7 @@ from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.registrations import NO_LEADER, BrokerRegistration
 from kafkapy.record.batch import NO_LEADER_EPOCH
+from kafkapy.replication.partition import Role
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
@@ -110,20 +111,31 @@ class Leaders:
     """The current leaders and their endpoints, sent with NOT_LEADER_OR_FOLLOWER: saves a Metadata request (KIP-951)."""
 
     def __init__(self, services: Services, context: RequestContext) -> None:
+        self._services = services
         self._image = services.metadata.image
         self._listener_name = context.listener_name
         self._view = ClusterView(self._image.cluster, context.listener_name)
         self._returned: dict[int, BrokerRegistration] = {}
 
     def leader_of(self, topic: str, partition_id: int) -> tuple[int, int]:
-        """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown."""
+        """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown, or was led here until now.
+
+        A client that is sent back to this broker would ask nobody else (librdkafka).
+        """
         registration: PartitionRegistration | None = self._image.topics.partition(topic, partition_id)
-        if registration is None:
+        if registration is None or self._has_resigned(topic, partition_id, registration):
             return NO_LEADER, NO_LEADER_EPOCH
         leader = self._view.alive.get(registration.leader)
         if leader is not None:
             self._returned[leader.id] = leader
         return registration.leader, registration.leader_epoch
+
+    def _has_resigned(self, topic: str, partition_id: int, registration: "PartitionRegistration") -> bool:
+        """Whether the metadata still names this broker, which knows that another one was elected."""
+        if registration.leader != self._services.node_id:
+            return False
+        hosted = self._services.replica_manager.partitions.find(topic, partition_id)
+        return hosted is not None and hosted.role is Role.RESIGNED
 
     def endpoints(self) -> Iterable[tuple[int, str, int, str | None]]:
         """Yield (node id, host, port, rack) of the leaders returned so far."""

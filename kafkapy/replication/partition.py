@@ -41,6 +41,7 @@ class Role(Enum):
 
     NEW = "not assigned a role by metadata yet"
     LEADER = "leads"
+    RESIGNED = "led until the controller elected another replica, which no metadata here names yet"
     FOLLOWER = "follows"
     OFFLINE = "its log directory has failed"
     GONE = "is not hosted here any more"
@@ -48,7 +49,8 @@ class Role(Enum):
 
 LEGAL_ROLES: Final[dict[Role, frozenset[Role]]] = {
     Role.NEW: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE, Role.GONE}),
-    Role.LEADER: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE, Role.GONE}),
+    Role.LEADER: frozenset({Role.LEADER, Role.RESIGNED, Role.FOLLOWER, Role.OFFLINE, Role.GONE}),
+    Role.RESIGNED: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE, Role.GONE}),
     Role.FOLLOWER: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE, Role.GONE}),
     Role.OFFLINE: frozenset({Role.OFFLINE, Role.GONE}),  # until the process starts again
     Role.GONE: frozenset(),
@@ -149,7 +151,7 @@ class Partition(Generic[LogT]):
         """The ISR requested from the controller, until its answer or newer metadata decides it."""
         self.followers: dict[int, FollowerState] = {}
         self.follow_count = 0
-        """How often this replica became a follower: what it had appended as leader may have been truncated then."""
+        """How often this replica resigned or became a follower: what it had appended may have been truncated then."""
         self.traffic: TopicTraffic | None = None
         """The counts of the topic; None unless topics are counted. Set once, by the partition's owner."""
         self._local_id = local_id
@@ -179,6 +181,8 @@ class Partition(Generic[LogT]):
         assert registration.leader == self._local_id
         if registration.partition_epoch < self.partition_epoch:
             return False
+        if self.role is Role.RESIGNED and registration.leader_epoch == self.leader_epoch:
+            return False  # decided before the controller elected another leader, which began a new epoch
         is_new_epoch, was_leader = registration.leader_epoch > self.leader_epoch, self.role is Role.LEADER
         is_known = was_leader and registration.partition_epoch == self.partition_epoch
         # an epoch that was skipped may have been another leader's
@@ -211,6 +215,21 @@ class Partition(Generic[LogT]):
         self.followers = {}
         self.follow_count += 1
         return is_new_epoch
+
+    def resign(self, leader_epoch: int) -> bool:
+        """Stop leading in leader_epoch, because the controller has elected another leader; return whether it led in it.
+
+        Metadata may not say so for long, if there is no room for it. Until it does, this replica appends, serves and
+        acknowledges nothing: what the new leader lacks is truncated once this one follows it.
+        """
+        if self.role is not Role.LEADER or self.leader_epoch != leader_epoch:
+            return False
+        self._move_to(Role.RESIGNED)
+        self.is_alone = False
+        self.pending_isr = None
+        self.followers = {}
+        self.follow_count += 1
+        return True
 
     def go_offline(self) -> None:
         """Take the replica offline: its log directory failed, or an invariant of this partition broke."""

@@ -123,8 +123,12 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
 
 
 def walking() -> dict[str, Any]:
-    """Return the services that a walk over entries takes, on a clock that stands still."""
-    return {"turns": Turns(), "clock": SimpleNamespace(monotonic_ms=lambda: 0)}
+    """Return the services that a walk over entries takes, on a clock that stands still, and a quorum that goes on."""
+    return {
+        "turns": Turns(),
+        "clock": SimpleNamespace(monotonic_ms=lambda: 0),
+        "quorum": SimpleNamespace(effects=SimpleNamespace(waited_ms=0)),
+    }
 
 
 def context(api_version: int, listener_name: str = "PLAINTEXT") -> Any:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.selectors import REQUEST_SELECTORS, Selectors, complaint_about
-from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, selectors_of
+from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, is_between_nodes, selectors_of
 from kafkapy.errors import KafkapyError, first_of, quoted, unknown
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS, LOGIN_APIS
@@ -264,6 +264,8 @@ class Fault:
             raise FaultError(complaint)
         if self.api_key in LOGIN_APIS:
             raise FaultError(f"{api} belongs to the login, which no fault hits: give the client a wrong password")
+        if is_between_nodes(self.api_key):
+            raise FaultError(f"{api} is sent by nodes to each other, which no fault hits: cluster.network cuts them")
         possible = selectors_of(self.api_key)
         for name in REQUEST_SELECTORS:
             if selectors.get(name) is not None and name not in possible:
@@ -271,7 +273,7 @@ class Fault:
                 raise FaultError(f"a request of {api} names no {name}, {has}")
         self._check_versions()
         if self.kind == "fail" and not has_room_for_error(self.api_key):
-            raise FaultError(f"an answer to {api} has no room for an error: drop or delay it")
+            raise FaultError(f"{api} cannot be answered with an error here: drop or delay it")
 
     def _check_versions(self) -> None:
         wanted, known = self._selectors.get("version"), APIS[self.api_key]

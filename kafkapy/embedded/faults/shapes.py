@@ -74,6 +74,10 @@ def _shared(item: str) -> Level:
     return _topics(item, _partitions("PartitionData"), response="responses", copies=(("topic_id", "topic_id"),))
 
 
+def _groups(item: str) -> Level:
+    return Level("groups", "groups", item, (("group_id", "group_id"),), (("group", "group_id"),))
+
+
 _GROUP_IDS: Final = Level("group_ids", "groups", "DescribedGroup", (("group_id", ITEM),), (("group", ITEM),))
 _TXN_TOPICS: Final = _topics(
     "AddPartitionsToTxnTopicResult",
@@ -125,14 +129,7 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
     "OffsetCommit": (
         (0, _topics("OffsetCommitResponseTopic", _partitions("OffsetCommitResponsePartition"), copies=_NAMED_OR_ID)),
     ),
-    "OffsetFetch": (
-        (
-            8,
-            Level(
-                "groups", "groups", "OffsetFetchResponseGroup", (("group_id", "group_id"),), (("group", "group_id"),)
-            ),
-        ),
-    ),
+    "OffsetFetch": ((8, _groups("OffsetFetchResponseGroup")),),
     "TxnOffsetCommit": (
         (
             0,
@@ -189,12 +186,19 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
         ),
     ),
     "CreatePartitions": ((0, _topics("CreatePartitionsTopicResult", None, response="results")),),
+    "DescribeTopicPartitions": ((0, _topics("DescribeTopicPartitionsResponseTopic", None)),),
+    "AlterPartitionReassignments": (
+        (0, _topics("ReassignableTopicResponse", _partitions("ReassignablePartitionResponse"), response="responses")),
+    ),
+    "OffsetDelete": ((0, _topics("OffsetDeleteResponseTopic", _partitions("OffsetDeleteResponsePartition"))),),
     "DescribeGroups": ((0, Level("groups", "groups", "DescribedGroup", (("group_id", ITEM),), (("group", ITEM),))),),
     "DeleteGroups": (
         (0, Level("groups_names", "results", "DeletableGroupResult", (("group_id", ITEM),), (("group", ITEM),))),
     ),
     "ConsumerGroupDescribe": ((0, _GROUP_IDS),),
     "ShareGroupDescribe": ((0, _GROUP_IDS),),
+    "StreamsGroupDescribe": ((0, _GROUP_IDS),),
+    "DescribeShareGroupOffsets": ((0, _groups("DescribeShareGroupOffsetsResponseGroup")),),
     "DescribeConfigs": ((0, Level("resources", "results", "DescribeConfigsResult", _RESOURCE)),),
     "AlterConfigs": ((0, Level("resources", "responses", "AlterConfigsResourceResponse", _RESOURCE)),),
     "IncrementalAlterConfigs": ((0, Level("resources", "responses", "AlterConfigsResourceResponse", _RESOURCE)),),
@@ -263,6 +267,12 @@ def selectors_of(api_key: int) -> set[str]:
 def has_room_for_error(api_key: int) -> bool:
     """Return whether a response of the API can say that the request failed."""
     return APIS[api_key].name in LEVELS or "error_code" in response_type(api_key).field_names()
+
+
+def is_between_nodes(api_key: int) -> bool:
+    """Return whether no client sends the API: the quorum's, and the share coordinator's."""
+    api = APIS[api_key]
+    return api.listeners == ("controller",) or "ShareGroupState" in api.name
 
 
 def subject_of(request: Any) -> Selected:

@@ -23,6 +23,7 @@ from kafkapy.handlers.cluster_view import (
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.standing_metadata import check_metadata_moves
 from kafkapy.handlers.topics.auto_create import create_topics_soon
 from kafkapy.handlers.topics.topic_pieces import PIECE_TOPICS, TopicPieces
 from kafkapy.metadata.image import MetadataImage, TopicImage
@@ -75,6 +76,7 @@ def prepare(services: Services, context: RequestContext, request: MetadataReques
 async def handle(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | EncodedAnswer:
+    check_metadata_moves(services)
     try:
         _check(context, request)
     except ApiError as error:
