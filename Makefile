@@ -120,15 +120,17 @@ CI_COMPILED_TESTS := $(filter-out tests/scenarios,$(COMPILED_TESTS)) $(CI_COMPIL
 ci-compiled: setup tools   ## those that prove the compiled modules and a part of compat, compiled without optimizing: what CI can run
 	KAFKAPY_OPT_LEVEL=0 CFLAGS=-g0 $(MAKE) test-compiled COMPILED_TESTS="$(CI_COMPILED_TESTS)"
 
-soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
+SOAKED_ONCE := beside_java console franz_go full_node_beside_java kafka_streams_groups leader_moves migration mixed_quorum \
+  pages quota_rates replication_modes spark_backfill spark_book_seconds spark_fills spark_killed_exactly_once spark_security \
+  streams_groups_across_nodes swap_streams transactions_killed upstream
+
+soak: setup tools spark-jars   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
-	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py tests/compat/test_console.py \
-	  tests/compat/test_replication_modes.py tests/compat/test_pages.py tests/compat/test_quota_rates.py tests/compat/test_full_node_beside_java.py \
-	  tests/compat/test_spark_killed_exactly_once.py tests/compat/test_leader_moves.py
+	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP $(addprefix tests/compat/test_,$(addsuffix .py,$(SOAKED_ONCE)))
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
 	  tests/compat/test_share_histories.py tests/compat/test_share_histories_across_nodes.py \
 	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py \
-	  tests/compat/test_consumer_bounce.py
+	  tests/compat/test_consumer_bounce.py tests/compat/test_transactions_across_nodes.py
 
 chaos: setup tools   ## three real nodes in trouble, SECONDS=900 for each kind of fault, SEED=1
 	KAFKAPY_CHAOS_SECONDS=$(or $(SECONDS),900) KAFKAPY_CHAOS_SEED=$(or $(SEED),1) \

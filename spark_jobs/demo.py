@@ -60,11 +60,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--trades", type=Path, help="a file in Binance's aggTrades or trades columns: csv, gz, zip")
     parser.add_argument("--seconds", type=int, default=LIVE_S, help="how long the page moves (default %(default)s)")
+    parser.add_argument("--events", type=int, default=MARKET.events, help="made-up trades (default %(default)s)")
     parser.add_argument("--port", type=int, default=PORT, help="of the page; 0: a free one (default %(default)s)")
     parser.add_argument("--bar", choices=["1s", "1m", "1h"], help="bars to show; else by the length of the recording")
     arguments = parser.parse_args()
     try:
-        run(Wanted(arguments.trades, arguments.bar, max(1, arguments.seconds), arguments.port))
+        seconds, events = max(1, arguments.seconds), max(1, arguments.events)
+        run(Wanted(arguments.trades, arguments.bar, seconds, events, arguments.port))
     except (JobError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -80,6 +82,7 @@ class Wanted:
     trades_file: Path | None
     width: str | None
     seconds: int
+    events: int
     port: int
 
 
@@ -109,7 +112,7 @@ def run(wanted: Wanted) -> None:
 
 
 def feed_config(wanted: Wanted, bootstrap: str) -> feed.FeedConfig:
-    source: dict[str, Any] = {"market": MARKET}
+    source: dict[str, Any] = {"market": MARKET.model_copy(update={"events": wanted.events})}
     if wanted.trades_file:
         source = {"source": "csv", "file": wanted.trades_file}
     return feed.FeedConfig(bootstrap_servers=bootstrap, quiet=True, sent_at=True, partitions=PARTITIONS, **source)

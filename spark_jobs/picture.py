@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
-
-from matplotlib.dates import ConciseDateFormatter
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import JobError
 from tools.vendor import VENDOR
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STATIC = Path(__file__).resolve().parent / "static"
 UP, DOWN, VWAP = "#2a9d74", "#d1495b", "#2f4b7c"
@@ -79,8 +79,11 @@ def page(title: str, body: str, data: object, script: str) -> str:
     )
 
 
-def still(bars: Sequence[Bar], title: str) -> Figure:
+def still(bars: Sequence[Bar], title: str) -> "Figure":
     """Return the picture of one symbol for print: WIDTH x HEIGHT pixels."""
+    from matplotlib.dates import ConciseDateFormatter  # a second that every job would take to start
+    from matplotlib.figure import Figure
+
     found = columns(bars)
     times = [datetime.fromtimestamp(seconds, UTC) for seconds in found["time"]]
     colours = [UP if bar["close"] >= bar["open"] else DOWN for bar in bars]

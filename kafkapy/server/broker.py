@@ -143,7 +143,7 @@ class BrokerServer:
         logger.info("Shut down completed")
 
     async def kill(self) -> None:
-        """End as in a crash: connections are cut without answers, nothing is flushed, no directory is marked clean."""
+        """End as in a crash: connections are cut without responses, nothing is flushed or marked clean."""
         self._log_manager.abandon()
         await self._stops.undo()
 
@@ -421,7 +421,9 @@ class BrokerServer:
 
     def _new_mover(self) -> LogDirMover:
         assignments = DirectoryAssignments(self._quorum_node.active, self.node_id, lambda: self._lifecycle.broker_epoch)
-        self._full_directories = FullDirectories(self._replica_manager, assignments)
+        self._full_directories = FullDirectories(
+            self._replica_manager, assignments, on_resigned=self._coordinators.on_resigned
+        )
         return LogDirMover(
             self._replica_manager,
             assignments,

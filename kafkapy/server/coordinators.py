@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.metrics.registry import NodeCounts
     from kafkapy.metrics.verifications import VerificationCounts
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.coordinators.markers import MarkerSink
     from kafkapy.runtime.coordinators.share_coordinator import ShareCoordinator
@@ -116,6 +117,12 @@ class Coordinators:
         yield from self.groups.apply_delta(delta, image)
         yield from self.transactions.apply_delta(delta, image)
         yield from self.share.apply_delta(delta, image)
+
+    def on_resigned(self, partition: "HostedPartition") -> None:
+        """Unload the shard of a partition that this node ceased to lead before metadata said so."""
+        for coordinator in (self.groups, self.transactions, self.share.made):
+            if coordinator is not None:
+                coordinator.on_resigned(partition)
 
     def new_verification(self, counts: "VerificationCounts | None" = None) -> TransactionVerification:
         """Return the check that a transaction is open, made before a partition is added to it.

@@ -67,7 +67,7 @@ pytestmark = [
     params=[
         (combined_nodes, ApacheKafka),
         pytest.param((isolated_nodes, ApacheKafka), marks=only_soaked),
-        (combined_nodes, PreviousKafka),
+        pytest.param((combined_nodes, PreviousKafka), marks=only_soaked),
     ],
     ids=["combined", "isolated", "combined-4.3.1"],
 )

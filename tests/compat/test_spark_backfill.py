@@ -21,12 +21,16 @@ from spark_jobs.silver import SILVER_COLUMNS, SilverConfig
 from spark_jobs.source import read_topics_once
 from spark_jobs.trades import parse_trades
 from tests.support import market
+from tests.support.copying import only_soaked
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
+FROM_ARCHIVE = [pytest.param("topic", marks=only_soaked), "archive"]
+FROM_TOPIC = ["topic", pytest.param("archive", marks=only_soaked)]
+"""All backfills read by one class (backfill.Past), which gold's do from both."""
 TOPIC = "backfilled"
 ROUGH = Market(events=450, trades_per_second=40, late=0.05, duplicates=0.03, malformed=0, seed=3)
 CALM = Market(events=450, trades_per_second=15, late=0, duplicates=0.03, malformed=0, seed=3)
@@ -213,7 +217,7 @@ def dead_letters(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
     return sorted((record.key, record.value, record.headers) for record in market.consume(bootstrap, topic))
 
 
-@pytest.mark.parametrize("source", ["topic", "archive"])
+@pytest.mark.parametrize("source", FROM_ARCHIVE)
 def test_silver_is_made_again_row_for_row(spark, streamed_raw, source) -> None:
     bootstrap, directory = streamed_raw
     dead = f"again-dead-from-{source}"
@@ -244,7 +248,7 @@ def test_a_plain_batch_differs_from_silver_by_exactly_the_late_trades(spark, str
     assert {row[:2] for row in plain - streamed} == late_ids - {row[:2] for row in streamed}
 
 
-@pytest.mark.parametrize("source", ["topic", "archive"])
+@pytest.mark.parametrize("source", FROM_TOPIC)
 def test_books_are_made_again_row_for_row(spark, streamed_raw, source) -> None:
     _, directory = streamed_raw
     config = BookBackfill(**again(streamed_raw, "book", DEPTH, source))

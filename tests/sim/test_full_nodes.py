@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from kafkapy.handlers.standing_metadata import STANDS_STILL_MS
 from kafkapy.metadata.registrations import DIRECTORY_LOST, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import (
@@ -15,9 +16,11 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.replication.partition import Role
 from kafkapy.types import TopicPartition
 from tests.simulator.cluster_checker import ClusterChecker
-from tests.simulator.cluster_clients import Client, Committer, IdempotentProducer, produce_request
+from tests.simulator.cluster_clients import Client, Committer, IdempotentProducer, LostError, produce_request
 from tests.simulator.cluster_world import ClusterWorld, combined
 from tests.simulator.loop import START_WALL_MS
 from tests.simulator.process_lives import ProcessLoop, run_processes
@@ -66,8 +69,8 @@ class FullNodes(Client):
             )
             for name, replicas in replicas_by_topic.items()
         ]
-        answer = await self.connections.call(2, CreateTopicsRequest(topics=topics, timeout_ms=5000))
-        assert not any(topic.error_code for topic in answer.topics)
+        response = await self.connections.call(2, CreateTopicsRequest(topics=topics, timeout_ms=5000))
+        assert not any(topic.error_code for topic in response.topics)
 
     async def finish(self) -> None:
         """Stop the clients, and compare all logs with what they were told."""
@@ -81,6 +84,18 @@ class FullNodes(Client):
         for node_id in node_ids:
             disk = self.world.computers[node_id].disk
             disk.capacity_bytes = disk.used_bytes()
+
+    def fill_with_others(self, node_id: int) -> None:
+        """Fill a disk, and go on taking what the node gives up for its metadata, until `empty`."""
+        self.fill(node_id)
+        disk = self.world.computers[node_id].disk
+
+        async def take() -> None:
+            while disk.capacity_bytes is not None:
+                disk.capacity_bytes = min(disk.capacity_bytes, disk.used_bytes())
+                await asyncio.sleep(0.001)
+
+        self._tasks.append(asyncio.ensure_future(take()))
 
     def empty(self, *node_ids: int) -> None:
         for node_id in node_ids:
@@ -103,8 +118,8 @@ class FullNodes(Client):
         self.forget_place(*partition)
         place = await self.place(*partition)
         data = build_batch([(START_WALL_MS + self.world.loop.now_ms(), None, value, ())])
-        answer = await self.connections.call(place.leader_id, produce_request(place, *partition, data))
-        return int(answer.responses[0].partition_responses[0].error_code)
+        response = await self.connections.call(place.leader_id, produce_request(place, *partition, data))
+        return int(response.responses[0].partition_responses[0].error_code)
 
     async def is_without(self, node_id: int, *partitions: TopicPartition) -> None:
         """Wait until others lead partitions, without a node in their ISRs."""
@@ -145,6 +160,40 @@ async def test_a_full_node_is_neither_led_by_nor_waited_for_until_it_has_room(no
         nodes.empty(1)
         await nodes.world.until(nodes.world.is_whole, 10, "it is in sync again")
         assert nodes.registration(LED).directory_of(1) == nodes.world.computers[1].directory_id
+        await nodes.connections.call(2, ElectLeadersRequest(0, topic_partitions=None, timeout_ms=2000))
+        await nodes.world.until(lambda: nodes.registration(LED).leader == 1, 10, "it leads again")
+        await nodes.all_go_on()
+    await nodes.finish()
+
+
+def hosted(nodes: FullNodes, partition: TopicPartition) -> Any:
+    """Return a partition as node 1 has it."""
+    return nodes.world.computers[1].partition(partition)
+
+
+@in_a_cluster
+async def test_a_full_node_that_learns_nothing_stops_leading_and_sends_clients_to_others(nodes: FullNodes) -> None:
+    """Somebody else takes what it gives up for its metadata: it does not learn who leads, for as long as that lasts."""
+    for _ in range(2):
+        nodes.forget_place(*LED)
+        before = await nodes.place(*LED)
+        assert before.leader_id == 1
+        nodes.fill_with_others(1)
+        await nodes.is_without(1, LED, FOLLOWED, OFFSETS)
+        await nodes.world.until(lambda: hosted(nodes, LED).role is not Role.LEADER, 2, "it leads no more")
+        assert hosted(nodes, LED).role is hosted(nodes, OFFSETS).role is Role.RESIGNED, "its metadata stands still"
+        refused = await nodes.connections.call(1, produce_request(before, *LED, build_batch([(0, None, b"v", ())])))
+        partition = refused.responses[0].partition_responses[0]
+        assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.current_leader.leader_id == -1, "librdkafka would come back to this node for ever"
+        await nodes.all_go_on()
+        await asyncio.sleep(STANDS_STILL_MS / 1000)
+        with pytest.raises(LostError):
+            await nodes.connections.call(1, MetadataRequest(topics=None))
+        assert hosted(nodes, LED).role is Role.RESIGNED
+        nodes.empty(1)
+        await nodes.world.until(nodes.world.is_whole, 10, "it is in sync again")
+        assert (await nodes.connections.call(1, MetadataRequest(topics=None))).topics
         await nodes.connections.call(2, ElectLeadersRequest(0, topic_partitions=None, timeout_ms=2000))
         await nodes.world.until(lambda: nodes.registration(LED).leader == 1, 10, "it leads again")
         await nodes.all_go_on()

@@ -53,6 +53,7 @@ from tests.simulator.broker_world import (
     Topic,
 )
 from tests.simulator.loop import SimLoop, run
+from tests.simulator.share_hot_paths import ShareMember, done_count, initialize_share_states
 from tests.support.wire import request_frame
 
 COUNTED_ON = (3, 11)
@@ -118,6 +119,7 @@ def count_all() -> Counts:
     """Return instructions and calls for one request of each hot path."""
     found: Counts = {}
     run(lambda loop: _count_on(loop, found))
+    run(lambda loop: _count_shares(loop, found))  # on a machine of its own: share groups change no other count
     return found
 
 
@@ -172,6 +174,37 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
     }
     for name, new_frame in paths.items():
         found[name] = await _count(client, new_frame)
+    await machine.stop()
+
+
+async def _count_shares(loop: SimLoop, found: Counts) -> None:
+    machine = Machine(loop, offsets_topic_num_partitions="1")
+    await machine.boot()
+    client = machine.connect()
+
+    async def new_member(name: str, partition_count: int, records_per_fetch: int) -> tuple[Topic, ShareMember]:
+        topic = await client.create_topic(name, partition_count)
+        await initialize_share_states(client, topic, partition_count)
+        return topic, ShareMember(topic, partition_count, records_per_fetch=records_per_fetch)
+
+    narrow, of_narrow = await new_member("narrow", 1, FEW)
+    wide, of_wide = await new_member("wide", WIDE, FEW)
+    full, of_full = await new_member("full", WIDE, LARGE)
+    for partition in range(WIDE):
+        for _ in range(REPEATS):
+            await client.produce(full, *_values(LARGE), partition=partition)
+    paths: dict[str, Frames] = {
+        "share fetch of 1 KiB": lambda: (_produce(narrow, client.batch(_values(FEW))), of_narrow.next_of_all()),
+        "share fetch of 1 KiB of each of 16 partitions": lambda: (
+            _produce_to_all(wide, client.batch(_values(FEW))),
+            of_wide.next_of_all(),
+        ),
+        "share fetch of 64 KiB of one of 16 partitions": of_full.next_of_one,
+    }
+    for name, new_frame in paths.items():
+        found[name] = await _count(client, new_frame)
+    for topic, member, partition_count in ((narrow, of_narrow, 1), (wide, of_wide, WIDE), (full, of_full, WIDE)):
+        assert await done_count(client, topic, partition_count) == member.accepted_count > 0, topic.name
     await machine.stop()
 
 
@@ -240,9 +273,9 @@ async def new_transactions(
 ) -> Transactions:
     await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 5)
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    answer = await client.call(request, INIT_PRODUCER_ID_VERSION)
-    assert (answer.error_code, answer.producer_epoch) == (0, 0), answer
-    return Transactions(client, topic, transactional_id, answer.producer_id, partition)
+    response = await client.call(request, INIT_PRODUCER_ID_VERSION)
+    assert (response.error_code, response.producer_epoch) == (0, 0), response
+    return Transactions(client, topic, transactional_id, response.producer_id, partition)
 
 
 def new_batches(client: KafkaClient, producer_id: int, producer_epoch: int) -> Iterator[bytes]:
@@ -287,14 +320,14 @@ async def join_streams(client: KafkaClient) -> StreamsGroupHeartbeatRequest:
         "streams", member_id="member", process_id="process", topology=reads, **nothing
     )
     request.rebalance_timeout_ms = 60_000
-    answer = await client.call(request, MODERN_HEARTBEAT_VERSION)
-    while not answer.active_tasks:
-        assert answer.error_code == 0, answer
-        await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
-        request = StreamsGroupHeartbeatRequest("streams", member_id="member", member_epoch=answer.member_epoch)
-        answer = await client.call(request, MODERN_HEARTBEAT_VERSION)
-    request.member_epoch = answer.member_epoch
-    request.endpoint_information_epoch = answer.endpoint_information_epoch
+    response = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    while not response.active_tasks:
+        assert response.error_code == 0, response
+        await asyncio.sleep(response.heartbeat_interval_ms / 1000)
+        request = StreamsGroupHeartbeatRequest("streams", member_id="member", member_epoch=response.member_epoch)
+        response = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    request.member_epoch = response.member_epoch
+    request.endpoint_information_epoch = response.endpoint_information_epoch
     return request
 
 
@@ -310,8 +343,8 @@ async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
         else:
             counted = frame
         with counter if number >= REPEATS else nullcontext():
-            answers = await _serve(client, counted)
-        assert all(answers), "every request is answered"
+            responses = await _serve(client, counted)
+        assert all(responses), "every request is answered"
     return {
         "instructions": counter.instructions / REPEATS,
         "calls": counter.calls / REPEATS,

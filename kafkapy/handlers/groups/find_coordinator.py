@@ -2,7 +2,7 @@
 
 v1: transaction coordinators, too. v4: several keys (KIP-699), each with its error code. v6: coordinators of share
 groups, by `group id:topic id:partition` (KIP-932), which only brokers ask for. While the topic is being created, or its
-partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and clients retry.
+partition has no leader, the response is COORDINATOR_NOT_AVAILABLE, and clients retry.
 
 Deviation: Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once if the topic is missing. Here the response waits for
 its creation, a few milliseconds, or MAX_WAIT_MS if the broker has other work first, because a client's first commit is
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.standing_metadata import check_metadata_moves
 from kafkapy.handlers.topics.auto_create import create_topic
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -42,6 +43,7 @@ NO_NODE: Final = (-1, "", -1)
 async def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
+    check_metadata_moves(services)
     if context.api_version >= BATCHED_SINCE:
         if request.key_type == SHARE and context.api_version >= SHARE_SINCE:
             refused = _share_refusal(services, context, request.coordinator_keys)

@@ -13,6 +13,7 @@ from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, is_internal, missing_topic_error
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.standing_metadata import check_metadata_moves
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -32,6 +33,7 @@ SORTED_AT_ONCE: Final = 500
 async def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
+    check_metadata_moves(services)
     image = services.metadata.image
     way = walk(services, context)
     try:
@@ -110,12 +112,12 @@ async def _page(
             continue
         cursor = request.cursor
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        answer = _topic(view, topic, range(first, min(first + remaining, len(topic.partitions))))
-        response.topics.append(answer)
+        described = _topic(view, topic, range(first, min(first + remaining, len(topic.partitions))))
+        response.topics.append(described)
         if first + remaining < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=first + remaining)
             break
-        remaining -= len(answer.partitions)
+        remaining -= len(described.partitions)
     return response
 
 

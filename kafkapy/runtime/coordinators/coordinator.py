@@ -186,10 +186,21 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 continue
             self._begin(partition_id, self._new_host(partition))
         for partition_id, host in lost.items():
-            host.close()
-            if self._hosts[partition_id] is host:
-                del self._hosts[partition_id]
-                self.logger.info("Unloaded the coordinator shard of %s", host.partition.topic_partition)
+            self._unload(partition_id, host)
+
+    def on_resigned(self, partition: "HostedPartition") -> None:
+        """Unload the shard of a partition that this node ceased to lead before metadata said so."""
+        topic, partition_id = partition.topic_partition
+        host = self._hosts.get(partition_id)
+        if topic == self.topic and host is not None and host.partition is partition:
+            self._unload(partition_id, host)
+
+    def _unload(self, partition_id: int, host: HostT) -> None:
+        """Close a host, and drop it unless another one has taken its place."""
+        host.close()
+        if self._hosts[partition_id] is host:
+            del self._hosts[partition_id]
+            self.logger.info("Unloaded the coordinator shard of %s", host.partition.topic_partition)
 
     def reload(self, key: str) -> None:
         """Unload the shard of a key and load it from its log, as if the leader had moved away and back.

@@ -7,6 +7,10 @@ KIP-858), if another member of its ISR can lead: the controller removes it from 
 for a directory that failed. With room again the real directory is reported, and the replica fetches and rejoins the
 ISR. A replica that is alone stays where it is, and refuses records.
 
+Once the controller has accepted that, a replica that leads resigns: it refuses requests, and answers those that wait.
+Metadata may not say so for long, because the metadata log may have no room on the same disk (runtime/quorum/
+effect_queue.py). For the same reason what the controller accepted counts here, even if the image does not have it yet.
+
 Why so: this is the one request of KRaft that does it replica by replica and can be taken back, and Apache Kafka's
 controllers know it since metadata.version 3.7-IV2. A heartbeat that wants to be fenced, or names a directory as
 offline, leaves replicas that are alone without a leader, too, and a directory is then offline until the broker
@@ -18,8 +22,9 @@ Here it stays online, because it may have room again.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
@@ -46,12 +51,22 @@ logger = logging.getLogger("kafkapy.runtime")
 class FullDirectories:
     """Compares, while a directory is full and until all is taken back, where replicas are reported to be."""
 
-    def __init__(self, replica_manager: "ReplicaManager", assignments: "DirectoryAssignments") -> None:
+    def __init__(
+        self,
+        replica_manager: "ReplicaManager",
+        assignments: "DirectoryAssignments",
+        *,
+        on_resigned: "Callable[[HostedPartition], None]",
+    ) -> None:
+        """on_resigned: called with a partition that ceased to lead before metadata says so."""
+        self._on_resigned = on_resigned
         self._replica_manager = replica_manager
         self._partitions = replica_manager.partitions
         self._assignments = assignments
         self._given_away: set[tuple[Uuid, int]] = set()
         """Replicas that were given away, and not taken back yet."""
+        self._accepted: dict[tuple[Uuid, int], Uuid] = {}
+        """Directories that the controller has accepted, and the image does not have yet."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -116,14 +131,32 @@ class FullDirectories:
         node_id = self._partitions.node_id
         if log is None or log.is_offline or registration is None or node_id not in registration.replicas:
             self._given_away.discard(key)
+            self._accepted.pop(key, None)
             return
-        assigned, place = registration.directory_of(node_id), self.place_of(log, registration, key[0])
+        assigned, place = self._assigned(key, registration), self.place_of(log, registration, key[0])
         if self._assignments.is_pending(*key) or self._is_moving_to(assigned, partition):
             return
         if place is not None and (place != assigned or self._is_to_be_elected(key, registration)):
-            self._assignments.assign(Assignment(*key, place))
-        elif place != DIRECTORY_LOST:
+            on_accepted = partial(self._on_accepted, partition, place, partition.leader_epoch)
+            self._assignments.assign(Assignment(*key, place, on_accepted))
+        elif place != DIRECTORY_LOST and key not in self._accepted:
             self._given_away.discard(key)
+
+    def _assigned(self, key: "tuple[Uuid, int]", registration: "PartitionRegistration") -> "Uuid":
+        """Return the replica's directory as the controller has it, which may be ahead of the image."""
+        directory = registration.directory_of(self._partitions.node_id)
+        accepted = self._accepted.get(key, directory)
+        if accepted == directory:
+            self._accepted.pop(key, None)
+        return accepted
+
+    def _on_accepted(self, partition: "HostedPartition", place: "Uuid", leader_epoch: int) -> None:
+        """Record a replica's place, and have it resign if that is none. leader_epoch: of the time when it was sent."""
+        self._accepted[partition.topic_id, partition.topic_partition.partition] = place
+        if place == DIRECTORY_LOST and partition.resign(leader_epoch):
+            logger.info("Resigned as the leader of %s: its directory is full", partition.topic_partition)
+            self._replica_manager.complete_waiting(partition)
+            self._on_resigned(partition)
 
     def _is_moving_to(self, directory: "Uuid", partition: "HostedPartition") -> bool:
         """Whether the directory is reported already of a replica that moves there (LogDirMover)."""

@@ -39,6 +39,11 @@ class EffectQueue:
         self.waiting: deque[Effect] = deque()
         self._room = RoomWait("The metadata quorum")
 
+    @property
+    def waited_ms(self) -> int:
+        """How long what was written last has waited for room, 0 if nothing waits."""
+        return self._room.waited_ms if self.waiting else 0
+
     def run(self, effects: Iterable[Effect]) -> bool:
         """Carry out the effects of a step; return whether none of them waits for room.
 

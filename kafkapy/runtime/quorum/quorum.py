@@ -115,7 +115,7 @@ class Quorum:
         self._fatal: BaseException | None = None
         self._log: MetadataLog
         self._core: RaftCore
-        self._effects: EffectQueue
+        self.effects: EffectQueue
 
     # ---- properties
 
@@ -274,7 +274,7 @@ class Quorum:
         for timer in (self._timer, self._clean_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
-        self._effects.close()
+        self.effects.close()
         await self._snapshots.cancel()
         await self._flushes.end_of_flush()
         if self._fatal is None:
@@ -297,7 +297,7 @@ class Quorum:
             log.voters.static_voters = self._identity.voters_of(file_voter_ids)
         raft_config = self._identity.raft_config(self._config, log.voters.current)
         self._core = RaftCore(raft_config, log.view, log.voters, election, self._random.randrange(0, 1 << 62))
-        self._effects = self._new_effects(log)
+        self.effects = self._new_effects(log)
         self._snapshots.begin(self._config, log.latest_snapshot_bytes)
         self._delivery.begin_with(log.view.latest_snapshot)
         self._is_recovered = True
@@ -334,7 +334,7 @@ class Quorum:
         core = self._core
         if self._is_closed or not core.is_leader or leader_epoch != core.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
-        if self._effects.waiting:
+        if self.effects.waiting:
             raise ApiError(KAFKA_STORAGE_ERROR, "the metadata quorum waits for room on the disk")
         size_bytes = BATCH_OVERHEAD_BYTES + sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
         if size_bytes > MAX_BATCH_BYTES:
@@ -358,16 +358,16 @@ class Quorum:
         """Step down (used by a controller that failed); another election follows."""
         self._step(ResignRequested(leader_epoch))
 
-    def receive(self, request: Request, reply: Callable[[Response], None]) -> None:
-        """Handle a peer's request; `reply` is called once, now or later, on the loop's thread."""
+    def receive(self, request: Request, respond: Callable[[Response], None]) -> None:
+        """Handle a peer's request; `respond` is called once, now or later, on the loop's thread."""
         if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
-            self._candidates.receive(request, reply)
+            self._candidates.receive(request, respond)
         else:
-            self._receive(request, reply)
+            self._receive(request, respond)
 
-    def _receive(self, request: Request, reply: Callable[[Response], None]) -> None:
+    def _receive(self, request: Request, respond: Callable[[Response], None]) -> None:
         if len(self._events) < MAX_WAITING_EVENTS:
-            self._step(RequestReceived(reply, request))
+            self._step(RequestReceived(respond, request))
 
     # ---- stepping
 
@@ -379,13 +379,13 @@ class Quorum:
         if self._is_closed or self._fatal is not None:
             return
         self._events.append(event)
-        if self._is_stepping or self._effects.waiting:
+        if self._is_stepping or self.effects.waiting:
             return
         self._is_stepping = True
         try:
             while self._events:
                 effects = self._core.step(self._events.popleft(), self._clock.monotonic_ms())
-                if not self._effects.run(effects):
+                if not self.effects.run(effects):
                     return
             if self._counting is not None:
                 self._counting.record_role(self._core.role)
@@ -406,7 +406,7 @@ class Quorum:
             return
         self._fatal = error
         logger.critical("Stopping this node's part in the metadata quorum: %s", error, exc_info=error)
-        self._effects.close()
+        self.effects.close()
         self._waiters.fail(error)
         self._delivery.notify_end(self.leader_epoch)
         self._on_fatal(error)
@@ -420,7 +420,7 @@ class Quorum:
         turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
-            while self._fatal is None and not self._effects.waiting:  # the log has what the core has
+            while self._fatal is None and not self.effects.waiting:  # the log has what the core has
                 if not self._delivery.notify_next(self._log, self._core.high_watermark):
                     break
                 if turn.is_over():

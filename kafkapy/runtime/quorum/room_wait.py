@@ -18,14 +18,25 @@ class RoomWait:
         """what: the subject of the log lines."""
         self._what = what
         self._timer: asyncio.TimerHandle | None = None
+        self._begun_s = 0.0
+        """The loop's time when it began to wait."""
+
+    @property
+    def waited_ms(self) -> int:
+        """How long it has waited for room, 0 if it does not wait."""
+        if self._timer is None:
+            return 0
+        return int((asyncio.get_running_loop().time() - self._begun_s) * 1000)
 
     def try_later(self, call: Callable[[], None], error: BaseException | None) -> None:
         """Call `call` after a while. error: why it has to wait."""
+        loop = asyncio.get_running_loop()
         if self._timer is None:
+            self._begun_s = loop.time()
             logger.warning("%s waits for room on the disk: %s", self._what, error)
         else:
             self._timer.cancel()  # it was tried before, with a step of another event
-        self._timer = asyncio.get_running_loop().call_later(ROOM_RETRY_MS / 1000, call)
+        self._timer = loop.call_later(ROOM_RETRY_MS / 1000, call)
 
     def end(self) -> None:
         """Log that it was done, if it had to wait."""

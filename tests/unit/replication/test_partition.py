@@ -182,6 +182,30 @@ def test_what_a_partition_answers_in_each_role() -> None:
     assert partition.check_leader() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_leader_that_resigned_serves_and_acknowledges_nothing_until_a_later_epoch_names_it() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=5)
+    partition = led(log, replicas=(1, 2))
+    appended_by = partition.follow_count
+    assert not partition.resign(leader_epoch=4), "that was an earlier time"
+    assert partition.resign(leader_epoch=5)
+    assert partition.check_leader() == partition.check_readable() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.acknowledgement(5, appended_by) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.become_leader(registration(partition_epoch=1, replicas=(1, 2), isr=(1,)), now_ms=0)
+    assert partition.role is Role.RESIGNED, "metadata from before the other leader's epoch"
+    partition.become_leader(registration(leader_epoch=7, partition_epoch=3, replicas=(1, 2), isr=(1,)), now_ms=0)
+    assert partition.check_leader(7) == ErrorCode.NONE
+    assert partition.acknowledgement(5, appended_by) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER), "may be another's now"
+    assert partition.acknowledgement(5, partition.follow_count) == (True, ErrorCode.NONE)
+
+
+def test_a_leader_that_resigned_follows_the_next_one() -> None:
+    partition = led(FakeLog(log_end_offset=10), replicas=(1, 2))
+    partition.resign(leader_epoch=5)
+    assert partition.become_follower(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2)))
+    assert (partition.role, partition.leader_id) == (Role.FOLLOWER, 2)
+    assert not partition.resign(leader_epoch=6)
+
+
 @pytest.mark.parametrize("before", Role)
 @pytest.mark.parametrize("after", Role)
 def test_roles_follow_the_table(before: Role, after: Role) -> None:
@@ -318,7 +342,7 @@ def test_a_replica_that_lagged_too_long_is_not_waited_for_though_it_has_all_that
     assert log.high_watermark == 15
 
 
-def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
+def test_metadata_older_than_the_controllers_response_is_ignored() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
     partition.end_isr_change([1], leader_epoch=5, partition_epoch=7, now_ms=0)
@@ -350,7 +374,7 @@ def test_metadata_that_repeats_the_response_does_not_end_a_later_change() -> Non
     assert partition.pending_isr is None, "with a newer partition epoch the controller refuses the change"
 
 
-def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
+def test_a_response_of_another_leader_epoch_changes_nothing() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
     partition.become_leader(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6, partition_epoch=1), now_ms=0)
@@ -359,7 +383,7 @@ def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
     assert partition.isr == (1, 2)
 
 
-def test_an_answer_of_an_older_partition_epoch_changes_nothing() -> None:
+def test_a_response_of_an_older_partition_epoch_changes_nothing() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2), partition_epoch=4)
     joining = partition.begin_isr_change((1,))
     assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=3, now_ms=0)

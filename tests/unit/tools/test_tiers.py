@@ -7,6 +7,10 @@ import pytest
 from tests.support.pages import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
+ONLY_SOAKED = re.compile(
+    r'import .*\bonly_soaked\b|"KAFKAPY_SOAK_SEEDS" not in os.environ|os.environ.get\("KAFKAPY_SOAK_SEEDS"'
+)
+"""How a file says that some of its tests, or some of their parameters, are for `make soak` alone."""
 
 
 def recipe(target: str) -> str:
@@ -36,6 +40,19 @@ def test_ci_runs_every_test() -> None:
 def test_each_run_shows_the_ten_slowest() -> None:
     assert [recipe(target).split()[0] for target in ("test", "test-all", "test-fast")] == ["$(PYTEST)"] * 3
     assert re.search(r"^PYTEST := .*--durations=10$", MAKEFILE, re.M)
+
+
+def test_what_only_a_soak_runs_is_in_its_recipe() -> None:
+    named = set(re.findall(r"test_\w+(?=\.py)", recipe("soak"))) | {f"test_{name}" for name in soaked_once()}
+    files = {path.stem: path.read_text() for path in (ROOT / "tests" / "compat").glob("test_*.py")}
+    assert sorted(name for name, text in files.items() if ONLY_SOAKED.search(text) and name not in named) == []
+    assert sorted(name for name in named if not list((ROOT / "tests").glob(f"*/{name}.py"))) == []
+
+
+def soaked_once() -> list[str]:
+    found = re.search(r"^SOAKED_ONCE := ((?:.*\\\n)*.*)$", MAKEFILE, re.M)
+    assert found is not None
+    return found[1].replace("\\\n", " ").split()
 
 
 @pytest.mark.parametrize("seed", range(12))
