@@ -10,6 +10,7 @@ from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.registrations import NO_LEADER, BrokerRegistration
 from kafkapy.record.batch import NO_LEADER_EPOCH
+from kafkapy.replication.partition import Role
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
@@ -38,8 +39,8 @@ class TopicAccess:
     """
 
     __slots__ = (
+        "_allowed",
         "_allows_everything",
-        "_answers",
         "_context",
         "_counts",
         "_log_if_denied",
@@ -66,7 +67,7 @@ class TopicAccess:
         self._names = names
         self._log_if_denied = log_if_denied
         self._counts: Counter[str] | None = None
-        self._answers: dict[str, bool] = {}
+        self._allowed: dict[str, bool] = {}
 
     def allows(self, topic: str) -> bool:
         return self._allows_everything or self._authorize(topic)
@@ -84,17 +85,17 @@ class TopicAccess:
             self._counts = counts
 
     async def authorize_all(self, topics: Iterable[str]) -> None:
-        """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use the cached answers."""
+        """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use what it found."""
         if not self._allows_everything:
             async for topic in walk(self._services, self._context).over(topics):
                 self._authorize(topic)
 
     def _authorize(self, topic: str) -> bool:
-        answer = self._answers.get(topic)
-        if answer is None:
+        is_allowed = self._allowed.get(topic)
+        if is_allowed is None:
             if self._counts is None:
                 self._counts = Counter(self._names)
-            answer = self._services.authorizer.authorize(
+            is_allowed = self._services.authorizer.authorize(
                 self._context,
                 self._operation,
                 ResourceType.TOPIC,
@@ -102,28 +103,39 @@ class TopicAccess:
                 reference_count=self._counts[topic] or 1,
                 log_if_denied=self._log_if_denied,
             )
-            self._answers[topic] = answer
-        return answer
+            self._allowed[topic] = is_allowed
+        return is_allowed
 
 
 class Leaders:
     """The current leaders and their endpoints, sent with NOT_LEADER_OR_FOLLOWER: saves a Metadata request (KIP-951)."""
 
     def __init__(self, services: Services, context: RequestContext) -> None:
+        self._services = services
         self._image = services.metadata.image
         self._listener_name = context.listener_name
         self._view = ClusterView(self._image.cluster, context.listener_name)
         self._returned: dict[int, BrokerRegistration] = {}
 
     def leader_of(self, topic: str, partition_id: int) -> tuple[int, int]:
-        """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown."""
+        """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown, or was led here until now.
+
+        A client that is sent back to this broker would ask nobody else (librdkafka).
+        """
         registration: PartitionRegistration | None = self._image.topics.partition(topic, partition_id)
-        if registration is None:
+        if registration is None or self._has_resigned(topic, partition_id, registration):
             return NO_LEADER, NO_LEADER_EPOCH
         leader = self._view.alive.get(registration.leader)
         if leader is not None:
             self._returned[leader.id] = leader
         return registration.leader, registration.leader_epoch
+
+    def _has_resigned(self, topic: str, partition_id: int, registration: "PartitionRegistration") -> bool:
+        """Whether the metadata still names this broker, which knows that another one was elected."""
+        if registration.leader != self._services.node_id:
+            return False
+        hosted = self._services.replica_manager.partitions.find(topic, partition_id)
+        return hosted is not None and hosted.role is Role.RESIGNED
 
     def endpoints(self) -> Iterable[tuple[int, str, int, str | None]]:
         """Yield (node id, host, port, rack) of the leaders returned so far."""
@@ -168,11 +180,11 @@ def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
     return future, on_done
 
 
-def sent_bytes(answer: "PartitionRead") -> int:
+def sent_bytes(response: "PartitionRead") -> int:
     """Return the size in bytes for which a partition of a Fetch response counts in quotas."""
-    records = answer.records
+    records = response.records
     record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
-    return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0
+    return PARTITION_BYTES + record_bytes if record_bytes or response.error_code else 0
 
 
 def merge_topics(topics: list[Any], refused: Iterable[Any]) -> None:

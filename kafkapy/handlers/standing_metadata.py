@@ -11,7 +11,7 @@ client that asks where to go, because another node knows better.
 
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.errors import ProtocolError
+from kafkapy.handlers.context import CloseConnection
 
 if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
@@ -21,9 +21,9 @@ STANDS_STILL_MS: Final = 2000
 
 
 def check_metadata_moves(services: "Services") -> None:
-    """Raise ProtocolError if the metadata has stood still for long, and another broker could answer in our place."""
+    """Raise CloseConnection if the metadata has stood still for long, and another broker could answer in our place."""
     if services.quorum.effects.waited_ms < STANDS_STILL_MS:
         return
     brokers, node_id = services.metadata.image.cluster.brokers, services.node_id
     if any(broker.is_active for other_id, broker in brokers.items() if other_id != node_id):
-        raise ProtocolError("the metadata stands still, because its disk is full: another broker is to be asked")
+        raise CloseConnection("the metadata stands still, because its disk is full: another broker is to be asked")

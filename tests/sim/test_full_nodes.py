@@ -69,8 +69,8 @@ class FullNodes(Client):
             )
             for name, replicas in replicas_by_topic.items()
         ]
-        answer = await self.connections.call(2, CreateTopicsRequest(topics=topics, timeout_ms=5000))
-        assert not any(topic.error_code for topic in answer.topics)
+        response = await self.connections.call(2, CreateTopicsRequest(topics=topics, timeout_ms=5000))
+        assert not any(topic.error_code for topic in response.topics)
 
     async def finish(self) -> None:
         """Stop the clients, and compare all logs with what they were told."""
@@ -118,8 +118,8 @@ class FullNodes(Client):
         self.forget_place(*partition)
         place = await self.place(*partition)
         data = build_batch([(START_WALL_MS + self.world.loop.now_ms(), None, value, ())])
-        answer = await self.connections.call(place.leader_id, produce_request(place, *partition, data))
-        return int(answer.responses[0].partition_responses[0].error_code)
+        response = await self.connections.call(place.leader_id, produce_request(place, *partition, data))
+        return int(response.responses[0].partition_responses[0].error_code)
 
     async def is_without(self, node_id: int, *partitions: TopicPartition) -> None:
         """Wait until others lead partitions, without a node in their ISRs."""
@@ -175,12 +175,17 @@ def hosted(nodes: FullNodes, partition: TopicPartition) -> Any:
 async def test_a_full_node_that_learns_nothing_stops_leading_and_sends_clients_to_others(nodes: FullNodes) -> None:
     """Somebody else takes what it gives up for its metadata: it does not learn who leads, for as long as that lasts."""
     for _ in range(2):
-        before = hosted(nodes, LED)
-        assert before.role is Role.LEADER
+        nodes.forget_place(*LED)
+        before = await nodes.place(*LED)
+        assert before.leader_id == 1
         nodes.fill_with_others(1)
         await nodes.is_without(1, LED, FOLLOWED, OFFSETS)
         await nodes.world.until(lambda: hosted(nodes, LED).role is not Role.LEADER, 2, "it leads no more")
         assert hosted(nodes, LED).role is hosted(nodes, OFFSETS).role is Role.RESIGNED, "its metadata stands still"
+        refused = await nodes.connections.call(1, produce_request(before, *LED, build_batch([(0, None, b"v", ())])))
+        partition = refused.responses[0].partition_responses[0]
+        assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.current_leader.leader_id == -1, "librdkafka would come back to this node for ever"
         await nodes.all_go_on()
         await asyncio.sleep(STANDS_STILL_MS / 1000)
         with pytest.raises(LostError):

@@ -12,6 +12,8 @@ import contextlib
 import fcntl
 import os
 import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +46,25 @@ class MountedDisk:
         with contextlib.suppress(OSError), self._ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
+
+    @contextlib.contextmanager
+    def kept_full(self) -> Iterator[None]:
+        """Leave no byte free, and take at once what is freed, until the block ends; then free it all."""
+        is_over = threading.Event()
+
+        def take() -> None:
+            while not is_over.wait(0.01):
+                self.fill()
+
+        self.fill()
+        taker = threading.Thread(target=take)
+        taker.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            taker.join()
+            self.repair()
 
     def fail_writes(self) -> None:
         fcntl.fcntl(self._memory, F_ADD_SEALS, F_SEAL_WRITE)
