@@ -104,7 +104,7 @@ def _own_all_tasks(server: Server, is_over: threading.Event) -> None:
     )
     with connect(server) as connection:
         joined = call(connection, join, 0)
-    owned = [TaskIds(f"{number}", partitions=list(range(TASKS_EACH - 2))) for number in range(SUBTOPOLOGIES)]
+    owned = [TaskIds(f"{number}", partitions=list(range(TASKS_EACH))) for number in range(SUBTOPOLOGIES)]
     heartbeat = StreamsGroupHeartbeatRequest(
         group_id=group,
         member_id=member,

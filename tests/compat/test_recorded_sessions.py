@@ -40,6 +40,7 @@ WITH_LOGIN = {
     **PROPERTIES,
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
+    "inter.broker.listener.name": "PLAINTEXT",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.plaintext.plain.sasl.jaas.config": (
         f'{PLAIN_MODULE} username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}";'
