@@ -227,8 +227,8 @@ class StreamsLives(ClusterLives):
         config = AlterableConfig("streams.num.standby.replicas", value=str(self._standby_count))
         resource = AlterConfigsResource(GROUP_RESOURCE, resource_name=self.application.group_id, configs=[config])
         with suppress(LostError):
-            answer = await self._admin.send_to_any(IncrementalAlterConfigsRequest([resource]))
-            return bool(answer.responses[0].error_code == ErrorCode.NONE)
+            response = await self._admin.send_to_any(IncrementalAlterConfigsRequest([resource]))
+            return bool(response.responses[0].error_code == ErrorCode.NONE)
         return False
 
     async def _enlarge_source(self) -> bool:
@@ -275,8 +275,8 @@ class StreamsLives(ClusterLives):
         with suppress(LostError):
             for group_id in former:
                 coordinator_id = await find_coordinator(self._admin, group_id)
-                answer = await self._admin.call(coordinator_id, DeleteGroupsRequest([group_id]), 2)
-                if answer.results[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                response = await self._admin.call(coordinator_id, DeleteGroupsRequest([group_id]), 2)
+                if response.results[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                     return False
             return True
         return False
