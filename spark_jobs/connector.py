@@ -1,6 +1,6 @@
-"""Spark's own Kafka connector, chosen to fit the installed PySpark.
+"""Spark's own Kafka connector and its package for Avro (`from_avro`), chosen to fit the installed PySpark.
 
-`python -m spark_jobs.connector` fetches its jars from Maven Central into .tools/ (once).
+`python -m spark_jobs.connector` fetches their jars from Maven Central into .tools/ (once).
 """
 
 import subprocess
@@ -16,7 +16,7 @@ SPARK = "org.apache.spark"
 
 
 def coordinates(version: str) -> list[tuple[str, str, str]]:
-    """Return (group, artifact, version) of the connector's jars for a PySpark version.
+    """Return (group, artifact, version) of the jars for a PySpark version.
 
     Of Spark 4 below 4.2 Maven Central has the token provider of 4.0.0 alone; it fits those versions, too.
     """
@@ -32,6 +32,7 @@ def coordinates(version: str) -> list[tuple[str, str, str]]:
         (SPARK, f"spark-token-provider-kafka-0-10_{scala}", token_provider),
         ("org.apache.kafka", "kafka-clients", clients),
         ("org.apache.commons", "commons-pool2", pool),
+        (SPARK, f"spark-avro_{scala}", version),
     ]
 
 
@@ -39,10 +40,16 @@ def jars_directory(version: str = pyspark.__version__) -> Path:
     return Path(__file__).resolve().parent.parent / ".tools" / f"spark-kafka-{version}"
 
 
+def are_fetched(version: str = pyspark.__version__) -> bool:
+    """Return whether all jars are there: a directory of an older checkout may lack some."""
+    directory = jars_directory(version)
+    return all((directory / f"{artifact}-{number}.jar").is_file() for _, artifact, number in coordinates(version))
+
+
 def jars(version: str = pyspark.__version__) -> list[Path]:
     """Return the connector's jars, fetched when they are not there yet. Raises ToolsMissing without Java or Maven."""
     directory = jars_directory(version)
-    if not directory.is_dir():
+    if not are_fetched(version):
         print(f"fetching the Kafka connector of Spark {version} from Maven Central", flush=True)
         maven_copy(coordinates(version), directory, transitive=False)
     return sorted(directory.glob("*.jar"))

@@ -1,7 +1,8 @@
-"""Two answers to one request, field by field: that of the recording, and that of now.
+"""Two responses to one request, field by field: that of the recording, and that of now.
 
-Not compared are times and throttling, the words of an error, epochs of leaders, high watermarks, and how much a Fetch
-brings: of records those that both answers have. Values that each cluster makes up are compared by their roles.
+Not compared are times and throttling, the words of an error, epochs of leaders and groups, high watermarks, and
+how much a Fetch brings: of records those that both responses have. Values that each cluster makes up are compared by
+their roles.
 """
 
 import base64
@@ -23,7 +24,7 @@ FETCHES: Final = frozenset((1, 78))
 NOT_COMPARED: Final = frozenset(
     ("throttleTimeMs", "errorMessage", "leaderEpoch", "partitionLeaderEpoch", "highWatermark", "lastStableOffset",
      "logStartOffset", "logAppendTimeMs", "currentLeader", "nodeEndpoints", "acquisitionLockTimeoutMs",
-     "finalizedFeaturesEpoch", "authBytes", "sessionLifetimeMs")
+     "finalizedFeaturesEpoch", "authBytes", "sessionLifetimeMs", "memberEpoch", "groupEpoch", "assignmentEpoch")
 )  # fmt: skip
 KEYS: Final = (
     "name", "topic", "topicName", "partitionIndex", "partition", "index", "groupId", "nodeId", "brokerId", "apiKey",
@@ -60,11 +61,11 @@ class _Rules:
     roles: Roles
     is_join: bool
     may_lack: bool
-    """Whether an element of a list may be in one answer only: a Fetch names what there is at the time."""
+    """Whether an element of a list may be in one response only: a Fetch names what there is at the time."""
 
 
 def differences(header: RequestHeader, recorded: dict[str, Any], now: dict[str, Any], roles: Roles) -> list[Difference]:
-    """Return how two answers differ, in the order of their fields; the roles learn what is new."""
+    """Return how two responses differ, in the order of their fields; the roles learn what is new."""
     rules = _Rules(roles, header.api_key == JOIN_GROUP, header.api_key in FETCHES)
     if header.api_key == API_VERSIONS:  # what a broker can do is not what it did
         recorded = {"errorCode": recorded.get("errorCode")}
@@ -109,18 +110,32 @@ def _lists(recorded: list[Any], now: list[Any], path: str, rules: _Rules) -> Ite
             yield from _compared(one, other, f"{path}[{index}]", rules)
         return
     role = role_of(key)
-    left = {each.get(key): each for each in now if isinstance(each, dict)}
+    left: dict[Any, list[Any]] = {}  # several may have one key: the synonyms of a configuration key
+    for each in now:
+        if isinstance(each, dict):
+            left.setdefault(each.get(key), []).append(each)
     for index, one in enumerate(recorded):
         name = one[key] if role is None else rules.roles.now(role, one[key])
-        other = left.pop(name, None)
+        other = _taken(left, name)
         if other is None and role is not None and len(recorded) == len(now):
-            other = left.pop(now[index].get(key), None)  # not known yet: by its place
+            other = _taken(left, now[index].get(key))  # not known yet: by its place
         if other is not None:
             yield from _compared(one, other, f"{path}[{one[key]}]", rules)
         elif not rules.may_lack:
             yield Difference(f"{path}[{one[key]}]", "there", "missing")
     for name in () if rules.may_lack else left:
         yield Difference(f"{path}[{name}]", "missing", "there")
+
+
+def _taken(left: dict[Any, list[Any]], name: Any) -> Any:
+    """Remove and return the first element of this name; None if there is none."""
+    found = left.get(name)
+    if found is None:
+        return None
+    element = found.pop(0)
+    if not found:
+        del left[name]
+    return element
 
 
 def _records(recorded: Any, now: Any, path: str) -> Iterator[Difference]:

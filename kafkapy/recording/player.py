@@ -1,7 +1,7 @@
 """Sends the requests of a recording to another cluster, in their order, and compares what it answers.
 
 A cluster that is not ready yet (COORDINATOR_NOT_AVAILABLE and others) is asked again, as the client did in its time.
-A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its answer is taken where the recording
+A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its response is taken where the recording
 has it: what other connections did meanwhile is done meanwhile, too.
 """
 
@@ -16,7 +16,7 @@ from kafkapy.protocol.api import LOGIN_APIS, api_name
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from kafkapy.recording.compare import JOIN_GROUP, Difference, differences
+from kafkapy.recording.compare import ERROR_FIELDS, JOIN_GROUP, Difference, differences
 from kafkapy.recording.file import (
     BOOTSTRAP,
     REQUEST,
@@ -26,6 +26,7 @@ from kafkapy.recording.file import (
     read_response,
     write_request,
 )
+from kafkapy.recording.memberships import HEARTBEATS, Memberships
 from kafkapy.recording.roles import Roles
 
 if TYPE_CHECKING:
@@ -33,20 +34,26 @@ if TYPE_CHECKING:
 
 METADATA_VERSION: Final = 7
 NOT_READY: Final = frozenset(
-    (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    )
 )
-"""Errors upon which clients send a request again, after a while."""
-ASKED_AGAIN: Final = frozenset((2, 3, 9, 10, 22))
-"""ListOffsets, Metadata, OffsetFetch, FindCoordinator, InitProducerId: once more changes nothing."""
+"""Errors upon which clients send a request again, after a while: a coordinator that loads, markers that are written."""
+ASKED_AGAIN: Final = frozenset((2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 22, 24, 25, 26, 28, 42, 68, 69, 76, 77, 88, 89))
+"""ListOffsets, Metadata, and what coordinators answer: such an error has changed nothing."""
 READY_S: Final = 20.0
 RETRY_S: Final = 0.1
-ANSWER_S: Final = 70.0
+RESPONSE_S: Final = 70.0
 """More than a broker keeps a request of librdkafka's or Java's waiting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that was compared: the request's number in the recording, and how the answer differs."""
+class ComparedResponse:
+    """A response that was compared: the request's number in the recording, and how the response differs."""
 
     number: int
     header: RequestHeader
@@ -67,13 +74,16 @@ class Player:
         self._servers = servers
         self._security = security
         self._roles = Roles()
+        self._memberships = Memberships(self._roles)
         self._connections: dict[int, Connection] = {}
-        self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event, bytes]] = {}
-        """By connection and correlation id: number, header, event and frame of what was sent and not answered."""
+        self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event]] = {}
+        """By connection and correlation id: number, header and event of what was sent and not answered."""
+        self._early: dict[tuple[int, int], bytes] = {}
+        """By the same: responses that came while another request of the connection was asked again."""
         self._nodes: list[str] = []
 
-    def play(self, events: Iterable[Event]) -> Iterator[Answer]:
-        """Yield each answer that was compared."""
+    def play(self, events: Iterable[Event]) -> Iterator[ComparedResponse]:
+        """Yield each response that was compared."""
         number = 0
         recorded_nodes: list[int] = []
         for event in events:
@@ -83,26 +93,30 @@ class Player:
                 number += 1
                 self._send(number, event, recorded_nodes)
             else:
-                answer = self._receive(event)
-                if answer is not None:
-                    yield answer
+                response = self._receive(event)
+                if response is not None:
+                    yield response
 
     def _send(self, number: int, event: Event, recorded_nodes: list[int]) -> None:
         header = header_of(event.frame)
         if header is None or header.api_key in LOGIN_APIS:  # the player logs in itself
             return
-        frame = event.frame
-        found = read_request(frame)
-        if found is not None:
-            fields = self._roles.translated(found[1], is_join=header.api_key == JOIN_GROUP)
-            if fields != found[1]:
-                frame = write_request(header, fields)
+        frame = self._translated(header, event.frame)
         connection = self._connections.get(event.connection)
         if connection is None:
             address = self._address(event.node, recorded_nodes)
             connection = self._connections[event.connection] = Connection.to_any(address, security=self._security)
         connection.send_frame(frame)
-        self._waiting[(event.connection, header.correlation_id)] = (number, header, event, frame)
+        self._waiting[(event.connection, header.correlation_id)] = (number, header, event)
+
+    def _translated(self, header: RequestHeader, frame: bytes) -> bytes:
+        """Return a recorded request with the values of now."""
+        found = read_request(frame)
+        if found is None:
+            return frame
+        fields = self._roles.translated(found[1], is_join=header.api_key == JOIN_GROUP)
+        fields = self._memberships.with_epochs(fields)
+        return frame if fields == found[1] else write_request(header, fields)
 
     def _address(self, node: int, recorded_nodes: list[int]) -> str:
         """Return the broker that stands for a recorded one: the one of its id, else of its place."""
@@ -115,33 +129,52 @@ class Player:
         place = recorded_nodes.index(node)
         return self._nodes[place % len(self._nodes)] if self._nodes else self._servers
 
-    def _receive(self, event: Event) -> Answer | None:
+    def _receive(self, event: Event) -> ComparedResponse | None:
         correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
         waiting = self._waiting.pop((event.connection, correlation_id), None)
         if waiting is None:
             return None
-        number, header, sent, request = waiting
+        number, header, sent = waiting
         try:
-            frame = self._ready_answer(self._connections[event.connection], header, request, event.frame)
+            frame = self._ready_response(header, sent, event.frame)
         except (OSError, ProtocolError) as error:
             found = [Difference("answer", f"{len(event.frame)} bytes", f"none: {error}")]
-            return Answer(number, header, event.connection, sent.at_ms, found)
-        return Answer(number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame))
+            return ComparedResponse(number, header, event.connection, sent.at_ms, found)
+        return ComparedResponse(
+            number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame)
+        )
 
-    def _ready_answer(self, connection: Connection, header: RequestHeader, request: bytes, recorded: bytes) -> bytes:
-        """Return the answer; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
-        frame = connection.receive_frame(ANSWER_S)
+    def _ready_response(self, header: RequestHeader, sent: Event, recorded: bytes) -> bytes:
+        """Return the response; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
+        before = read_response(header, recorded)
+        frame = self._next_frame(sent.connection, header)
         end_s = time.monotonic() + READY_S
-        while (
-            header.api_key in ASKED_AGAIN
-            and _is_not_ready(read_response(header, frame))
-            and not _is_not_ready(read_response(header, recorded))
-            and time.monotonic() < end_s
-        ):
+        while self._is_early(header, before, read_response(header, frame)) and time.monotonic() < end_s:
             time.sleep(RETRY_S)
-            connection.send_frame(request)
-            frame = connection.receive_frame(ANSWER_S)
+            self._connections[sent.connection].send_frame(self._translated(header, sent.frame))
+            frame = self._next_frame(sent.connection, header)
         return frame
+
+    def _next_frame(self, connection: int, header: RequestHeader) -> bytes:
+        """Return the response to a request, or one to none that was sent. Raises OSError."""
+        key = (connection, header.correlation_id)
+        while key not in self._early:
+            frame = self._connections[connection].receive_frame(RESPONSE_S)
+            came = (connection, int.from_bytes(frame[:4], "big", signed=True))
+            if came != key and came not in self._waiting:
+                return frame
+            self._early[came] = frame
+        return self._early.pop(key)
+
+    def _is_early(self, header: RequestHeader, before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
+        """Return whether the same request will have another response soon."""
+        if before is None or now is None or header.api_key not in ASKED_AGAIN or _is_not_ready(before):
+            return False
+        if header.api_key in HEARTBEATS:
+            self._memberships.learn(now)
+            if self._memberships.is_behind(header, before, now):
+                return True
+        return _is_not_ready(now)
 
     def _compared(self, header: RequestHeader, recorded: bytes, now: bytes) -> list[Difference]:
         if now[:4] != recorded[:4]:
@@ -151,6 +184,8 @@ class Player:
             return [] if before is after else [Difference("answer", _shown(before), _shown(after))]
         if header.api_key in ASKED_AGAIN and _is_not_ready(before):
             return []  # the client asked again
+        if header.api_key in HEARTBEATS:
+            before, after = self._memberships.cumulated(before, after)
         return differences(header, before, after, self._roles)
 
     def close(self) -> None:
@@ -169,7 +204,7 @@ def _is_not_ready(value: Any) -> bool:
         return any(map(_is_not_ready, value))
     if not isinstance(value, dict):
         return False
-    return value.get("errorCode") in NOT_READY or any(map(_is_not_ready, value.values()))
+    return any(value.get(name) in NOT_READY for name in ERROR_FIELDS) or any(map(_is_not_ready, value.values()))
 
 
 def _shown(fields: dict[str, Any] | None) -> str:

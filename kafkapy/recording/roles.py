@@ -1,7 +1,7 @@
 """Values that a cluster makes up: ids, addresses, epochs. One stands for another by what it does, its role.
 
-What an answer names in a recording, and what the answer to the same request names now, mean each other from then on: in
-further requests the new value is sent, in further answers it is expected.
+What a response names in a recording, and what the response to the same request names now, mean each other from then on:
+in further requests the new value is sent, in further responses it is expected.
 """
 
 import base64
@@ -26,6 +26,8 @@ IN_GROUPS: Final = {"leader": "member"}
 """Of JoinGroup."""
 FIXED: Final = frozenset((-1, 0, "", None, "AAAAAAAAAAAAAAAAAAAAAA"))
 """What means "none" in every cluster."""
+COUNTED_FROM_0: Final = frozenset(("producer", "node"))
+"""Roles in which 0 is a value as others are."""
 RECORDS: Final = "records"
 PRODUCER_POSITION: Final = 43
 """Of the producer's id in a batch; the CRC covers what follows it."""
@@ -40,7 +42,7 @@ class Roles:
 
     def meet(self, role: str, recorded: Any, now: Any) -> bool:
         """Return whether two values may mean each other; from now on they do."""
-        if recorded in FIXED or now in FIXED:
+        if _is_fixed(role, recorded) or _is_fixed(role, now):
             return bool(recorded == now)
         if self._now.setdefault((role, recorded), now) != now:
             return False
@@ -83,6 +85,10 @@ class Roles:
                     crc = crc32c(bytes(data[at + ATTRIBUTES_POSITION : end]))
                     data[at + CRC_POSITION : at + ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
         return base64.b64encode(bytes(data)).decode()
+
+
+def _is_fixed(role: str, value: Any) -> bool:
+    return value in FIXED and not (value == 0 and role in COUNTED_FROM_0)
 
 
 def role_of(name: str, *, is_join: bool = False) -> str | None:

@@ -51,19 +51,28 @@ class ShareSettings:
         self._dynamic_config = dynamic_config
         self._image = image
         self._of: tuple[ShareConfig, ConfigsImage, int] | None = None
+        self._seen: MetadataImage | None = None
+        """The image that the settings were last compared with: nothing of it changes."""
         self._settings: dict[str, GroupShareSettings] = {}
 
     def of(self, group_id: str) -> "GroupShareSettings":
-        from kafkapy.share.group_settings import group_share_settings
-
         image, config = self._image(), self._dynamic_config.current.share
+        if image is not self._seen or self._of is None or self._of[0] is not config:
+            self._compare(image, config)
+        settings = self._settings.get(group_id)
+        if settings is None:
+            from kafkapy.share.group_settings import group_share_settings
+
+            own = image.configs.of(RESOURCE_GROUP, group_id)
+            settings = group_share_settings(config, own, image.features.share_version)
+            self._settings[group_id] = settings
+        return settings
+
+    def _compare(self, image: "MetadataImage", config: "ShareConfig") -> None:
+        """Forget all settings if what they are made of has changed."""
         level = image.features.share_version
         known = self._of
         if known is None or known[0] is not config or known[1] is not image.configs or known[2] != level:
             self._of = (config, image.configs, level)
             self._settings = {}
-        settings = self._settings.get(group_id)
-        if settings is None:
-            own = image.configs.of(RESOURCE_GROUP, group_id)
-            self._settings[group_id] = settings = group_share_settings(config, own, level)
-        return settings
+        self._seen = image

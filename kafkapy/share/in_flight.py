@@ -95,10 +95,10 @@ class InFlightRecords:
 
     def overlapping(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
         """Return the batches with any of the offsets."""
-        begin = bisect_right(self._first_offsets, first_offset) - 1
-        if begin >= 0 and self.batches[begin].last_offset >= first_offset:
-            first_offset = self._first_offsets[begin]
-        return self.beginning_within(first_offset, last_offset)
+        begin = bisect_right(self._first_offsets, first_offset)
+        if begin > 0 and self.batches[begin - 1].last_offset >= first_offset:
+            begin -= 1
+        return self.batches[begin : bisect_right(self._first_offsets, last_offset)]
 
     def from_floor(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
         """Return the last batch that begins at or before first_offset, and all that begin up to last_offset."""

@@ -192,6 +192,8 @@ class InFlightBatch:
         """Return the runs that overlap the offsets; they may reach beyond them."""
         if self.last_offset < first_offset or last_offset < self.first_offset:
             return []
+        if len(self.runs) == 1:
+            return self.runs[:]
         begin = max(bisect_right(self.runs, first_offset, key=_FIRST_OFFSET) - 1, 0)
         return self.runs[begin : bisect_right(self.runs, last_offset, key=_FIRST_OFFSET)]
 

@@ -63,7 +63,7 @@ class PartitionState(Enum):
 
 @dataclass(slots=True)
 class AcknowledgeOutcome:
-    """`refusal`: nothing has changed, but renewals. Else `write`, if any, comes before the answer."""
+    """`refusal`: nothing has changed, but renewals. Else `write`, if any, comes before the response."""
 
     refusal: Refusal | None = None
     write: PendingWrite | None = None
@@ -354,11 +354,7 @@ class SharePartition:
                 if start > 0:
                     yield
                 batches = write.state_batches[start : start + WRITTEN_PER_STEP]
-                for run in self._runs_of(write, batches):
-                    run.complete_transition()
-                    if run.state is _AVAILABLE:
-                        self.records.on_available()
-                self._join(batches)
+                self._complete(write, batches)
         has_moved = self.records.maybe_move_start()
         dead_letters = [
             DeadLetter(batch.first_offset, batch.last_offset, batch.delivery_count, cause)
@@ -400,6 +396,19 @@ class SharePartition:
                 if run.deadline_ms is not None:
                     self._wake_by(run.deadline_ms)
             self._join(batches)
+
+    def _complete(self, write: PendingWrite, batches: Sequence[StateBatch]) -> None:
+        """Complete the transitions by this write, of some of its batches."""
+        records = self.records
+        for batch in batches:
+            first_offset, last_offset = batch.first_offset, batch.last_offset
+            for in_flight in records.overlapping(first_offset, last_offset):
+                for run in in_flight.runs_within(first_offset, last_offset):
+                    if run.transition is not None and run.transition.write is write:
+                        run.complete_transition()
+                        if run.state is _AVAILABLE:
+                            records.on_available()
+                in_flight.join_runs(first_offset, last_offset)
 
     def _runs_of(self, write: PendingWrite, batches: Sequence[StateBatch]) -> Iterator[Run]:
         """Yield the runs that are in a transition by this write, of some of its batches.

@@ -3,7 +3,7 @@
 import errno
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
@@ -19,6 +19,17 @@ RESUME_FREE_BYTES: Final = 8 << 20
 """After a disk was full, appends resume at this much free space; below it, space is for metadata and checkpoints."""
 
 
+class HasPendingFiles(Protocol):
+    """A log with files of deleted segments, which wait to be unlinked. Implemented by LocalLog."""
+
+    @property
+    def directory(self) -> str: ...
+
+    def pop_due_files(self, now_ms: int) -> list[str]: ...
+
+    def put_back(self, paths: list[str], now_ms: int) -> None: ...
+
+
 class LogDirState:
     """Whether a log directory is online, and whether it is full.
 
@@ -29,6 +40,7 @@ class LogDirState:
     __slots__ = (
         "_free_bytes",
         "is_full",
+        "logs_with_pending_files",
         "offline_reason",
         "on_directory_failed",
         "on_flushed",
@@ -51,6 +63,8 @@ class LogDirState:
         self.offline_reason: str | None = None
         self.is_full = False
         """Whether an append failed for lack of space and `check_room` has found none since."""
+        self.logs_with_pending_files: dict[HasPendingFiles, None] = {}
+        """Those with files of deleted segments, which enter and leave it themselves: nobody walks all logs for them."""
         self.on_directory_failed = on_directory_failed
         self.on_full = on_full
         self.on_room = on_room

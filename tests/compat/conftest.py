@@ -107,10 +107,10 @@ def spark() -> "Iterator[SparkSession]":
     if shutil.which("java") is None:
         pytest.skip("Java 17 is missing")
     from spark_jobs.config import SparkConfig
-    from spark_jobs.connector import jars_directory
+    from spark_jobs.connector import are_fetched
     from spark_jobs.session import start_session
 
-    if not jars_directory().is_dir():
+    if not are_fetched():
         pytest.skip("Spark's Kafka connector is missing: run `make spark-jars`")
     options = {"spark.driver.extraJavaOptions": QUICK_JVM}
     config = SparkConfig(bootstrap_servers="", master="local[2]", shuffle_partitions=2, spark=options)

@@ -16,9 +16,9 @@ def connector() -> str:
     """Return Spark's option that names the jars of the connector, which the pages have Spark download."""
     if shutil.which("java") is None:
         pytest.skip("Java 17 is missing")
-    from spark_jobs.connector import jars, jars_directory
+    from spark_jobs.connector import are_fetched, jars
 
-    if not jars_directory().is_dir():
+    if not are_fetched():
         pytest.skip("Spark's Kafka connector is missing: run `make spark-jars`")
     return f'"spark.jars", "{",".join(map(str, jars()))}"'
 

@@ -261,8 +261,8 @@ def test_groups_of_other_kinds_have_no_share_offsets(client: WireClient, group: 
     assert client.call(request, 1).error_code == NONE
     assert alter_offsets(client, group) == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_share_offsets(client, group) == ErrorCode.GROUP_ID_NOT_FOUND
-    answer = ShareMember(client, group, b"").heartbeat(subscribed_topic_names=[group])
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    response = ShareMember(client, group, b"").heartbeat(subscribed_topic_names=[group])
+    assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_share_group_asked_as_another_kind(client: WireClient, member: ShareMember, group: str) -> None:

@@ -48,8 +48,8 @@ async def test_a_first_target_of_many_tasks_is_computed_once_and_needs_no_heartb
     (group,) = (await client.call(StreamsGroupDescribeRequest(["g"]), 1)).groups
     targets = [len(member.target_assignment.active_tasks) for member in group.members]
     assert targets == [LARGE // 2, LARGE // 2]
-    answers = [await beat(client, each, epoch) for each, epoch in epochs.items()]
-    assert [len(answer.active_tasks) for answer in answers] == targets
+    responses = [await beat(client, each, epoch) for each, epoch in epochs.items()]
+    assert [len(response.active_tasks) for response in responses] == targets
     assert len([work for work in computed if isinstance(work, TargetInput)]) == 1
     await machine.stop()
 
@@ -79,6 +79,6 @@ async def beat(client: KafkaClient, member_id: str, epoch: int, **fields: Any) -
     joins = {"rebalance_timeout_ms": 60_000, "topology": READS, "process_id": member_id} if epoch == 0 else {}
     tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     request = StreamsGroupHeartbeatRequest("g", member_id=member_id, member_epoch=epoch, **{**joins, **tasks, **fields})
-    answer = await client.call(request, 1)
-    assert answer.error_code == 0, answer
-    return answer
+    response = await client.call(request, 1)
+    assert response.error_code == 0, response
+    return response

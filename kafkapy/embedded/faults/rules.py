@@ -1,8 +1,8 @@
-"""`broker.faults`: which requests fail, are late or lose their answer, and what did.
+"""`broker.faults`: which requests fail, are late or lose their response, and what did.
 
     broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)
     broker.faults.delay("Fetch", ms=500).probability(0.1, seed=7)
-    broker.faults.drop("EndTxn", when="after")          # it is done, and the answer is lost
+    broker.faults.drop("EndTxn", when="after")          # it is done, and the response is lost
     with broker.faults.paused():
         ...
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.selectors import REQUEST_SELECTORS, Selectors, complaint_about
-from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, selectors_of
+from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, is_between_nodes, selectors_of
 from kafkapy.errors import KafkapyError, first_of, quoted, unknown
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS, LOGIN_APIS
@@ -217,8 +217,8 @@ class Fault:
         what = {
             "fail": f"fails with {self.error.name if self.error is not None else ''}",
             "delay": f"is delayed by {self.delay_ms} ms",
-            "drop": "is lost" if self.when == "before" else "is done, and its answer lost",
-            "truncate": "has its answer cut in two",
+            "drop": "is lost" if self.when == "before" else "is done, and its response lost",
+            "truncate": "has its response cut in two",
         }[self.kind]
         chosen = ", ".join(
             f"{name}={quoted(str(value))}" for name, value in self._selectors.items() if name != "may_miss"
@@ -264,6 +264,8 @@ class Fault:
             raise FaultError(complaint)
         if self.api_key in LOGIN_APIS:
             raise FaultError(f"{api} belongs to the login, which no fault hits: give the client a wrong password")
+        if is_between_nodes(self.api_key):
+            raise FaultError(f"{api} is sent by nodes to each other, which no fault hits: cluster.network cuts them")
         possible = selectors_of(self.api_key)
         for name in REQUEST_SELECTORS:
             if selectors.get(name) is not None and name not in possible:
@@ -271,7 +273,7 @@ class Fault:
                 raise FaultError(f"a request of {api} names no {name}, {has}")
         self._check_versions()
         if self.kind == "fail" and not has_room_for_error(self.api_key):
-            raise FaultError(f"an answer to {api} has no room for an error: drop or delay it")
+            raise FaultError(f"{api} cannot be answered with an error here: drop or delay it")
 
     def _check_versions(self) -> None:
         wanted, known = self._selectors.get("version"), APIS[self.api_key]
@@ -344,13 +346,13 @@ class Faults:
         return self._add(Fault("delay", api, selectors, error=None, ms=ms, when="before"))
 
     def drop(self, api: str, *, when: When = "before", **selectors: "Unpack[Selectors]") -> Fault:
-        """Close the connection instead of an answer, before the request is done or after it. Raises FaultError."""
+        """Close the connection instead of a response, before the request is done or after it. Raises FaultError."""
         if when not in ("before", "after"):
             raise FaultError(f"when is 'before' or 'after', not {quoted(str(when))}")
         return self._add(Fault("drop", api, selectors, error=None, ms=0, when=when))
 
     def truncate(self, api: str, **selectors: "Unpack[Selectors]") -> Fault:
-        """Do what requests ask, send half of the answer, and close the connection. Raises FaultError."""
+        """Do what requests ask, send half of the response, and close the connection. Raises FaultError."""
         return self._add(Fault("truncate", api, selectors, error=None, ms=0, when="after"))
 
     @property

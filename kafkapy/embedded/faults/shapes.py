@@ -74,6 +74,10 @@ def _shared(item: str) -> Level:
     return _topics(item, _partitions("PartitionData"), response="responses", copies=(("topic_id", "topic_id"),))
 
 
+def _groups(item: str) -> Level:
+    return Level("groups", "groups", item, (("group_id", "group_id"),), (("group", "group_id"),))
+
+
 _GROUP_IDS: Final = Level("group_ids", "groups", "DescribedGroup", (("group_id", ITEM),), (("group", ITEM),))
 _TXN_TOPICS: Final = _topics(
     "AddPartitionsToTxnTopicResult",
@@ -125,14 +129,7 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
     "OffsetCommit": (
         (0, _topics("OffsetCommitResponseTopic", _partitions("OffsetCommitResponsePartition"), copies=_NAMED_OR_ID)),
     ),
-    "OffsetFetch": (
-        (
-            8,
-            Level(
-                "groups", "groups", "OffsetFetchResponseGroup", (("group_id", "group_id"),), (("group", "group_id"),)
-            ),
-        ),
-    ),
+    "OffsetFetch": ((8, _groups("OffsetFetchResponseGroup")),),
     "TxnOffsetCommit": (
         (
             0,
@@ -189,12 +186,19 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
         ),
     ),
     "CreatePartitions": ((0, _topics("CreatePartitionsTopicResult", None, response="results")),),
+    "DescribeTopicPartitions": ((0, _topics("DescribeTopicPartitionsResponseTopic", None)),),
+    "AlterPartitionReassignments": (
+        (0, _topics("ReassignableTopicResponse", _partitions("ReassignablePartitionResponse"), response="responses")),
+    ),
+    "OffsetDelete": ((0, _topics("OffsetDeleteResponseTopic", _partitions("OffsetDeleteResponsePartition"))),),
     "DescribeGroups": ((0, Level("groups", "groups", "DescribedGroup", (("group_id", ITEM),), (("group", ITEM),))),),
     "DeleteGroups": (
         (0, Level("groups_names", "results", "DeletableGroupResult", (("group_id", ITEM),), (("group", ITEM),))),
     ),
     "ConsumerGroupDescribe": ((0, _GROUP_IDS),),
     "ShareGroupDescribe": ((0, _GROUP_IDS),),
+    "StreamsGroupDescribe": ((0, _GROUP_IDS),),
+    "DescribeShareGroupOffsets": ((0, _groups("DescribeShareGroupOffsetsResponseGroup")),),
     "DescribeConfigs": ((0, Level("resources", "results", "DescribeConfigsResult", _RESOURCE)),),
     "AlterConfigs": ((0, Level("resources", "responses", "AlterConfigsResourceResponse", _RESOURCE)),),
     "IncrementalAlterConfigs": ((0, Level("resources", "responses", "AlterConfigsResourceResponse", _RESOURCE)),),
@@ -265,6 +269,12 @@ def has_room_for_error(api_key: int) -> bool:
     return APIS[api_key].name in LEVELS or "error_code" in response_type(api_key).field_names()
 
 
+def is_between_nodes(api_key: int) -> bool:
+    """Return whether no client sends the API: the quorum's, and the share coordinator's."""
+    api = APIS[api_key]
+    return api.listeners == ("controller",) or "ShareGroupState" in api.name
+
+
 def subject_of(request: Any) -> Selected:
     """Return the group and the transactional id that a request as a whole is about."""
     fields = request.field_names()
@@ -321,18 +331,18 @@ def _take(level: Level, holder: Any, taking: _Taking, about: Selected) -> list[A
     kept, errors = [], []
     for item in getattr(holder, level.request) or ():
         selected = _selected(level, holder, item, about, taking.topic_of)
-        answer = _answer_of(level, item, taking.module)
+        response = _response_of(level, item, taking.module)
         if level.inner is None:
             if taking.is_hit(selected):
-                setattr(answer, level.error, int(taking.error))
-                errors.append(answer)
+                setattr(response, level.error, int(taking.error))
+                errors.append(response)
             else:
                 kept.append(item)
             continue
         inner_errors = _take(level.inner, item, taking, selected)
         if inner_errors:
-            setattr(answer, level.inner.response, inner_errors)
-            errors.append(answer)
+            setattr(response, level.inner.response, inner_errors)
+            errors.append(response)
         if getattr(item, level.inner.request):
             kept.append(item)
     setattr(holder, level.request, kept)
@@ -357,14 +367,14 @@ def _key(level: Level, item: Any) -> list[Any]:
     return [getattr(item, name) for name, _ in level.copies]
 
 
-def _answer_of(level: Level, item: Any, module: Any) -> Any:
+def _response_of(level: Level, item: Any, module: Any) -> Any:
     """Return a new item of the response about an item of the request."""
-    answer = getattr(module, level.item)()
+    response = getattr(module, level.item)()
     for to, of in level.copies:
-        setattr(answer, to, item if of == ITEM else getattr(item, of))
-    if "records" in answer.field_names():
-        answer.records = b""
-    return answer
+        setattr(response, to, item if of == ITEM else getattr(item, of))
+    if "records" in response.field_names():
+        response.records = b""
+    return response
 
 
 def _selected(level: Level, holder: Any, item: Any, about: Selected, topic_of: TopicOf) -> Selected:

@@ -1,6 +1,6 @@
 """Acknowledgements in a ShareFetch or ShareAcknowledge: which are refused at once, and what came of the others."""
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkapy.errors import ApiError
@@ -8,7 +8,8 @@ from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import Leaders, TopicAccess
 from kafkapy.handlers.share.gate import check_share_groups, is_member_id
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.runtime.share.share_partitions import Acknowledging, SharePartitions
+from kafkapy.runtime.share.acknowledging import Acknowledging
+from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.share.acknowledgement import AcknowledgementBatch
@@ -189,10 +190,13 @@ def are_valid(batches: Sequence[AcknowledgementBatch], max_type: int) -> bool:
     return True
 
 
-def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> list[str]:
-    """Return the topic of each partition, except for ids that are unknown."""
+def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> Iterator[str]:
+    """Yield the topic of each partition, except for ids that are unknown. Without an authorizer nobody asks for any."""
     by_id = services.metadata.image.topics.by_id
-    return [topic.name for each in partitions if (topic := by_id.get(each.topic_id)) is not None]
+    for each in partitions:
+        topic = by_id.get(each.topic_id)
+        if topic is not None:
+            yield topic.name
 
 
 def leaders_of(

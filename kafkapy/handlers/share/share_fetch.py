@@ -13,6 +13,7 @@ they are sent with the throttle time, because nobody else could read them until 
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -20,6 +21,7 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.share.acknowledgements import (
     RENEWAL_SINCE,
+    Acknowledgements,
     acknowledge,
     acknowledgements_of,
     failures_by_topic,
@@ -38,7 +40,10 @@ from kafkapy.security.authorizer import AclOperation
 from kafkapy.share.pending_write import Refusal
 from kafkapy.share.persister import TopicIdPartition
 from kafkapy.share.session import FINAL_EPOCH, SessionContext, SessionKey, SessionRequest
+from kafkapy.types import Uuid
 
+FOUND_AT_ONCE: Final = 100
+"""Share partitions that are looked up before the request may give way: some tenths of a millisecond."""
 ZEROS_OF_RENEWAL: Final = (
     ("max_bytes", "maxBytes"),
     ("min_bytes", "minBytes"),
@@ -58,8 +63,9 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     acknowledgements = acknowledgements_of(request.topics)
     has_acknowledgements = any(acknowledgements.values())
     session = await _open_session(shares, context, request, key, has_acknowledgements=has_acknowledgements)
-    names = names_of(services, {**dict.fromkeys(session.partitions), **acknowledgements})
-    access = TopicAccess(services, context, AclOperation.READ, names)
+    access = TopicAccess(
+        services, context, AclOperation.READ, names_of(services, _named(session.partitions, acknowledgements))
+    )
     pending = None
     if has_acknowledgements:
         way, max_type = walk(services, context), max_type_of(context, is_renewing=is_renewing)
@@ -124,15 +130,19 @@ async def _fetch(
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
         rotated = _rotated(session.partitions, request.share_session_epoch)
-        async for partition in walk(services, context).over(rotated):
-            found = _find(services, shares, request.group_id, partition, access)
-            if isinstance(found, InUse):
-                usable.append(found)
-            else:
-                fetched[partition] = FetchedShare(found)
+        finder, way = _Finder(services, shares, request.group_id, access), walk(services, context)
+        for start in range(0, len(rotated), FOUND_AT_ONCE):
+            if way.is_over(FOUND_AT_ONCE):
+                await way.give_way()
+            for partition in rotated[start : start + FOUND_AT_ONCE]:
+                found = finder.find(partition)
+                if isinstance(found, InUse):
+                    usable.append(found)
+                else:
+                    fetched[partition] = FetchedShare(found)
     if usable:
         reading = ShareReading(services, context, request, shares, usable)
-        fetched |= await reading.run(must_answer=bool(fetched))
+        fetched |= await reading.run(must_respond=bool(fetched))
     _count(services, session.partitions, fetched, access)
     return fetched
 
@@ -154,21 +164,47 @@ def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPart
     return partitions[at:] + partitions[:at]
 
 
-def _find(
-    services: Services, shares: SharePartitions, group_id: str, partition: TopicIdPartition, access: TopicAccess
-) -> InUse | Refusal:
-    """Return the share partition, whose load begins if it is new; or why it cannot be read."""
-    partitions = services.replica_manager.partitions
-    topic = services.metadata.image.topics.by_id.get(partition.topic_id)
-    if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, None)
-    if not access.allows(topic.name):
-        return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    hosted = partitions.find_by_id(*partition)
-    code = hosted.check_leader() if hosted is not None else partitions.missing_code(topic.name, partition.partition)
-    if code or hosted is None:
-        return Refusal(ErrorCode(code), None)
-    return shares.use(group_id, partition, hosted)
+def _named(partitions: list[TopicIdPartition], acknowledgements: Acknowledgements) -> Iterator[TopicIdPartition]:
+    """Yield the partitions of a session, and what is acknowledged beside them."""
+    yield from {**dict.fromkeys(partitions), **acknowledgements}
+
+
+class _Finder:
+    """Finds the share partitions of one request. What its topics and its group say is looked up once."""
+
+    __slots__ = ("_access", "_group_id", "_partitions", "_services", "_settings", "_shares", "_topics")
+
+    def __init__(self, services: Services, shares: SharePartitions, group_id: str, access: TopicAccess) -> None:
+        self._services = services
+        self._shares = shares
+        self._group_id = group_id
+        self._access = access
+        self._partitions = services.replica_manager.partitions
+        self._settings = shares.settings(group_id).partition
+        self._topics: dict[Uuid, str | Refusal] = {}
+        """The name of each topic, or why it cannot be read."""
+
+    def find(self, partition: TopicIdPartition) -> InUse | Refusal:
+        """Return the share partition, whose load begins if it is new; or why it cannot be read."""
+        topic_id, number = partition
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            topic = self._topics[topic_id] = self._find_topic(topic_id)
+        if not isinstance(topic, str):
+            return topic
+        hosted = self._partitions.find_by_id(topic_id, number)
+        code = hosted.check_leader() if hosted is not None else self._partitions.missing_code(topic, number)
+        if code or hosted is None:
+            return Refusal(ErrorCode(code), None)
+        return self._shares.use(self._group_id, partition, hosted, self._settings)
+
+    def _find_topic(self, topic_id: Uuid) -> str | Refusal:
+        topic = self._services.metadata.image.topics.by_id.get(topic_id)
+        if topic is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, None)
+        if not self._access.allows(topic.name):
+            return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        return topic.name
 
 
 def _release(fetched: Fetched) -> None:

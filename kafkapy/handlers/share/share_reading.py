@@ -1,7 +1,5 @@
 """Reading for a ShareFetch: hold what has records, read, acquire; wait if there is nothing."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
@@ -57,19 +55,18 @@ class ShareReading:
         self._seen: dict[InUse, tuple[int, int]] = {}
         """What could be read of share partitions that had not enough: they are read again when it is more."""
 
-    async def run(self, *, must_answer: bool) -> Fetched:
-        """Return what was acquired, and errors. must_answer: there is something else to answer, so do not wait."""
+    async def run(self, *, must_respond: bool) -> Fetched:
+        """Return what was acquired, and errors. must_respond: there is something else to answer, so do not wait."""
         clock = self._services.clock
         began_ms = entered_ms = clock.monotonic_ms()
-        deadline_ms = began_ms + (0 if must_answer else max(self._request.max_wait_ms, 0))
+        deadline_ms = began_ms + (0 if must_respond else max(self._request.max_wait_ms, 0))
         try:
             while True:
                 is_last = clock.monotonic_ms() >= deadline_ms
-                future, on_ready = completion()
-                wait = ShareWait(self._partitions, self._isolation, on_ready, {} if is_last else self._seen)
+                wait = ShareWait(self._partitions, self._isolation, {} if is_last else self._seen)
                 try:
                     if not wait.try_hold() and not self._record_failures() and not is_last:
-                        await self._wait(wait, future, on_ready, deadline_ms)
+                        await self._wait(wait, deadline_ms)
                     began_ms = self._count_acquire(began_ms, has_ended=bool(wait.held) or is_last)
                     held_count = len(wait.held)
                     if await self._acquire(wait.held, is_last=is_last) or self._record_failures() or is_last:
@@ -97,11 +94,10 @@ class ShareReading:
         self._counts.record_ratio(held_count, len(self._partitions))
         self._shares.counts.expired_fetches += has_expired
 
-    async def _wait(
-        self, wait: ShareWait, future: "asyncio.Future[None]", on_ready: Callable[[], None], deadline_ms: int
-    ) -> None:
+    async def _wait(self, wait: ShareWait, deadline_ms: int) -> None:
         """Wait until something is held, a share partition failed, or the time is over."""
-        wait.begin()
+        future, on_ready = completion()
+        wait.begin(on_ready)
         timer = CallbackTimer(on_ready)
         self._shares.wheel.add(timer, deadline_ms)
         try:
@@ -132,21 +128,29 @@ class ShareReading:
         bytes_read = 0
         try:
             for in_use in held:
+                if self._records_left <= 0:
+                    break  # what the rest has is not read: other members, or the next fetch, begin with it
                 read = await self._read(in_use, self._max_bytes // len(held), min_one_batch=bytes_read == 0)
                 if read is not None:
                     reads.append((in_use, *read))
                     bytes_read += read[1].size_bytes
+                if bytes_read >= self._min_bytes:
+                    await self._acquire_all(reads)
             if bytes_read < self._min_bytes and not is_last and not self._fetched:
                 self._seen |= {each: each.readable(self._isolation) for each in held}
                 return False
-            while reads and self._records_left > 0:
-                in_use, fetch_offset, result = reads.pop(0)
-                await self._acquire_from(in_use, fetch_offset, result)
+            await self._acquire_all(reads)
         finally:
             for _, _, result in reads:
                 if result.region is not None:
                     result.region.release()
         return bool(self._fetched)
+
+    async def _acquire_all(self, reads: list[tuple[InUse, int, LogRead]]) -> None:
+        """Acquire from what was read, up to the limit of records; what is taken is removed."""
+        while reads and self._records_left > 0:
+            in_use, fetch_offset, result = reads.pop(0)
+            await self._acquire_from(in_use, fetch_offset, result)
 
     async def _read(self, in_use: InUse, max_bytes: int, *, min_one_batch: bool) -> tuple[int, LogRead] | None:
         """Return (requested offset, what was read); None after an error, which is noted, or without a log."""

@@ -79,6 +79,7 @@ class ReplicaFetchers:
         partitions = self.replica_manager.partitions
         for topic_partition, topic_id in changes.deleted.items():
             self._detach((topic_id, topic_partition.partition))
+            yield
         for topic_partition, change in (*changes.leaders.items(), *changes.followers.items()):
             partition = partitions.find_by_id(change.topic_id, topic_partition.partition)
             if partition is not None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MIN_HELPER_BYTES: Final = 64 << 20
 """A log with less to read is recovered in this process: that is faster than starting another one."""
+LOGS_PER_SLICE: Final = 64
+"""Logs looked at before other tasks run: a millisecond, if each has to be recovered."""
 CONFIGURE_LOGGING: Final = "kafkapy.server.process.logs:configure"
 
 logger = logging.getLogger("kafkapy.storage")
@@ -49,7 +51,7 @@ class LogRecovery:
     async def load_all(self) -> None:
         """Load every log; a directory that fails goes offline."""
         items = self._loading.plan()
-        large = self._large_ones(items)
+        large = await self._large_ones(items)
         workers = [
             asyncio.get_running_loop().create_task(self._work(queue))
             for queue in large.values()
@@ -68,9 +70,13 @@ class LogRecovery:
             await asyncio.gather(*workers, return_exceptions=True)
         self._loading.finish()
 
-    def _large_ones(self, items: "list[LogToLoad]") -> "dict[str, list[LogToLoad]]":
+    async def _large_ones(self, items: "list[LogToLoad]") -> "dict[str, list[LogToLoad]]":
         """Return the logs worth a helper process, by directory, sorted by size; the largest is taken first."""
-        sized = [(self._unflushed_bytes(item), item) for item in items]
+        sized = []
+        for count, item in enumerate(items, 1):
+            sized.append((self._unflushed_bytes(item), item))
+            if count % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
         large: dict[str, list[LogToLoad]] = {}
         for size_bytes, item in sorted(sized, key=lambda each: each[0]):
             if size_bytes >= self._min_helper_bytes:

@@ -1,6 +1,7 @@
 """Share partitions in use on this broker: loads, locks, waiting fetches, and the writes of their state (KIP-932).
 
 share_partitions.py    all of them, by group; sessions; acknowledgements: begin here
+acknowledging.py       the outcomes of a request's acknowledgements, once they are written
 in_use.py              one share partition with the partition that it reads, its timer, and who waits for it
 share_wait.py          a fetch that waits for records of its share partitions
 batch_headers.py       the headers of what was read

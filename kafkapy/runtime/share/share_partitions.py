@@ -19,7 +19,9 @@ from kafkapy.machine import SmallSteps, end_of
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST, NOT_FOUND, find_offset
+from kafkapy.runtime.begun import begin
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.runtime.share.acknowledging import Acknowledging
 from kafkapy.runtime.share.in_use import InUse
 from kafkapy.runtime.turns import PAUSE_MS, STEPS_PER_TURN, Turn
 from kafkapy.seams import Clock, IoPool
@@ -27,6 +29,7 @@ from kafkapy.share.acknowledgement import OFFSETS_PER_STEP, AcknowledgementBatch
 from kafkapy.share.dead_letters import left_to_copy
 from kafkapy.share.group_settings import BY_DURATION, GroupShareSettings
 from kafkapy.share.partition import SharePartition
+from kafkapy.share.partition_settings import PartitionSettings
 from kafkapy.share.pending_write import DeadLetter, PendingWrite, Refusal, persister_refusal
 from kafkapy.share.persister import (
     UNINITIALIZED_OFFSET,
@@ -62,6 +65,11 @@ FENCING: Final = frozenset(
 )
 """Failures of a write after which the share partition is given up: the state is no longer this leader's."""
 
+NO_PARTITIONS: Final[Mapping[TopicIdPartition, InUse]] = {}
+
+WRITTEN_AT_ONCE: Final = 200
+"""State batches that are written in the turn of their request: one to two milliseconds."""
+
 GiveWay = Callable[[int], Awaitable[None] | None]
 """Called after so many small steps (turns.py); what it returns is awaited before the next ones."""
 
@@ -82,31 +90,6 @@ class ShareParts(NamedTuple):
     dead_letters: "DeadLetters | None" = None
     counts: "ShareCounts | None" = None
     """What share groups are counted in, if anywhere."""
-
-
-class Acknowledging:
-    """The acknowledgements of one request, which have been applied and are being written."""
-
-    __slots__ = ("_outcomes", "_writing", "_written")
-
-    def __init__(
-        self,
-        outcomes: dict[TopicIdPartition, Refusal | None],
-        written: list[InUse],
-        writing: "asyncio.Task[list[Refusal | None]] | None",
-    ) -> None:
-        self._outcomes = outcomes
-        self._written = written
-        self._writing = writing
-
-    async def outcomes(self) -> dict[TopicIdPartition, Refusal | None]:
-        """Return the outcome of each partition, once all is written; that goes on if the caller is cancelled."""
-        if self._writing is not None:
-            refusals = await asyncio.shield(self._writing)
-            for in_use, refusal in zip(self._written, refusals, strict=True):
-                key = in_use.partition.key
-                self._outcomes[key.topic_partition] = refusal
-        return self._outcomes
 
 
 class SharePartitions:
@@ -149,22 +132,24 @@ class SharePartitions:
 
     def find(self, group_id: str, partition: TopicIdPartition) -> InUse | None:
         """Return a share partition that is in use and was led here all the time."""
-        in_use = self._groups.get(group_id, {}).get(partition)
+        in_use = self._groups.get(group_id, NO_PARTITIONS).get(partition)
         if in_use is not None and not in_use.is_current:
             self._forget(in_use)
             return None
         return in_use
 
-    def use(self, group_id: str, partition: TopicIdPartition, hosted: "HostedPartition") -> InUse:
-        """Return the share partition; its load begins if it is new."""
-        in_use = self.find(group_id, partition)
-        if in_use is not None and in_use.hosted is hosted:
-            in_use.partition.configure(self._parts.settings(group_id).partition)
+    def use(
+        self, group_id: str, partition: TopicIdPartition, hosted: "HostedPartition", settings: PartitionSettings
+    ) -> InUse:
+        """Return the share partition with these settings of its group; its load begins if it is new."""
+        in_use = self._groups.get(group_id, NO_PARTITIONS).get(partition)
+        if in_use is not None and in_use.hosted is hosted and in_use.is_current:
+            in_use.partition.configure(settings)
             return in_use
         if in_use is not None:
             self._forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
-        machine = SharePartition(key, hosted.leader_epoch, self._parts.settings(group_id).partition)
+        machine = SharePartition(key, hosted.leader_epoch, settings)
         if self.counts is not None:
             machine.counts = self.counts.new_partition()
         in_use = InUse(machine, hosted, self)
@@ -297,7 +282,7 @@ class SharePartitions:
         key: SessionKey,
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
         give_way: GiveWay,
-    ) -> "Acknowledging":
+    ) -> Acknowledging:
         """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
 
         When the requester is gone, the partition that is in work is acknowledged to its end, and what was changed is
@@ -312,7 +297,7 @@ class SharePartitions:
                 if turn is not None:
                     await turn
         finally:
-            writing = self._start(self._write_acknowledged(key.group_id, writes, batches)) if writes else None
+            writing = self._begin_write(key.group_id, writes, batches) if writes else None
         return Acknowledging(outcomes, [in_use for in_use, _ in writes], writing)
 
     async def _apply(
@@ -343,6 +328,17 @@ class SharePartitions:
                 self._count(batches)
             in_use.schedule()
         return BROKEN if outcome is None else outcome.refusal
+
+    def _begin_write(
+        self,
+        group_id: str,
+        writes: Sequence[tuple[InUse, PendingWrite]],
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
+    ) -> "asyncio.Future[list[Refusal | None]]":
+        """Begin to write, at once if that is little: a long write has a turn of the loop for itself."""
+        work = self._write_acknowledged(group_id, writes, batches)
+        is_little = sum(len(write.state_batches) for _, write in writes) <= WRITTEN_AT_ONCE
+        return begin(work, self._start) if is_little else self._start(work)
 
     async def _write_acknowledged(
         self,

@@ -19,34 +19,33 @@ class ShareWait:
         self,
         partitions: Sequence[InUse],
         isolation: FetchIsolation,
-        on_ready: Callable[[], None],
         seen: Mapping[InUse, tuple[int, int]] | None = None,
     ) -> None:
-        """on_ready() is called when something is held, or a share partition can no longer be read.
-
-        seen: what could be read (InUse.readable) when that was not enough, so that more is waited for.
-        """
+        """seen: what could be read (InUse.readable) when that was not enough, so that more is waited for."""
         self._partitions = partitions
         self._isolation = isolation
-        self._on_ready = on_ready
+        self._on_ready: Callable[[], None] | None = None
+        """Called when something is held, or a share partition can no longer be read. None until the wait begins."""
         self._seen = {} if seen is None else seen
         self.held: list[InUse] = []
         self.has_failed = False
 
-    def begin(self) -> None:
+    def begin(self, on_ready: Callable[[], None]) -> None:
         """Be woken from now on."""
+        self._on_ready = on_ready
         for in_use in self._partitions:
             in_use.waiters[self] = None
 
     def end(self) -> None:
         """Be woken no more, and let go of what is held; the next one is woken for that."""
-        for in_use in self._partitions:
-            in_use.waiters.pop(self, None)
+        if self._on_ready is not None:
+            for in_use in self._partitions:
+                in_use.waiters.pop(self, None)
         self.let_go()
 
     def try_hold(self) -> bool:
         """Hold what has something to acquire, if there is more than has been seen; return whether something is held."""
-        if any(self._may_acquire(in_use) for in_use in self._partitions):
+        if not self._seen or any(self._may_acquire(in_use) for in_use in self._partitions):
             for in_use in self._partitions:
                 self._maybe_hold(in_use)
         return bool(self.held)
@@ -71,12 +70,14 @@ class ShareWait:
         for in_use in held:
             in_use.partition.release_fetch(self)
         for in_use in held:
-            in_use.notify()
+            if in_use.waiters:
+                in_use.notify()
 
     def check(self, in_use: InUse) -> None:
         """Something has changed in one of the share partitions: hold it, or report that it cannot be read any more."""
         if self.held or self.has_failed:
             return
+        assert self._on_ready is not None, "only a wait that has begun is told of changes"
         if in_use.has_failed:
             self.has_failed = True
             self._on_ready()

@@ -5,6 +5,7 @@ once, because they are synced together.
 """
 
 import errno
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from kafkapy.storage.segment.open_files import FileHandle
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
+
+logger = logging.getLogger("kafkapy.storage")
 
 
 class Flush:
@@ -149,6 +152,18 @@ def due_flush_end(log: "Log", now_ms: int) -> int | None:
         return log.log_end_offset
     rolled_offset = log.segments.active.base_offset
     return rolled_offset if log.recovery_point < rolled_offset else None
+
+
+def prepare_due_flush(log: "Log", now_ms: int) -> Flush | None:
+    """Return the flush that is due, as `prepare_flush`. None if none is, another is under way, or it cannot begin."""
+    end_offset = due_flush_end(log, now_ms)
+    if end_offset is None or log.flush_under_way is not None:
+        return None
+    try:
+        return prepare_flush(log, end_offset)
+    except (ApiError, StorageError) as error:
+        logger.warning("Could not flush %s, trying again at the next interval: %s", log.topic_partition, error)
+        return None
 
 
 def flush_log(log: "Log", end_offset: int | None = None) -> None:

@@ -36,10 +36,9 @@ class LocalLog:
     def __init__(
         self,
         loaded: LoadedLog,
-        files: OpenFiles,
+        shared: "SharedByLogs",
         directory: str,
         config: LogConfig,
-        jitter: Callable[[int], int] | None,
     ) -> None:
         self.directory = directory
         self.config = config
@@ -49,10 +48,13 @@ class LocalLog:
         self.has_new_names = loaded.has_new_names
         self._has_new_topic_id = self._is_new_directory = loaded.has_new_names
         """Whether partition.metadata, and the directory's own name, may not be durable."""
-        self._files = files
-        self._disk = files.disk
-        self.pending_file_deletions = PendingFileDeletions(files.disk, loaded.pending_deletions)
-        self._jitter = jitter
+        self._files = shared.files
+        self._disk = shared.files.disk
+        self._log_dir = shared.log_dir
+        self.pending_file_deletions = PendingFileDeletions(self._disk, loaded.pending_deletions)
+        if loaded.pending_deletions:
+            self._log_dir.logs_with_pending_files[self] = None
+        self._jitter = shared.jitter
         self._syncing: list[int] = []
         """Offsets of the snapshots covered by the calls that other_syncs last returned."""
         self._syncing_files: list[FileHandle] = []
@@ -144,7 +146,11 @@ class LocalLog:
     def _mark_deleted(self, segment: Segment) -> None:
         segment.rename_suffix("", DELETED_SUFFIX)
         failpoint("log.delete.after_rename")
-        self.pending_file_deletions.add(segment, self.snapshots.mark_deleted(segment.base_offset))
+        self._await_deletion(segment, self.snapshots.mark_deleted(segment.base_offset))
+
+    def _await_deletion(self, segment: Segment, snapshot_path: str | None) -> None:
+        self.pending_file_deletions.add(segment, snapshot_path)
+        self._log_dir.logs_with_pending_files[self] = None
 
     def load_cleaned(self, base_offset: int, *, has_txn_index: bool, now_ms: int) -> Segment:
         """Load the segment in the .cleaned files at `base_offset`; it is not part of the log yet."""
@@ -168,9 +174,7 @@ class LocalLog:
         for segment in replaced:
             segment.rename_suffix("", DELETED_SUFFIX)
             is_followed = segment.base_offset != cleaned.base_offset
-            self.pending_file_deletions.add(
-                segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None
-            )
+            self._await_deletion(segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None)
         failpoint("log.swap.after_delete")
         cleaned.rename_suffix(SWAP_SUFFIX, "")
         failpoint("log.swap.after")
@@ -181,8 +185,16 @@ class LocalLog:
 
     def pop_due_files(self, now_ms: int) -> list[str]:
         """Release the files whose delay has passed and return their paths, for a worker to unlink."""
-        pending = self.pending_file_deletions
-        return pending.pop_due_files(now_ms, self.config.file_delete_delay_ms) if len(pending) else []
+        paths = self.pending_file_deletions.pop_due_files(now_ms, self.config.file_delete_delay_ms)
+        if not len(self.pending_file_deletions):
+            self._log_dir.logs_with_pending_files.pop(self, None)
+        return paths
+
+    def put_back(self, paths: list[str], now_ms: int) -> None:
+        """Keep files that a shortage kept from being deleted, to be tried again later."""
+        self.pending_file_deletions.put_back(paths, now_ms)
+        if len(self.pending_file_deletions):
+            self._log_dir.logs_with_pending_files[self] = None
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due (ms), or None if there are none."""
@@ -326,6 +338,7 @@ class LocalLog:
         for segment in self.segments:
             segment.let_go()
         self.pending_file_deletions.let_go()
+        self._log_dir.logs_with_pending_files.pop(self, None)
 
 
 class SharedByLogs(NamedTuple):

@@ -87,7 +87,7 @@ class Log:
         """Whether it is permanently out of service: deleted, or replaced by its copy in another directory."""
         self.truncation_count = 0
         """Lets a flush or cleaning pass detect a truncation after its start."""
-        self.local_log = LocalLog(loaded, shared.files, directory, config, shared.jitter)
+        self.local_log = LocalLog(loaded, shared, directory, config)
         self._reader = self.local_log.reader
         self.now_ms = now_ms
         """Time of the last append or retention check; a truncation uses it as the current time."""

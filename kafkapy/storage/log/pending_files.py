@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafkapy.seams import Disk, failpoint
-from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.log_dir import HasPendingFiles, LogDirState
 from kafkapy.storage.segment.segment import Segment
 
 RETRY_MS: Final = 60_000
@@ -16,16 +16,14 @@ class FileDeletion:
     path: the log's directory.
     """
 
-    __slots__ = ("_deleted_count", "_disk", "_files", "_pending", "log_dir", "path")
+    __slots__ = ("_deleted_count", "_disk", "_files", "_log", "log_dir", "path")
 
-    def __init__(
-        self, disk: Disk, log_dir: LogDirState, path: str, files: list[str], pending: "PendingFileDeletions"
-    ) -> None:
+    def __init__(self, disk: Disk, log_dir: LogDirState, log: HasPendingFiles, files: list[str]) -> None:
         self._disk = disk
         self.log_dir = log_dir
-        self.path = path
+        self.path = log.directory
         self._files = files
-        self._pending = pending
+        self._log = log
         self._deleted_count = 0
 
     def run(self) -> None:
@@ -38,7 +36,7 @@ class FileDeletion:
 
     def put_back(self, now_ms: int) -> None:
         """Have the files that `run` did not unlink deleted later. On the event loop's thread."""
-        self._pending.put_back(self._files[self._deleted_count :], now_ms)
+        self._log.put_back(self._files[self._deleted_count :], now_ms)
 
     def describe(self) -> str:
         return f"{len(self._files)} files of segments in {self.path}"

@@ -21,7 +21,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
-from kafkapy.storage.log.flush import Flush, due_flush_end, prepare_flush
+from kafkapy.storage.log.flush import Flush, prepare_due_flush
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.maintenance import delete_old_segments
@@ -378,16 +378,14 @@ class LogManager:
         Each flush is prepared when the iterator reaches it, so other work may run in between. Among thousands of logs
         None is yielded now and then, for other tasks to run.
         """
-        for count, log in enumerate(self.all_logs(), 1):
-            if count % LOGS_PER_SLICE == 0:
+        logs = self.all_logs()
+        for start in range(0, len(logs), LOGS_PER_SLICE):
+            if start:
                 yield None
-            end_offset = due_flush_end(log, now_ms)
-            if end_offset is None or log.flush_under_way is not None or not self._is_in_service(log):
-                continue
-            try:
-                yield prepare_flush(log, end_offset)
-            except (ApiError, StorageError) as error:
-                logger.warning("Could not flush %s, trying again at the next interval: %s", log.topic_partition, error)
+            for log in [log for log in logs[start : start + LOGS_PER_SLICE] if log.recovery_point < log.log_end_offset]:
+                flush = prepare_due_flush(log, now_ms) if self._is_in_service(log) else None
+                if flush is not None:
+                    yield flush
 
     def _is_in_service(self, log: Log) -> bool:
         return log in (self.logs.get(log.topic_partition), self.future_logs.get(log.topic_partition))
@@ -416,14 +414,15 @@ class LogManager:
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion | None]:
         """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool.
 
-        Yields None now and then, as `flush_due` does.
+        Yields None now and then, as `flush_due` does. Only logs that have such files are looked at.
         """
-        for count, log in enumerate(self.all_logs(), 1):
-            if count % LOGS_PER_SLICE == 0:
-                yield None
-            paths = [] if log.is_offline else log.local_log.pop_due_files(now_ms)
-            if paths:
-                yield FileDeletion(self.disk, log.log_dir, log.directory, paths, log.local_log.pending_file_deletions)
+        for state in [directory.state for directory in self.directories.live]:
+            for count, log in enumerate(list(state.logs_with_pending_files), 1):
+                if count % LOGS_PER_SLICE == 0:
+                    yield None
+                paths = [] if state.is_offline else log.pop_due_files(now_ms)
+                if paths:
+                    yield FileDeletion(self.disk, state, log, paths)
 
     # Facts and the end
 

@@ -200,12 +200,19 @@ class PendingLogDeletions:
             return False
         return True
 
+    def close_steps(self) -> Iterator[None]:
+        """Close the files of logs pending deletion, log by log, so that other work can run in between."""
+        for path, pending in list(self._waiting.items()):
+            if pending.log is not None and path in self._waiting:
+                pending.log.local_log.close_files()
+                self._waiting[path] = _PendingLog(pending.log_dir, path, None, pending.due_ms)
+                yield
+
     def close(self) -> None:
         """Retry renames, then close all files without syncing. The next start loads logs that still have their name."""
         for nameless in self._nameless:
             if not nameless.log.is_offline:
                 self._try_again(nameless)
             nameless.log.local_log.close_files()
-        for pending in self._waiting.values():
-            if pending.log is not None:
-                pending.log.local_log.close_files()
+        for _ in self.close_steps():
+            pass

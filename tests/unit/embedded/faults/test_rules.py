@@ -50,6 +50,12 @@ MISUSES: list[tuple[Callable[[Faults], object], str]] = [
     (lambda faults: faults.fail("Produce", "INVALID_RECORD", tpic="x"), "no selector 'tpic', only version, topic"),
     (lambda faults: faults.fail("Produce", "INVALID_RECORD", times=0), "times is a number from 1 on"),
     (lambda faults: faults.delay("SaslAuthenticate", ms=1), "belongs to the login"),
+    (lambda faults: faults.drop("Vote"), "Vote is sent by nodes to each other, which no fault hits"),
+    (lambda faults: faults.drop("WriteShareGroupState"), "WriteShareGroupState is sent by nodes to each other"),
+    (
+        lambda faults: faults.fail("AlterUserScramCredentials", "UNSUPPORTED_SASL_MECHANISM"),
+        "AlterUserScramCredentials cannot be answered with an error here: drop or delay it",
+    ),
     (lambda faults: faults.delay("Fetch", ms=0), "ms is a number from 1 on"),
     (lambda faults: faults.drop("Fetch", when="later"), "when is 'before' or 'after', not 'later'"),  # type: ignore[arg-type]
     (lambda faults: faults.add("brake", "Fetch"), "no kind of fault 'brake', only fail, delay, drop, truncate"),
@@ -128,7 +134,7 @@ LEVELLED = [
 
 
 @pytest.mark.parametrize(("api_key", "version"), LEVELLED)
-def test_each_part_of_a_request_gets_its_error_in_the_answer(api_key: int, version: int) -> None:
+def test_each_part_of_a_request_gets_its_error_in_the_response(api_key: int, version: int) -> None:
     api = APIS[api_key]
     level = level_of(api.name, version)
     assert level is not None

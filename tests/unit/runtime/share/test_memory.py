@@ -15,13 +15,14 @@ COUNT = 500
 async def test_an_idle_share_partition_takes_less_than_two_kib(loop: SimLoop) -> None:
     shares = Shares(loop)
     partition = TopicIdPartition(topic_id("orders"), 0)
-    shares.partitions.use("g", partition, shares.hosted())
+    settings = shares.partitions.settings("g").partition
+    shares.partitions.use("g", partition, shares.hosted(), settings)
     await asyncio.sleep(1)
     gc.collect()
     tracemalloc.start()
     try:
         for number in range(COUNT):
-            shares.partitions.use(f"g{number}", partition, shares.hosted())
+            shares.partitions.use(f"g{number}", partition, shares.hosted(), settings)
         await asyncio.sleep(1)
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] / COUNT < 2048

@@ -209,14 +209,38 @@ def test_flushes_are_due_after_rolls_time_and_messages() -> None:
 def test_periodic_work_on_many_logs_pauses_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_manager, "LOGS_PER_SLICE", 2)
     manager = started(SimDisk())
-    _, second, _ = create(manager, A0, A1, B0)
-    second.update_config(LogConfig(flush_messages=1, segment_index_bytes=4096))
-    append(second)
+    logs = create(manager, A0, A1, B0)
+    for log in logs:
+        log.update_config(LogConfig(flush_messages=1, segment_index_bytes=4096))
+    append(logs[2])
     pause, flush = manager.flush_due(NOW_MS)
     assert pause is None
     assert flush is not None
-    assert flush.log is second
+    assert flush.log is logs[2]
+    for log in logs:
+        log.local_log.start_over(7, NOW_MS)
     assert list(manager.due_file_deletions(NOW_MS)) == [None]
+
+
+def test_deletion_looks_only_at_logs_with_files_of_deleted_segments() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    log, _, _ = create(manager, A0, A1, B0)
+    waiting = manager.directory_of(log).state.logs_with_pending_files
+    assert not waiting
+    log.local_log.start_over(7, NOW_MS)
+    assert list(waiting) == [log.local_log]
+    delay_ms = log.config.file_delete_delay_ms
+    assert list(manager.due_file_deletions(NOW_MS)) == []
+    assert list(manager.due_file_deletions(NOW_MS + delay_ms - 1)) == []
+    (deletion,) = manager.due_file_deletions(NOW_MS + delay_ms)
+    assert deletion is not None
+    assert not waiting
+    disk.fail("delete", errno.EMFILE)
+    with pytest.raises(OSError):
+        deletion.run()
+    deletion.put_back(NOW_MS)
+    assert list(waiting) == [log.local_log]
 
 
 def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:

@@ -44,6 +44,18 @@ def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
     assert waiting_counts == [2, 1, 0]
 
 
+def test_a_stop_closes_the_files_of_deleted_logs_one_by_one() -> None:
+    manager = started(SimDisk())
+    logs = create(manager, A0, A1, B0)
+    for partition in (A0, A1, B0):
+        manager.delete_log(partition, NOW_MS)
+    handles = [handle for log in logs for handle in log.segments.active.handles()]
+    open_counts = [sum(h.is_open for h in handles) for _ in manager.pending_log_deletions.close_steps()]
+    assert open_counts == [6, 3, 0]
+    assert len(manager.pending_log_deletions) == len(logs)
+    assert list(manager.pending_log_deletions.close_steps()) == []
+
+
 def test_a_deletion_that_was_cut_short_is_finished() -> None:
     disk = SimDisk()
     manager = started(disk)

@@ -1,0 +1,60 @@
+"""Members of groups whose broker assigns (KIP-848, 932, 1071): a heartbeat finds the group as far as it is by then.
+
+The same heartbeat may be answered with the assignment in one cluster, and without it, at an earlier epoch, in another
+one. So requests carry the epoch that the member has now, and a member is asked to wait for the assignment that it had.
+"""
+
+from typing import Any, Final
+
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.recording.compare import differences
+from kafkapy.recording.roles import Roles
+
+HEARTBEATS: Final = frozenset((68, 76, 88))
+"""ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat."""
+ASSIGNMENT: Final = "assignment"
+EPOCHS: Final = ("memberEpoch", "generationIdOrMemberEpoch", "generationId")
+"""The fields beside memberId in which requests carry a member's epoch. Below 1 it says that it joins or leaves."""
+
+
+class Memberships:
+    """The epoch and the last assignment of each member now."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+        self._epochs: dict[str, int] = {}
+        self._assignments: dict[str, Any] = {}
+
+    def with_epochs(self, value: Any) -> Any:
+        """Return the fields of a request, whose members are those of now, with their epochs of now."""
+        if isinstance(value, list):
+            return [self.with_epochs(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found = {name: self.with_epochs(each) for name, each in value.items()}
+        epoch = self._epochs.get(found.get("memberId") or "")
+        if epoch is not None:
+            found.update({name: epoch for name in EPOCHS if found.get(name, 0) > 0})
+        return found
+
+    def learn(self, now: dict[str, Any]) -> None:
+        """Note the epoch and the assignment of an answer to a heartbeat."""
+        member_id = now.get("memberId")
+        if not member_id:
+            return
+        if now["memberEpoch"] > 0:
+            self._epochs[member_id] = now["memberEpoch"]
+        if now.get(ASSIGNMENT) is not None:
+            self._assignments[member_id] = now[ASSIGNMENT]
+
+    def is_behind(self, header: RequestHeader, recorded: dict[str, Any], now: dict[str, Any]) -> bool:
+        """Return whether a member lacks the assignment that the recorded answer brought, and may yet get it."""
+        if recorded.get(ASSIGNMENT) is None or recorded["errorCode"] or now["errorCode"]:
+            return False
+        return bool(differences(header, *self.cumulated(recorded, now), self._roles))
+
+    def cumulated(self, recorded: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return both answers with the last assignment of their member, which only a change of it brings."""
+        if recorded.get(ASSIGNMENT) is None:
+            return {**recorded, ASSIGNMENT: None}, {**now, ASSIGNMENT: None}
+        return recorded, {**now, ASSIGNMENT: self._assignments.get(now.get("memberId") or "")}
