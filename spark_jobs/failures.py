@@ -36,6 +36,11 @@ KNOWN: list[tuple[str, str]] = [
         "{servers} refuses this client: {cause}; correct the security options under kafka",
     ),
     (
+        r"Python worker failed to connect back",
+        "Spark waited 10 seconds for a Python worker: end what else keeps this machine busy and start again, or set "
+        "PYSPARK_PYTHON to a Python that has these packages",
+    ),
+    (
         r"failOnDataLoss|was changed from|may have been missed|OffsetOutOfRange|KAFKA_DATA_LOSS",
         "records were deleted before they were read ({cause}): to go on without them, set fail_on_data_loss: false",
     ),

@@ -46,7 +46,7 @@ _RETRIED: Final = frozenset(
 )
 
 
-AnswerT = TypeVar("AnswerT")
+ResponseT = TypeVar("ResponseT")
 
 
 class TransactionError(Exception):
@@ -280,14 +280,14 @@ def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> in
     return leader
 
 
-def _until_there(query: Callable[[], tuple[int, AnswerT]]) -> AnswerT:
-    """Retry until the code is not retriable, at most TIMEOUT_S; return the answer. Raises TransactionError."""
+def _until_there(query: Callable[[], tuple[int, ResponseT]]) -> ResponseT:
+    """Retry until the code is not retriable, at most TIMEOUT_S; return the response. Raises TransactionError."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        code, answer = query()
+        code, response = query()
         if code not in _RETRIED or time.monotonic() >= deadline:
             _check(code)
-            return answer
+            return response
         time.sleep(RETRY_S)
 
 
