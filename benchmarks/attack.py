@@ -36,7 +36,7 @@ class Attack:
 
 
 def repeat(server: Server, is_over: threading.Event, frames: Sequence[bytes]) -> None:
-    """Send frames one after another and read their answers, until the time is over; connect again when closed."""
+    """Send frames one after another and read their responses, until the time is over; connect again when closed."""
     while not is_over.is_set():
         with contextlib.suppress(OSError, AssertionError), connect(server) as connection:
             while not is_over.is_set():
@@ -97,8 +97,8 @@ def create_topics(server: Server, **partitions: int) -> None:
         CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in partitions.items()
     ]
     with connect(server) as connection:
-        answer = call(connection, CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
-    assert not any(topic.error_code for topic in answer.topics), answer
+        response = call(connection, CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+    assert not any(topic.error_code for topic in response.topics), response
 
 
 def load_coordinator(server: Server) -> None:

@@ -45,8 +45,8 @@ def _change_lists(server: Server, is_over: threading.Event) -> None:
 def _make_long_list(server: Server) -> None:
     create_topics(server, listed=1)
     with connect(server) as connection:
-        (answer,) = call(connection, _alter("1:1", SET), 1).responses
-    assert not answer.error_code, answer
+        (response,) = call(connection, _alter("1:1", SET), 1).responses
+    assert not response.error_code, response
 
 
 def _alter(element: str, operation: int) -> IncrementalAlterConfigsRequest:
@@ -104,7 +104,7 @@ def _own_all_tasks(server: Server, is_over: threading.Event) -> None:
     )
     with connect(server) as connection:
         joined = call(connection, join, 0)
-    owned = [TaskIds(f"{number}", partitions=list(range(TASKS_EACH - 2))) for number in range(SUBTOPOLOGIES)]
+    owned = [TaskIds(f"{number}", partitions=list(range(TASKS_EACH))) for number in range(SUBTOPOLOGIES)]
     heartbeat = StreamsGroupHeartbeatRequest(
         group_id=group,
         member_id=member,

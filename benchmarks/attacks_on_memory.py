@@ -46,7 +46,7 @@ def _leave_topics_unread(server: Server, is_over: threading.Event) -> None:
 
 
 def _leave_names_unread(server: Server, is_over: threading.Event) -> None:
-    """Names of 30,000 characters, each of which is in the answer twice: 1 MB of them a request."""
+    """Names of 30,000 characters, each of which is in the response twice: 1 MB of them a request."""
     resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name=f"{n:030000}") for n in range(33)]
     hold(server.port, is_over, frame(DescribeConfigsRequest(resources=resources), 4) * 4, 60)
 
@@ -191,8 +191,8 @@ def _set_quota(server: Server) -> None:
         [EntityData("client-id", entity_name="bench")], ops=[OpData("producer_byte_rate", value=float(QUOTA))]
     )
     with connect(server) as connection:
-        answer = call(connection, AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
-    assert not answer.entries[0].error_code, answer
+        response = call(connection, AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+    assert not response.entries[0].error_code, response
 
 
 def _rate(server: Server, seconds: float) -> str:

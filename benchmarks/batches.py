@@ -53,9 +53,9 @@ class Client:
         return (time.clock_gettime(self._clock) - start) * 1e6
 
     def init_producer_id(self) -> int:
-        answer = self.call(frame(InitProducerIdRequest(transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION))
-        _, position = read_response_header(answer, InitProducerIdRequest.API_KEY, INIT_PRODUCER_ID_VERSION)
-        return InitProducerIdResponse.decode(answer[position:], INIT_PRODUCER_ID_VERSION).producer_id
+        response = self.call(frame(InitProducerIdRequest(transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION))
+        _, position = read_response_header(response, InitProducerIdRequest.API_KEY, INIT_PRODUCER_ID_VERSION)
+        return InitProducerIdResponse.decode(response[position:], INIT_PRODUCER_ID_VERSION).producer_id
 
 
 def measure(broker: Broker, requests: int) -> dict[str, float]:

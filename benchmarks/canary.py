@@ -6,7 +6,7 @@ In a thread of the load's process it would also wait for that process: Python ru
 
 KIND: versions asks for them; topics, from 127.0.0.2, for all topics with the client's rights, which is cached for
 nobody; tls, from there too, for the versions over a new TLS connection each time. stall_cpu_ms: the most CPU that the
-process PID used while an answer was awaited: a wait on a busy machine is longer.
+process PID used while a response was awaited: a wait on a busy machine is longer.
 """
 
 import json
@@ -51,7 +51,7 @@ class Canary:
 
 
 def waits_ms(port: int, seconds: float, kind: str, pid: int) -> tuple[list[float], float]:
-    """Return how long each answer took, in ms, ascending, and the most CPU of the broker's meanwhile, in ms."""
+    """Return how long each response took, in ms, ascending, and the most CPU of the broker's meanwhile, in ms."""
     found: list[float] = []
     most_cpu_ms = 0.0
     clock = ~pid << 3 | 2  # of a process, as clock_getcpuclockid returns it

@@ -30,8 +30,8 @@ def with_settings(
 
 def lacks_transactions(server: Server) -> str | None:
     with connect(server) as connection:
-        answer = call(connection, ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
-    keys = {api.api_key for api in answer.api_keys}
+        response = call(connection, ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
+    keys = {api.api_key for api in response.api_keys}
     return None if END_TXN in keys else "transactions are not served"
 
 

@@ -40,7 +40,7 @@ TIMEOUT_S = 120.0
 
 
 class Peer(asyncio.Protocol):
-    """One connection. Requests may be pipelined; answers come in their order."""
+    """One connection. Requests may be pipelined; responses come in their order."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -69,16 +69,16 @@ class Peer(asyncio.Protocol):
             position = end
         del received[:position]
 
-    def send(self, frame: bytes, on_answer: Callable[[bytes], None]) -> None:
-        """Send a whole frame; its answer, without the size, goes to `on_answer`."""
+    def send(self, frame: bytes, on_response: Callable[[bytes], None]) -> None:
+        """Send a whole frame; its response, without the size, goes to `on_response`."""
         assert self._transport is not None
-        self._waiting.append(on_answer)
+        self._waiting.append(on_response)
         self._transport.write(frame)
 
     async def call(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer."""
+        """Send a request and return its response."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.send(frame(request, version), lambda answer: None if future.done() else future.set_result(answer))
+        self.send(frame(request, version), lambda response: None if future.done() else future.set_result(response))
         async with asyncio.timeout(TIMEOUT_S):  # wait_for of Python 3.11 swallows a cancellation that comes with it
             return decode(await future, request.API_KEY, version)
 
@@ -87,9 +87,9 @@ class Peer(asyncio.Protocol):
             self._transport.close()
 
 
-def decode(answer: bytes, api_key: int, version: int) -> Any:
-    _, position = read_response_header(answer, api_key, version)
-    return response_type(api_key).decode(answer[position:], version)
+def decode(response: bytes, api_key: int, version: int) -> Any:
+    _, position = read_response_header(response, api_key, version)
+    return response_type(api_key).decode(response[position:], version)
 
 
 async def find_coordinator(peer: Peer, group_id: str) -> None:
@@ -97,8 +97,8 @@ async def find_coordinator(peer: Peer, group_id: str) -> None:
     requested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
-        answer = await peer.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6)
-        if not answer.coordinators[0].error_code and not (await peer.call(requested, 9)).groups[0].error_code:
+        response = await peer.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6)
+        if not response.coordinators[0].error_code and not (await peer.call(requested, 9)).groups[0].error_code:
             return
         await asyncio.sleep(0.05)
     raise RuntimeError(f"group {group_id} has no coordinator")
@@ -160,8 +160,8 @@ class ClassicMember:
 
     async def run(self, interval_s: float | None) -> None:
         while True:
-            answer = await self._join()
-            if not answer.error_code and await self._sync(answer):
+            response = await self._join()
+            if not response.error_code and await self._sync(response):
                 await self._live(interval_s or CLASSIC_INTERVAL_S)
 
     async def _join(self) -> Any:
@@ -174,15 +174,15 @@ class ClassicMember:
             protocols=[JoinGroupRequestProtocol(self.assignor, metadata=metadata)],
             member_id=self.member_id,
         )
-        answer = await self.peer.call(request, JOIN)
-        assert answer.error_code in (0, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS), answer
-        self.member_id, self.generation = answer.member_id, answer.generation_id
-        return answer
+        response = await self.peer.call(request, JOIN)
+        assert response.error_code in (0, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS), response
+        self.member_id, self.generation = response.member_id, response.generation_id
+        return response
 
     async def _sync(self, joined: Any) -> bool:
         """Ask for the share; return whether it came."""
         is_leader = joined.leader == self.member_id
-        answer = await self.peer.call(
+        response = await self.peer.call(
             SyncGroupRequest(
                 self.group.group_id,
                 generation_id=self.generation,
@@ -193,10 +193,10 @@ class ClassicMember:
             ),
             SYNC,
         )
-        if answer.error_code == REBALANCE_IN_PROGRESS:
+        if response.error_code == REBALANCE_IN_PROGRESS:
             return False
-        assert answer.error_code == 0, answer
-        assigned, _ = ConsumerProtocolAssignment.read(answer.assignment, 2, 0)
+        assert response.error_code == 0, response
+        assigned, _ = ConsumerProtocolAssignment.read(response.assignment, 2, 0)
         if sum(len(each.partitions) for each in assigned.assigned_partitions) == self.group.share:
             self.group.has_share(self.generation)
         return True
@@ -217,10 +217,10 @@ class ClassicMember:
         """Send heartbeats until one says that the others join again."""
         while True:
             await asyncio.sleep(interval_s)
-            answer = await self.peer.call(self._heartbeat(), HEARTBEAT)
-            if answer.error_code == REBALANCE_IN_PROGRESS:
+            response = await self.peer.call(self._heartbeat(), HEARTBEAT)
+            if response.error_code == REBALANCE_IN_PROGRESS:
                 return
-            assert answer.error_code == 0, answer
+            assert response.error_code == 0, response
 
     def _heartbeat(self) -> HeartbeatRequest:
         return HeartbeatRequest(self.group.group_id, generation_id=self.generation, member_id=self.member_id)
@@ -244,14 +244,14 @@ class EpochMember(ABC):
         self._counted: int | None = None
 
     async def run(self, interval_s: float | None) -> None:
-        answer = await self._beat(rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, **self._joining(), **self._owning())
+        response = await self._beat(rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, **self._joining(), **self._owning())
         while True:
-            assigned = self._assigned(answer)
+            assigned = self._assigned(response)
             if assigned is not None and self._take(assigned):
-                answer = await self._beat(**self._owning())
+                response = await self._beat(**self._owning())
                 continue
-            await asyncio.sleep(interval_s or answer.heartbeat_interval_ms / 1000)
-            answer = await self._beat()
+            await asyncio.sleep(interval_s or response.heartbeat_interval_ms / 1000)
+            response = await self._beat()
 
     def heartbeat(self) -> bytes:
         return frame(self._request(), self.VERSION)
@@ -269,18 +269,18 @@ class EpochMember(ABC):
         """Return the fields that say what it owns."""
 
     @abstractmethod
-    def _assigned(self, answer: Any) -> list[Any] | None:
-        """Return what an answer assigns, each with `partitions`; None if it says nothing of it."""
+    def _assigned(self, response: Any) -> list[Any] | None:
+        """Return what a response assigns, each with `partitions`; None if it says nothing of it."""
 
     async def _beat(self, **fields: Any) -> Any:
-        answer = await self.peer.call(self._request(**fields), self.VERSION)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
+        response = await self.peer.call(self._request(**fields), self.VERSION)
+        assert response.error_code == 0, response
+        self.epoch = response.member_epoch
         self._count()
-        return answer
+        return response
 
     def _take(self, assigned: list[Any]) -> bool:
-        """Own what the answer says; return whether that is a change."""
+        """Own what the response says; return whether that is a change."""
         owned = [partition for each in assigned for partition in each.partitions]
         is_new = owned != self.owned
         self.owned = owned
@@ -315,8 +315,8 @@ class ConsumerMember(EpochMember):
         owned = [TopicPartitions(self.group.topic_id, partitions=self.owned)] if self.owned else []
         return {"topic_partitions": owned}
 
-    def _assigned(self, answer: Any) -> list[Any] | None:
-        return None if answer.assignment is None else answer.assignment.topic_partitions
+    def _assigned(self, response: Any) -> list[Any] | None:
+        return None if response.assignment is None else response.assignment.topic_partitions
 
 
 class StreamsMember(EpochMember):
@@ -337,6 +337,6 @@ class StreamsMember(EpochMember):
         active = [TaskIds(SUBTOPOLOGY, partitions=self.owned)] if self.owned else []
         return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
 
-    def _assigned(self, answer: Any) -> list[Any] | None:
-        found: list[Any] | None = answer.active_tasks
+    def _assigned(self, response: Any) -> list[Any] | None:
+        found: list[Any] | None = response.active_tasks
         return found

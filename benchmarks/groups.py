@@ -149,7 +149,7 @@ class Paced:
     """Requests that are due at a steady rate, in turn from each sender; latencies count from when they were due."""
 
     def __init__(self, senders: Sequence[tuple[Peer, bytes]], *, per_s: float, count: int, error_at: int) -> None:
-        """`error_at` is where in an answer the error code begins."""
+        """`error_at` is where in a response the error code begins."""
         self._senders = senders
         self._per_s = per_s
         self._count = count
@@ -158,7 +158,7 @@ class Paced:
         self._is_done = asyncio.Event()
 
     async def run(self) -> float:
-        """Send all and wait for the last answer; return the seconds that took."""
+        """Send all and wait for the last response; return the seconds that took."""
         started = time.monotonic()
         sent = 0
         while sent < self._count:
@@ -171,9 +171,9 @@ class Paced:
         await asyncio.wait_for(self._is_done.wait(), SETTLE_TIMEOUT_S)
         return time.monotonic() - started
 
-    def _answered(self, due_at: float, answer: bytes) -> None:
+    def _answered(self, due_at: float, response: bytes) -> None:
         self._latencies_s.append(time.monotonic() - due_at)
-        error = answer[self._error_at : self._error_at + 2]
+        error = response[self._error_at : self._error_at + 2]
         assert error == b"\0\0", f"refused with {int.from_bytes(error, 'big', signed=True)}"
         if len(self._latencies_s) == self._count:
             self._is_done.set()

@@ -76,7 +76,11 @@ def _commit(connection: socket.socket, groups: int) -> None:
         group_id = f"group-{number}"
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
         _until_answered(
-            connection, request, lambda answer: answer.topics[0].partitions[0].error_code, GROUP_COORDINATOR, group_id
+            connection,
+            request,
+            lambda response: response.topics[0].partitions[0].error_code,
+            GROUP_COORDINATOR,
+            group_id,
         )
 
 
@@ -84,7 +88,7 @@ def _init_producers(connection: socket.socket, ids: int) -> None:
     for number in range(ids):
         name = f"producer-{number}"
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        _until_answered(connection, request, lambda answer: answer.error_code, TRANSACTION_COORDINATOR, name)
+        _until_answered(connection, request, lambda response: response.error_code, TRANSACTION_COORDINATOR, name)
 
 
 def _until_answered(

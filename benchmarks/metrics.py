@@ -86,8 +86,8 @@ def _scrape(server: Server) -> float:
     assert isinstance(server, Kafkapy)
     address = server.properties["kafkapy.admin.listener"]
     began = time.monotonic()
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as answer:
-        assert b"kafka_server_brokertopicmetrics" in answer.read()
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as response:
+        assert b"kafka_server_brokertopicmetrics" in response.read()
     return (time.monotonic() - began) * 1000
 
 

@@ -79,8 +79,8 @@ def move_to_the_other(server: Server, topic: str) -> None:
     _, target = places(server, topic)
     requested = AlterReplicaLogDir(str(target), topics=[AlterReplicaLogDirTopic(topic, partitions=[0])])
     with connect(server) as connection:
-        answer = call(connection, AlterReplicaLogDirsRequest([requested]), VERSION)
-    assert answer.results[0].partitions[0].error_code == 0, answer
+        response = call(connection, AlterReplicaLogDirsRequest([requested]), VERSION)
+    assert response.results[0].partitions[0].error_code == 0, response
     until = time.monotonic() + TIMEOUT_S
     while not (target / f"{topic}-0").is_dir():
         assert time.monotonic() < until, f"{server.name} does not finish"

@@ -41,8 +41,8 @@ def quorum_leader(node: Server) -> int:
     """Return who leads the quorum, as a node says; -1 where it knows nobody."""
     request = DescribeQuorumRequest([TopicData("__cluster_metadata", partitions=[PartitionData(partition_index=0)])])
     with connect(node) as connection:
-        answer = call(connection, request, 0)
-    return int(answer.topics[0].partitions[0].leader_id) if answer.topics else -1
+        response = call(connection, request, 0)
+    return int(response.topics[0].partitions[0].leader_id) if response.topics else -1
 
 
 def metadata_of(node: Server, *topics: str) -> Any:

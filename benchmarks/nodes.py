@@ -250,14 +250,14 @@ def _move(nodes: Nodes, topic: str, partitions: int, replicas: list[int]) -> Non
     moves = [reassign.ReassignablePartition(number, replicas=replicas) for number in range(partitions)]
     request = reassign.AlterPartitionReassignmentsRequest(topics=[reassign.ReassignableTopic(topic, partitions=moves)])
     with connect(nodes.nodes[0]) as connection:
-        answer = call(connection, request, 0)
-        assert answer.error_code == 0, answer
-        assert not any(each.error_code for each in answer.responses[0].partitions), answer
+        response = call(connection, request, 0)
+        assert response.error_code == 0, response
+        assert not any(each.error_code for each in response.responses[0].partitions), response
         wait_until(lambda: _has_ended(connection), "the end of the move", 1200)
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Ask seldom: an answer that lists a thousand moves costs the controller, and its loop, some milliseconds."""
+    """Ask seldom: a response that lists a thousand moves costs the controller, and its loop, some milliseconds."""
     if call(connection, ListPartitionReassignmentsRequest(), 0).topics:
         time.sleep(MOVE_POLL_SECONDS)
         return False

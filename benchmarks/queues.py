@@ -242,8 +242,8 @@ async def _initialize(server: Server, topic: str, partitions: int) -> bytes:
             partitions=[PartitionData(partition=each, state_epoch=0, start_offset=0) for each in some],
         )
         while True:
-            answer = await peer.call(InitializeShareGroupStateRequest(topic, topics=[data]), 0)
-            if not any(part.error_code for result in answer.results for part in result.partitions):
+            response = await peer.call(InitializeShareGroupStateRequest(topic, topics=[data]), 0)
+            if not any(part.error_code for result in response.results for part in result.partitions):
                 break
             await asyncio.sleep(0.2)
     peer.close()
@@ -281,9 +281,9 @@ def wait_together(server: Server, topic: str, scale: float) -> Figures:
             nonlocal acquired
             epoch, named = 0, range(1)
             while True:
-                answer = await peer.call(_fetch(topic, topic_id, f"m{number}", epoch, named, 5_000), 2)
-                assert not answer.error_code, answer
-                acquired += sum(len(part.acquired_records) for each in answer.responses for part in each.partitions)
+                response = await peer.call(_fetch(topic, topic_id, f"m{number}", epoch, named, 5_000), 2)
+                assert not response.error_code, response
+                acquired += sum(len(part.acquired_records) for each in response.responses for part in each.partitions)
                 epoch, named = epoch + 1, range(0)
 
         tasks = [asyncio.ensure_future(member(number, peer)) for number, peer in enumerate(peers)]
@@ -319,8 +319,8 @@ def load_many(server: Server, topic: str, scale: float) -> Figures:
             peer = await Peer.connect(server.bootstrap)
             peers.append(peer)
             some = range(start, min(start + PER_REQUEST, partitions))
-            answer = await peer.call(_fetch(topic, topic_id, f"m{start}", 0, some, 1), 2)
-            assert not answer.error_code, answer
+            response = await peer.call(_fetch(topic, topic_id, f"m{start}", 0, some, 1), 2)
+            assert not response.error_code, response
         figures = {
             "loaded_s": time.monotonic() - started,
             "broker_cpu_s": server.cpu_s() - cpu_s,

@@ -72,8 +72,15 @@ def _number(value: float) -> str:
 
 
 def left_out(results: Results) -> dict[str, str]:
-    """Return why a load was not run, by load."""
-    return {load: result["left_out"] for load, result in results.items() if "left_out" in result}
+    """Return why a load was not run, by load; of one that ran here alone, why not on the others."""
+    found = {load: result.get("left_out") or not_measured(result) for load, result in results.items()}
+    return {load: reason for load, reason in found.items() if reason}
+
+
+def not_measured(result: dict[str, Any]) -> str:
+    """Return why another server than ours has no figures of a load; "" if all have."""
+    why_not = result.get("not_measured", {})
+    return "; ".join(f"{server} not measured: {reason}" for server, reason in why_not.items())
 
 
 def has_compiled(results: Results) -> bool:
@@ -241,6 +248,8 @@ def verdicts(results: Results, goals: Iterable[Goal] = GOALS, our_name: str = KA
                 continue
             if "left_out" in result:
                 yield Verdict(goal, load, why_not=result["left_out"])
+            elif goal.ratio_at_least is not None and APACHE_KAFKA in result.get("not_measured", {}):
+                yield Verdict(goal, load, why_not=not_measured(result))
             elif (load, goal.figure) in found:
                 yield Verdict(goal, load, found[load, goal.figure])
 

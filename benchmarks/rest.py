@@ -1,6 +1,6 @@
 """What a server costs before and after its work: the start, idle memory and CPU, memory under load, recovery.
 
-Ready is when a client is told of a broker: the first answer to Metadata that names one. The port answers before.
+Ready is when a client is told of a broker: the first response to Metadata that names one. The port answers before.
 """
 
 import signal
@@ -37,12 +37,12 @@ def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
 
 
 def await_metadata(server: Server, timeout_s: float = 60) -> float:
-    """Return the (monotonic) time of the first answer that names a broker; its port must answer already."""
+    """Return the (monotonic) time of the first response that names a broker; its port must answer already."""
     while True:
         with connect(server) as connection:
-            answer = call(connection, MetadataRequest(topics=[]), METADATA_VERSION)
+            response = call(connection, MetadataRequest(topics=[]), METADATA_VERSION)
         now = time.monotonic()
-        if answer.brokers:
+        if response.brokers:
             return now
         assert now < server.launched_at + timeout_s, f"{server.name} names no broker"
         time.sleep(0.005)

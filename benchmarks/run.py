@@ -20,9 +20,10 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,10 @@ def _failure(error: Exception) -> str:
     return f"{FAILED}: {type(error).__name__} {error}".splitlines()[0]
 
 
+class LoadTimeoutError(TimeoutError):
+    """All sides of a load together have taken too long."""
+
+
 def run_or_report_why(workload: Workload, pair: list[Server], plan: Plan, why_not: str) -> dict[str, Any]:
     if why_not:
         return {"left_out": why_not}
@@ -214,10 +219,10 @@ def run_or_report_why(workload: Workload, pair: list[Server], plan: Plan, why_no
 
 @contextmanager
 def _given_up_after(minutes: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after so many minutes; 0: never."""
+    """Raise LoadTimeoutError in the block after so many minutes; 0: never."""
 
     def give_up(*_: object) -> None:
-        raise TimeoutError(f"took more than {minutes:g} minutes")
+        raise LoadTimeoutError(f"took more than {minutes:g} minutes")
 
     if not minutes:
         yield
@@ -247,7 +252,7 @@ def _topic(workload: Workload) -> str:
 
 
 def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str, Any]:
-    """Return the figures of each round by server."""
+    """Return the figures of each round by server. If another than ours fails, it has none, and `not_measured` why."""
     base = _topic(workload)
     numbers = iter(range(1_000_000))
     figures: dict[str, list[Figures]] = {server.name: [] for server in pair}
@@ -260,18 +265,41 @@ def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str
         print(f"  {server.name:13} " + "  ".join(f"{name}={value:.4g}" for name, value in result.items()), flush=True)
         return result
 
-    for server in pair:
-        if workload.prepare:
-            workload.prepare(server, base, plan.scale)
-    for server in pair:
-        if workload.warms_up and plan.warms_up_loads:
-            measure(server)
-    for server in _turns(pair, plan.rounds_of(workload)):
+    def count(server: Server) -> None:
         figures[server.name].append(measure(server))
+
+    steps: list[Step] = []
     if workload.prepare:
-        for server in pair:
-            delete_topic(server, base)
-    return {"figures": figures}
+        steps += [(server, partial(workload.prepare, server, base, plan.scale)) for server in pair]
+    if workload.warms_up and plan.warms_up_loads:
+        steps += [(server, partial(measure, server)) for server in pair]
+    steps += [(server, partial(count, server)) for server in _turns(pair, plan.rounds_of(workload))]
+    if workload.prepare:
+        steps += [(server, partial(delete_topic, server, base)) for server in pair]
+    why_not = _run_steps(steps, base)
+    for name in why_not:
+        del figures[name]
+    return {"figures": figures, "not_measured": why_not} if why_not else {"figures": figures}
+
+
+Step = tuple[Server, Callable[[], object]]
+
+
+def _run_steps(steps: Iterable[Step], base: str) -> dict[str, str]:
+    """Run each step but those of a server that has failed; return why, by server. Raises what one of ours raises."""
+    why_not: dict[str, str] = {}
+    for server, step in steps:
+        if server.name in why_not:
+            continue
+        try:
+            step()
+        except Exception as error:
+            if server.name.startswith(report.KAFKAPY) or isinstance(error, LoadTimeoutError):
+                raise
+            traceback.print_exc()
+            _restore(server, base)
+            why_not[server.name] = _failure(error).removeprefix(f"{FAILED}: ")
+    return why_not
 
 
 def _turns(pair: list[Server], rounds: int) -> Iterator[Server]:

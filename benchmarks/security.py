@@ -161,19 +161,19 @@ def _scram_logins(server: Server, count: int) -> None:
             first = frame(SaslAuthenticateRequest(auth_bytes=f"n,,{bare}".encode()), 2)
             connection.sendall(frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1) + first)
         for connection, bare in zip(connections, begun, strict=True):
-            receive_from = _Answers(connection)
+            receive_from = _Responses(connection)
             receive_from.take()
             final = _final(bare, _auth_bytes(receive_from.take()).decode())
             connection.sendall(frame(SaslAuthenticateRequest(auth_bytes=final), 2))
         for connection in connections:
-            _auth_bytes(_Answers(connection).take())
+            _auth_bytes(_Responses(connection).take())
     finally:
         for connection in connections:
             connection.close()
 
 
-class _Answers:
-    """Answers that may come in one piece."""
+class _Responses:
+    """Responses that may come in one piece."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -183,8 +183,8 @@ class _Answers:
         return self._connection.recv(size, socket.MSG_WAITALL)
 
 
-def _auth_bytes(answer: bytes) -> bytes:
-    response = SaslAuthenticateResponse.decode(answer[5:], 2)
+def _auth_bytes(frame: bytes) -> bytes:
+    response = SaslAuthenticateResponse.decode(frame[5:], 2)
     if response.error_code:
         raise PermissionError(response.error_message)
     return bytes(response.auth_bytes)
@@ -228,8 +228,8 @@ def _as_alice(server: Server) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", listener_port(server, "SASL_PLAINTEXT")), timeout=60)
     call(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1)
     token = f"\0{SECURED_USER}\0{SECURED_PASSWORD}".encode()
-    answer = call(connection, SaslAuthenticateRequest(auth_bytes=token), 2)
-    assert answer.error_code == 0, answer
+    response = call(connection, SaslAuthenticateRequest(auth_bytes=token), 2)
+    assert response.error_code == 0, response
     return connection
 
 
@@ -255,7 +255,7 @@ def _delete_acls(server: Server) -> None:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})  # the answer needs it
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})  # the response needs it
     admin.delete_acls([everything])[everything].result(60)
 
 

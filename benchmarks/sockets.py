@@ -62,13 +62,13 @@ def figures_of(cost: Cost, client: ClientShare, requests: int, *, records: int, 
 class FetchPipe(Pipe):
     """A connection that fetches the same range again and again."""
 
-    def _answer_bytes_of(self, frame: bytes, until: float) -> int:
+    def _response_bytes_of(self, frame: bytes, until: float) -> int:
         self.connection.sendall(frame)
-        answer = receive(self.connection)
-        _, position = read_response_header(answer, FetchRequest.API_KEY, FETCH_VERSION)
-        found = FetchResponse.decode(answer[position:], FETCH_VERSION).responses[0].partitions[0]
+        response = receive(self.connection)
+        _, position = read_response_header(response, FetchRequest.API_KEY, FETCH_VERSION)
+        found = FetchResponse.decode(response[position:], FETCH_VERSION).responses[0].partitions[0]
         assert not found.error_code, f"the broker refuses: error {found.error_code}"
-        return len(answer) + 4
+        return len(response) + 4
 
 
 def fill_topic(server: Server, topic: str, scale: float) -> None:

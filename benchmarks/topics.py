@@ -43,7 +43,7 @@ def alter_topic(server: Server, topic: str, config: dict[str, str]) -> None:
     """Set some of a topic's configs."""
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = _admin(server)  # the answer needs it
+    admin = _admin(server)  # the response needs it
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 

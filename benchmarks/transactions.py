@@ -216,19 +216,19 @@ def _make_ids(server: Server, ids: list[str]) -> None:
 
 def _init_all(connection: socket.socket, ids: list[str]) -> Iterator[tuple[str, int]]:
     coming = iter(ids)
-    answers = connection.makefile("rb")
+    responses = connection.makefile("rb")
     for each in islice(coming, IN_FLIGHT):
         connection.sendall(frame(_init(each), 4))
     for each in ids:
-        yield each, _init_answer(answers.read(int.from_bytes(answers.read(4), "big"))).error_code
+        yield each, _init_response(responses.read(int.from_bytes(responses.read(4), "big"))).error_code
         for following in islice(coming, 1):
             connection.sendall(frame(_init(following), 4))
-    answers.close()
+    responses.close()
 
 
-def _init_answer(answer: bytes) -> InitProducerIdResponse:
-    _, position = read_response_header(answer, InitProducerIdRequest.API_KEY, 4)
-    return InitProducerIdResponse.decode(answer[position:], 4)
+def _init_response(response: bytes) -> InitProducerIdResponse:
+    _, position = read_response_header(response, InitProducerIdRequest.API_KEY, 4)
+    return InitProducerIdResponse.decode(response[position:], 4)
 
 
 def _await_loaded(server: Server, ids: list[str]) -> None:
@@ -241,10 +241,10 @@ def _await_loaded(server: Server, ids: list[str]) -> None:
 def _errors_of(server: Server, ids: list[str]) -> set[int]:
     try:
         with connect(server) as connection:
-            answer: Any = call(connection, DescribeTransactionsRequest(transactional_ids=ids), 0)
+            response: Any = call(connection, DescribeTransactionsRequest(transactional_ids=ids), 0)
     except OSError:
         return {int(ErrorCode.COORDINATOR_NOT_AVAILABLE)}
-    return {each.error_code for each in answer.transaction_states} - {0}
+    return {each.error_code for each in response.transaction_states} - {0}
 
 
 def _readers() -> Iterator[Workload]:

@@ -142,10 +142,10 @@ class Node:
             ],
             log_dirs=[bytes(12) + (1000 + broker_id).to_bytes(4)],
         )
-        answer = await self.controller.write(
+        response = await self.controller.write(
             lambda controller, now_ms: controller.decide_register_broker(request, now_ms)
         )
-        self.epochs[broker_id] = answer.broker_epoch
+        self.epochs[broker_id] = response.broker_epoch
         await self.heartbeat(broker_id)
 
     async def heartbeat(self, broker_id: int, *, want_shut_down: bool = False) -> Any:
@@ -164,10 +164,10 @@ class Node:
             CreatableTopic(f"{prefix}-{number}", num_partitions=partition_count, replication_factor=3)
             for number in range(count)
         ]
-        answer = await self.controller.write(
+        response = await self.controller.write(
             lambda controller, _: controller.topics.decide_create(CreateTopicsRequest(topics=topics))
         )
-        assert not any(topic.error_code for topic in answer.topics), answer.topics[0]
+        assert not any(topic.error_code for topic in response.topics), response.topics[0]
 
     async def keep_beating(self, broker_id: int) -> None:
         while True:

@@ -1,6 +1,6 @@
 """A client that is a few sockets and frames made beforehand: it costs so little that the broker is what is measured.
 
-All answers to one kind of request have one size (no strings in them vary), so that they are counted, not decoded; that
+All responses to one kind of request have one size (no strings in them vary), so they are counted, not decoded; that
 they hold no error is seen afterwards, from what the partitions' end offsets say.
 """
 
@@ -46,7 +46,7 @@ def frame(request: Any, version: int) -> bytes:
 
 
 def receive(connection: socket.socket) -> bytes:
-    """Return the next answer, without its size."""
+    """Return the next response, without its size."""
     data = bytearray()
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         part = connection.recv(1 << 20)
@@ -56,11 +56,11 @@ def receive(connection: socket.socket) -> bytes:
 
 
 def call(connection: socket.socket, request: Any, version: int) -> Any:
-    """Send a request and return its answer."""
+    """Send a request and return its response."""
     connection.sendall(frame(request, version))
-    answer = receive(connection)
-    _, position = read_response_header(answer, request.API_KEY, version)
-    return response_type(request.API_KEY).decode(answer[position:], version)
+    response = receive(connection)
+    _, position = read_response_header(response, request.API_KEY, version)
+    return response_type(request.API_KEY).decode(response[position:], version)
 
 
 def new_batch(record_count: int, value_bytes: int) -> bytes:
@@ -84,9 +84,9 @@ def end_offsets(server: Server, topic: str, partitions: int) -> int:
     requested = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
     with connect(server) as connection:
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=requested)])
-        answer = call(connection, request, LIST_OFFSETS_VERSION)
-    assert not any(partition.error_code for partition in answer.topics[0].partitions)
-    return sum(partition.offset for partition in answer.topics[0].partitions)
+        response = call(connection, request, LIST_OFFSETS_VERSION)
+    assert not any(partition.error_code for partition in response.topics[0].partitions)
+    return sum(partition.offset for partition in response.topics[0].partitions)
 
 
 class Pipe:
@@ -97,26 +97,26 @@ class Pipe:
         self._frames = frames
         self._next = 0
         self._depth = depth
-        self._answer_bytes = self._learn()
+        self._response_bytes = self._learn()
         self._received = 0
         self._left = 0
         self.unanswered = 0
 
     def _learn(self) -> int:
-        """Send each frame once, again while a new topic is not led yet; return how large an answer is."""
+        """Send each frame once, again while a new topic is not led yet; return how large a response is."""
         until = time.monotonic() + TIMEOUT_S
-        sizes = {self._answer_bytes_of(frame, until) for frame in self._frames}
-        assert len(sizes) == 1, "the answers have different sizes"
+        sizes = {self._response_bytes_of(frame, until) for frame in self._frames}
+        assert len(sizes) == 1, "the responses have different sizes"
         return sizes.pop()
 
-    def _answer_bytes_of(self, frame: bytes, until: float) -> int:
+    def _response_bytes_of(self, frame: bytes, until: float) -> int:
         while True:
             self.connection.sendall(frame)
-            answer = receive(self.connection)
-            _, position = read_response_header(answer, ProduceRequest.API_KEY, PRODUCE_VERSION)
-            produced: Any = response_type(ProduceRequest.API_KEY).decode(answer[position:], PRODUCE_VERSION)
+            response = receive(self.connection)
+            _, position = read_response_header(response, ProduceRequest.API_KEY, PRODUCE_VERSION)
+            produced: Any = response_type(ProduceRequest.API_KEY).decode(response[position:], PRODUCE_VERSION)
             if not produced.responses[0].partition_responses[0].error_code:
-                return len(answer) + 4
+                return len(response) + 4
             assert time.monotonic() < until, f"the broker refuses: {produced}"
 
     def _take(self, count: int) -> bytes:
@@ -136,7 +136,7 @@ class Pipe:
         """Take what has come and send as many requests as were answered; return whether any is still under way."""
         data = self.connection.recv(1 << 18)
         assert data, "the broker closed the connection"
-        answered, self._received = divmod(self._received + len(data), self._answer_bytes)
+        answered, self._received = divmod(self._received + len(data), self._response_bytes)
         self.unanswered -= answered
         sending = min(answered, self._left)
         if sending:

@@ -157,7 +157,7 @@ class Server:
             time.sleep(0.005)
 
     def _answers(self, timeout_s: float) -> bool:
-        """Whether ApiVersions 0 gets an answer."""
+        """Whether ApiVersions 0 gets a response."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s) as connection:
                 connection.sendall(API_VERSIONS_FRAME)

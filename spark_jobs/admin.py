@@ -33,11 +33,11 @@ class Admin:
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the number of partitions by topic. Raises JobError where one does not exist."""
-        described = self._answer(self.client.describeTopics(self._list(topics)).allTopicNames())
+        described = self._result(self.client.describeTopics(self._list(topics)).allTopicNames())
         return {name: described[name].partitions().size() for name in described}
 
     def topic_names(self) -> set[str]:
-        return set(self._answer(self.client.listTopics().names()))
+        return set(self._result(self.client.listTopics().names()))
 
     def earliest(self, counts: Mapping[str, int]) -> Offsets:
         return self._offsets(counts, "earliest")
@@ -53,7 +53,7 @@ class Admin:
                 wanted.put(
                     kafka.common.TopicPartition(topic, partition), getattr(kafka.clients.admin.OffsetSpec, which)()
                 )
-        found = self._answer(self.client.listOffsets(wanted).all())
+        found = self._result(self.client.listOffsets(wanted).all())
         return {(where.topic(), where.partition()): found[where].offset() for where in found}
 
     def delete_records(self, before: Offsets) -> None:
@@ -63,12 +63,12 @@ class Admin:
         wanted = self.jvm.java.util.HashMap()
         for where, offset in before.items():
             wanted.put(self.jvm.org.apache.kafka.common.TopicPartition(*where), limit(offset))
-        self._answer(self.client.deleteRecords(wanted).all())
+        self._result(self.client.deleteRecords(wanted).all())
 
     def topic_config(self, topic: str) -> dict[str, str]:
         config = self.jvm.org.apache.kafka.common.config
         resource = config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
-        described = self._answer(self.client.describeConfigs(self._list([resource])).all())
+        described = self._result(self.client.describeConfigs(self._list([resource])).all())
         entries = self.jvm.java.util.ArrayList(described[resource].entries())
         return {entry.name(): entry.value() for entry in entries}
 
@@ -80,7 +80,7 @@ class Admin:
         for key, value in configs.items():
             settings.put(key, value)
         new = self.jvm.org.apache.kafka.clients.admin.NewTopic(topic, count, none).configs(settings)
-        self._answer(self.client.createTopics(self._list([new])).all())
+        self._result(self.client.createTopics(self._list([new])).all())
 
     def _list(self, items: Iterable[Any]) -> Any:
         result = self.jvm.java.util.ArrayList()
@@ -88,7 +88,7 @@ class Admin:
             result.add(item)
         return result
 
-    def _answer(self, future: Any) -> Any:
+    def _result(self, future: Any) -> Any:
         try:
             return future.get()
         except Py4JJavaError as error:

@@ -141,7 +141,7 @@ class Feed:
         if self.failure or left:
             raise JobError(
                 f"{self.next_event} events are on {self.config.bootstrap_servers}, the next one failed: "
-                f"{self.failure or 'no answer'}; "
+                f"{self.failure or 'no response'}; "
                 + ("start the feed again to go on" if self.config.state else "set state to be able to go on")
             )
         self._show(end=True)

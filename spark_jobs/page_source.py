@@ -172,8 +172,8 @@ class PageSource:
         jobs: dict[str, dict[str, float]] = {}
         for url in self.metrics:
             try:
-                with urlopen(url, timeout=TIMEOUT_S) as answer:
-                    text = answer.read(LARGEST_METRICS).decode()
+                with urlopen(url, timeout=TIMEOUT_S) as response:
+                    text = response.read(LARGEST_METRICS).decode()
                 families = list(text_string_to_metric_families(text))
             except (URLError, OSError, ValueError):
                 continue

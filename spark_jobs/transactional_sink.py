@@ -98,7 +98,7 @@ OUTCOME = "sink_partition INT, status STRING, records LONG, message STRING"
 COMMITTED, SKIPPED, EMPTY, FENCED = "committed", "skipped", "empty", "fenced"
 ABORT_S = 5.0
 STUCK_S = 20.0
-"""The answer to a note takes milliseconds; after so long librdkafka waits for a coordinator that is gone."""
+"""The response to a note takes milliseconds; after so long librdkafka waits for a coordinator that is gone."""
 STUCK_ATTEMPTS = 3
 QUERY_ID = "sql.streaming.queryId"
 FENCINGS = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
@@ -295,7 +295,7 @@ def send_offsets(producer: Producer, place: TopicPartition, group: object, timeo
     try:
         ended.result(STUCK_S)
     except TimeoutError:
-        raise Stuck(KafkaError(KafkaError._TIMED_OUT, f"no answer to a note within {STUCK_S:.0f} s")) from None
+        raise Stuck(KafkaError(KafkaError._TIMED_OUT, f"no response to a note within {STUCK_S:.0f} s")) from None
 
 
 def unless_stuck(attempt: Callable[[], T]) -> T:

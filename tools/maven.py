@@ -22,8 +22,8 @@ class ToolsMissing(Exception):
 def require_java() -> None:
     """Raise ToolsMissing where no Java 17 or newer answers."""
     try:
-        answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
-        major = int(answer.split('"')[1].split(".")[0])
+        response = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+        major = int(response.split('"')[1].split(".")[0])
     except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
         raise ToolsMissing(
             "Java 17 is needed and no `java` answers: install a JRE 17 (Debian: openjdk-17-jre-headless)"

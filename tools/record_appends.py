@@ -2,7 +2,7 @@
 
 `python -m tools.record_appends` starts Apache Kafka, makes a topic for each mix of settings, sends it batches (some
 that no client would send), and writes tests/golden/appended_batches.jsonl.gz: a line per topic with its configs, the
-batches as sent, the answers, and the log as it is then fetched. Seeded: another run differs in timestamps alone.
+batches as sent, the responses, and the log as it is then fetched. Seeded: another run differs in timestamps alone.
 """
 
 import gzip
@@ -61,17 +61,19 @@ def record_topic(client: WireClient, topic: str, configs: dict[str, str], dice: 
     appends = []
     for batch in batches_to_send(dice, producer_id):
         before_ms = int(time.time() * 1000)
-        answer = produce(client, topic, batch)
+        response = produce(client, topic, batch)
         appends.append(
             {
                 "batch": batch.hex(),
                 "sent_ms": before_ms,
-                "error_code": answer.error_code,
-                "base_offset": answer.base_offset,
-                "log_append_time_ms": answer.log_append_time_ms,
-                "log_start_offset": answer.log_start_offset,
-                "record_errors": [[each.batch_index, each.batch_index_error_message] for each in answer.record_errors],
-                "error_message": answer.error_message,
+                "error_code": response.error_code,
+                "base_offset": response.base_offset,
+                "log_append_time_ms": response.log_append_time_ms,
+                "log_start_offset": response.log_start_offset,
+                "record_errors": [
+                    [each.batch_index, each.batch_index_error_message] for each in response.record_errors
+                ],
+                "error_message": response.error_message,
             }
         )
     log, offset, end_offset = b"", 0, list_offset(client, topic, -1).offset

@@ -1,7 +1,7 @@
 """Record what Apache Kafka's StandardAuthorizer answers while ACLs come and go.
 
 `python -m tools.record_authorizations` writes tests/golden/authorizations.txt.gz. Each line is a step of a script, for
-a question with the answer behind a tab: A or D (allowed, denied), and the id of the ACL that Kafka's audit log names,
+a question with the response behind a tab: A or D (allowed, denied), and the id of the ACL that Kafka's audit log names,
 or the name of another rule. Names below `*` and beginning with `*` are left out: Kafka 4.3.1 fails at them.
 
     # DENIED User:root                       a new authorizer: its default result, its super users
@@ -106,9 +106,9 @@ public class Authorize {
 
 def main() -> None:
     steps = [step for default, seed in SEEDS for step in script(default, seed)]
-    answers = run_java(JAVA, steps, log4j=LOG4J)
+    responses = run_java(JAVA, steps, log4j=LOG4J)
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
-        out.writelines(f"{line}\n" for line in answered(steps, iter(answers)))
+        out.writelines(f"{line}\n" for line in answered(steps, iter(responses)))
 
 
 def script(default: str, seed: int) -> Iterator[str]:

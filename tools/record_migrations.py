@@ -1,7 +1,7 @@
 """Record what Apache Kafka 4.4.0 answers and writes while groups change their protocol.
 
 `python -m tools.record_migrations` starts Apache Kafka, plays the scripts of tests/support/migrations.py and writes
-tests/golden/group_migrations.txt.gz: each script's name, then its answers and records, a line each.
+tests/golden/group_migrations.txt.gz: each script's name, then its responses and records, a line each.
 """
 
 import gzip

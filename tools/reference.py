@@ -242,8 +242,8 @@ def _scrape(names: str) -> str:
             pass
         consumer.commit()
         try:
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
-                return str(answer.read().decode())
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as response:
+                return str(response.read().decode())
         finally:
             consumer.close()
 

@@ -35,10 +35,15 @@ def chosen(given: Sequence[str], names: Collection[str], kind: str) -> list[str]
     for each in given:
         hits = matching(each, names) if is_pattern(each) else [each] * (each in names)
         if not hits:
-            what = f"no {kind} matches {each}" if is_pattern(each) else f"no such {kind}: {each}.{similar(each, names)}"
+            what = f"no {kind} matches {each}" if is_pattern(each) else missing(kind, each, names)
             raise typer.Exit(fail(what))
         found.update(dict.fromkeys(hits))
     return list(found)
+
+
+def missing(kind: str, name: str, names: Iterable[str]) -> str:
+    """Return the error message for a name that is not there, with similar ones that are."""
+    return f"no such {kind}: {name}.{similar(name, names)}"
 
 
 def similar(name: str, names: Iterable[str]) -> str:

@@ -29,12 +29,12 @@ class BrokerQueries:
         self._connection = connection
         request = ApiVersionsRequest(client_software_name="kafkapy", client_software_version="1")
         try:
-            answer = connection.call(request, FEATURES_SINCE)
+            response = connection.call(request, FEATURES_SINCE)
         except BaseException:
             connection.close()
             raise
-        self.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+        self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     def __enter__(self) -> "BrokerQueries":
         return self
@@ -61,7 +61,7 @@ class BrokerQueries:
 class ClusterLink:
     """Sends requests to a broker, or to the active controller; connects again after a failure. A context manager.
 
-    Requests are those that may be repeated: one whose connection ends before its answer is sent once more, but
+    Requests are those that may be repeated: one whose connection ends before its response is sent once more, but
     for one that has timed out.
     """
 
@@ -117,9 +117,9 @@ def _of_kind(found: BrokerQueries, servers: str, of_controllers: bool) -> Broker
 def _of_active_controller(found: BrokerQueries) -> BrokerQueries:
     """Return a connection to the active controller, by one to any controller."""
     with found:
-        answer = found.query(DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
-    for node in answer.brokers:
-        if node.broker_id == answer.controller_id:
+        response = found.query(DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
+    for node in response.brokers:
+        if node.broker_id == response.controller_id:
             return BrokerQueries(Connection(node.host, node.port))
     raise ProtocolError("no controller is active")
 

@@ -122,7 +122,7 @@ def _subscriptions(broker: BrokerQueries) -> list[str]:
 
 
 def _broker(node_id: int, host: str, port: int) -> Broker:
-    """Return a broker's answers about itself, or why there are none."""
+    """Return a broker's responses about itself, or why there are none."""
     try:
         with BrokerQueries(Connection(host, port)) as broker:
             return Broker(

@@ -50,7 +50,7 @@ class CoordinatorError(KafkapyError):
     """The coordinator did not answer, or refused; the message is one line."""
 
 
-class NoAnswerError(CoordinatorError):
+class NoResponseError(CoordinatorError):
     """A broker did not answer: another one may be the coordinator soon."""
 
 
@@ -58,7 +58,7 @@ class BrokerCalls(Protocol):
     """Requests to the brokers of a cluster."""
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
-        """Return the response of one broker; None: of any. Raises NoAnswerError."""
+        """Return the response of one broker; None: of any. Raises NoResponseError."""
 
 
 def of_each_broker(brokers: BrokerCalls, ask: Callable[[int], T]) -> tuple[dict[int, T], "list[CoordinatorError]"]:
@@ -89,7 +89,7 @@ def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TI
             if found.error_code not in RETRIED or time.monotonic() >= deadline:
                 check(found.error_code, getattr(found, "error_message", None))
                 break
-        except NoAnswerError:
+        except NoResponseError:
             if time.monotonic() >= deadline:
                 raise
         time.sleep(RETRY_S)
@@ -119,7 +119,7 @@ def described_by(brokers: BrokerCalls, node_id: int, request: Any, version: int)
     """
     try:
         (group,) = brokers.call(node_id, request, version).groups
-    except NoAnswerError:
+    except NoResponseError:
         return None  # it may have ended the connection because it does not know the API
     if group.error_code in NO_SUCH_GROUP:
         return None
@@ -141,15 +141,15 @@ def delete_offsets(brokers: BrokerCalls, group_id: str, topics: Iterable[str]) -
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         requested.append(OffsetDeleteRequestTopic(name, partitions=partitions))
     coordinator = coordinator_of(brokers, group_id)
-    answer = brokers.call(coordinator.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
-    check(answer.error_code, None)
-    for topic in answer.topics:
+    response = brokers.call(coordinator.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
+    check(response.error_code, None)
+    for topic in response.topics:
         for each in topic.partitions:
             check(each.error_code, None)
 
 
 def _ask(brokers: BrokerCalls, group_id: str) -> Any:
-    """Return the response to OffsetFetch, or to FindCoordinator if that has an error. Raises NoAnswerError."""
+    """Return the response to OffsetFetch, or to FindCoordinator if that has an error. Raises NoResponseError."""
     found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
     if found.error_code:
         return found
@@ -194,15 +194,15 @@ class BrokerConnections:
             raise CoordinatorError(f"{address}: {error}") from error
         except OSError as error:
             self._connections.pop(address, None)
-            raise NoAnswerError(f"no broker answers at {address}: {error.strerror or error}") from error
+            raise NoResponseError(f"no broker answers at {address}: {error.strerror or error}") from error
         except ProtocolError as error:
             self._connections.pop(address, None)
-            raise NoAnswerError(f"what answers at {address} is not understood: {error}") from error
+            raise NoResponseError(f"what answers at {address} is not understood: {error}") from error
 
     def _address(self, node_id: int) -> str:
         if node_id not in self._addresses:
-            answer = self.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
-            self._addresses = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
+            response = self.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
+            self._addresses = {each.node_id: f"{each.host}:{each.port}" for each in response.brokers}
         if node_id not in self._addresses:
-            raise NoAnswerError(f"broker {node_id} is not there")
+            raise NoResponseError(f"broker {node_id} is not there")
         return self._addresses[node_id]

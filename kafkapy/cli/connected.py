@@ -28,11 +28,11 @@ def connected(servers: str) -> "Iterator[Connection]":
         raise typer.Exit(INTERRUPTED) from error
 
 
-def checked(answer: Any) -> Any:
+def checked(response: Any) -> Any:
     """Return a response without an error; else print the error, with the broker's message if there is one, and exit."""
     from kafkapy.protocol.error_code import ErrorCode
 
-    if answer.error_code:
-        code = ErrorCode(answer.error_code)
-        raise typer.Exit(fail(f"{code.name}: {getattr(answer, 'error_message', None) or code.message}"))
-    return answer
+    if response.error_code:
+        code = ErrorCode(response.error_code)
+        raise typer.Exit(fail(f"{code.name}: {getattr(response, 'error_message', None) or code.message}"))
+    return response

@@ -96,16 +96,16 @@ class Connection:
         frame = self._receive()
         answered, position = read_response_header(frame, request.API_KEY, version)
         if answered != self._correlation_id:
-            raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
+            raise ProtocolError(f"a response to request {answered}, not {self._correlation_id}")
         return frame[position:]
 
     def send_frame(self, frame: bytes) -> None:
-        """Send a request's frame, without waiting for its answer."""
+        """Send a request's frame, without waiting for its response."""
         self._deadline_s = deadline_in(self._timeout_s)
         self._send(frame)
 
     def receive_frame(self, timeout_s: float) -> bytes:
-        """Return the next answer's frame, with its header."""
+        """Return the next response's frame, with its header."""
         self._deadline_s = deadline_in(timeout_s)
         return self._receive()
 
@@ -116,14 +116,14 @@ class Connection:
     def _receive(self) -> bytes:
         size = int.from_bytes(receive(self._socket, 4, self._deadline_s), "big")
         if size > MAX_RESPONSE_BYTES:
-            raise ProtocolError(f"an answer of {size} bytes")
+            raise ProtocolError(f"a response of {size} bytes")
         return receive(self._socket, size, self._deadline_s)
 
     def close(self) -> None:
         self._socket.close()
 
     def abort(self) -> None:
-        """End the connection, from another thread too: whoever waits for its answer gets an error at once."""
+        """End the connection, from another thread too: whoever waits for its response gets an error at once."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -140,10 +140,10 @@ class Connection:
         token = login.evaluate(b"")
         try:
             while not login.is_complete:
-                answer = self._ask(SaslAuthenticateRequest(auth_bytes=token), 2)
-                if answer.error_code:
-                    raise LoginRefusedError(answer.error_message or "the login failed")
-                token = login.evaluate(bytes(answer.auth_bytes))
+                response = self._ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+                if response.error_code:
+                    raise LoginRefusedError(response.error_message or "the login failed")
+                token = login.evaluate(bytes(response.auth_bytes))
         except SaslError as error:
             raise ConnectionError(f"the broker's part of the login is wrong: {error}") from error
 

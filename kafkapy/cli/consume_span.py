@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import typer
 
-from kafkapy.cli.chosen import similar
+from kafkapy.cli.chosen import missing
 from kafkapy.cli.client import confluent
 from kafkapy.cli.consume_options import ConsumeOptions
 from kafkapy.cli.deadline import TIMEOUT_S
@@ -72,15 +72,16 @@ def begin(consumer: Any, options: ConsumeOptions) -> tuple[Span, int | None]:
     topic = options.topic
     metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
-        hint = similar(topic, consumer.list_topics(timeout=TIMEOUT_S).topics)
-        raise typer.Exit(fail(f"{topic}: {metadata.error.str()}.{hint}"))
+        is_missing = metadata.error.code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        known = consumer.list_topics(timeout=TIMEOUT_S).topics
+        raise typer.Exit(fail(missing("topic", topic, known) if is_missing else f"{topic}: {metadata.error.str()}."))
     if options.group is not None:
         consumer.subscribe([topic])
         return Span(topic, sorted(metadata.partitions), options.until_end), None
     wanted = options.partition or sorted(metadata.partitions)
-    missing = sorted(set(wanted) - set(metadata.partitions))
-    if missing:
-        raise typer.Exit(fail(f"{topic} has no partition {', '.join(map(str, missing))}"))
+    absent = sorted(set(wanted) - set(metadata.partitions))
+    if absent:
+        raise typer.Exit(fail(f"{topic} has no partition {', '.join(map(str, absent))}"))
     now_ms = int(time.time() * 1000)
     assigned = _starts(kafka, consumer, options, wanted, now_ms)
     until_ms = None if options.until is None else moment_ms(options.until, now_ms)

@@ -10,7 +10,7 @@ from kafkapy.group.explain import EXPLAIN_TAG
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 
 OTHER_KIND = "is not a classic group"
-"""In Apache Kafka's answer to DescribeGroups if the group is there, but of another kind."""
+"""In Apache Kafka's response to DescribeGroups if the group is there, but of another kind."""
 NO_EXPLANATIONS = "the group's coordinator keeps no explanations: it is no kafkapy broker, or an older one"
 COLUMNS = ("MEMBER", "CLIENT", "HOST", "CHANGE", "GAINED", "LOST")
 

@@ -55,9 +55,9 @@ def listed_groups(
     With them, why some brokers did not list theirs. Raises CoordinatorError if no broker answers.
     """
     found: dict[str, ListedGroup] = {}
-    answers, errors = of_each_broker(brokers, lambda node_id: _of_broker(brokers, node_id))
+    responses, errors = of_each_broker(brokers, lambda node_id: _of_broker(brokers, node_id))
     reasons = [str(error) for error in errors]
-    for node_id, listed in answers.items():
+    for node_id, listed in responses.items():
         if listed.error_code:
             error_code = ErrorCode(listed.error_code)
             reasons.append(f"broker {node_id}: {error_code.message} ({error_code.name})")

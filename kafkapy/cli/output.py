@@ -38,3 +38,8 @@ def shown_bytes(count: int | None) -> str:
 
 def shown_count(count: int | None) -> str:
     return "-" if count is None else f"{count:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 record", "2 records"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

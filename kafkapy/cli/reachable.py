@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S: Final = 2.0
 """A broker that does not answer the probes in time is left to librdkafka."""
-MOST_ANSWER_BYTES: Final = 1 << 24
-"""A TLS alert, read as the size of an answer, is larger."""
+MOST_RESPONSE_BYTES: Final = 1 << 24
+"""A TLS alert, read as the size of a response, is larger."""
 HINT: Final = "--command-config FILE (a client.properties) or -X KEY=VALUE configures this command for it"
 CLIENT_ID: Final = "kafkapy-cli"
 DEFAULT_PORT: Final = 9092
@@ -77,12 +77,12 @@ def _check_serves_plaintext(connection: socket.socket, server: str) -> None:
     """
     deadline_s = deadline_in(PROBE_TIMEOUT_S)
     try:
-        versions = _answer(connection, ApiVersionsRequest(), 0, deadline_s)
+        versions = _response(connection, ApiVersionsRequest(), 0, deadline_s)
         if versions is None:
             found = f"does not answer in plaintext: does it ask for TLS? {HINT}"
         elif all(served.api_key != MetadataRequest.API_KEY for served in versions.api_keys):
             found = "is a controller's: a broker's is needed"
-        elif _answer(connection, MetadataRequest(topics=[]), 1, deadline_s) is None:
+        elif _response(connection, MetadataRequest(topics=[]), 1, deadline_s) is None:
             found = f"asks for a login: {HINT}"
         else:
             return
@@ -116,7 +116,7 @@ def _is_of_ca(error: "SSLCertVerificationError") -> bool:
     return error.verify_code in (18, 19, 20, 21)  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and the next ones
 
 
-def _answer(connection: socket.socket, request: Any, version: int, deadline_s: float) -> Any:
+def _response(connection: socket.socket, request: Any, version: int, deadline_s: float) -> Any:
     """Send a request; return its response, None if the connection ends or something else comes. Raises TimeoutError."""
     out = Writer()
     write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=1, client_id=CLIENT_ID)
@@ -125,7 +125,7 @@ def _answer(connection: socket.socket, request: Any, version: int, deadline_s: f
         arm(connection, deadline_s)
         connection.sendall(len(out).to_bytes(4, "big") + out)
         size = int.from_bytes(receive(connection, 4, deadline_s), "big")
-        if size > MOST_ANSWER_BYTES:
+        if size > MOST_RESPONSE_BYTES:
             return None
         frame = receive(connection, size, deadline_s)
         _, position = read_response_header(frame, request.API_KEY, version)

@@ -36,14 +36,14 @@ def record_parser() -> argparse.ArgumentParser:
 def replay_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="kafkapy replay",
-        description="Send the requests of a recording to a cluster, and show the first answer that differs.",
-        epilog="Ids, addresses and epochs that a cluster makes up are matched by their roles. Exit status 1: an answer "
-        "differs.",
+        description="Send the requests of a recording to a cluster, and show the first response that differs.",
+        epilog="Ids, addresses and epochs that a cluster makes up are matched by their roles. "
+        "Exit status 1: a response differs.",
         allow_abbrev=False,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a recording of `kafkapy record`")
     parser.add_argument("--to", required=True, metavar="HOST:PORT,...", help="brokers of the cluster; one is enough")
-    parser.add_argument("--all", action="store_true", help="go on, and show every answer that differs")
+    parser.add_argument("--all", action="store_true", help="go on, and show every response that differs")
     parser.add_argument("--command-config", metavar="FILE", help=_CONFIG)
     return parser
 

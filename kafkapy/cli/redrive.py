@@ -18,7 +18,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail, note
 from kafkapy.cli.interrupt import sigterm_as_interrupt
 from kafkapy.cli.options import takes
-from kafkapy.cli.output import print_table
+from kafkapy.cli.output import counted, print_table
 from kafkapy.cli.progress import Progress
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.dataclass import dataclass
@@ -147,7 +147,7 @@ def _is_wanted(survey: "Survey", options: RedriveOptions) -> bool:
 
 def _report(redriven: "Redriven") -> int:
     repeated = f" {redriven.repeated_count} dead letters were of the same records." if redriven.repeated_count else ""
-    print(f"Sent {redriven.count} record{'' if redriven.count == 1 else 's'} back.{repeated}")
+    print(f"Sent {counted(redriven.count, 'record')} back.{repeated}")
     status = 0
     if redriven.gone:
         first = redriven.gone[0]

@@ -102,8 +102,8 @@ def renew_token(
 
     request = RenewDelegationTokenRequest(_decoded(hmac), renew_period_ms=period)
     with connected(bootstrap_server) as connection:
-        answer = checked(connection.call(request, 2))
-    print(f"Valid until {_iso(answer.expiry_timestamp_ms)}.")
+        response = checked(connection.call(request, 2))
+    print(f"Valid until {_iso(response.expiry_timestamp_ms)}.")
 
 
 @token_app.command("expire")
@@ -117,8 +117,8 @@ def expire_token(
 
     request = ExpireDelegationTokenRequest(_decoded(hmac), expiry_time_period_ms=period)
     with connected(bootstrap_server) as connection:
-        answer = checked(connection.call(request, 2))
-    print(f"Ends at {_iso(answer.expiry_timestamp_ms)}.")
+        response = checked(connection.call(request, 2))
+    print(f"Ends at {_iso(response.expiry_timestamp_ms)}.")
 
 
 def _decoded(hmac: str) -> bytes:

@@ -3,6 +3,8 @@
 import time
 from typing import Any, Final
 
+from kafkapy.cli.output import counted
+
 FLUSH_S: Final = 30.0
 """A broker that restarts is back by then."""
 INTERRUPTED_FLUSH_S: Final = 0.3
@@ -39,7 +41,7 @@ class Sender:
 
     def summary(self, verb: str = "Produced", source: str = "") -> str:
         """Say what was delivered. source: where the records come from, as ` of orders`."""
-        done = f"{verb} {self.count} record{'' if self.count == 1 else 's'}{source} to {self._topic}."
+        done = f"{verb} {counted(self.count, 'record')}{source} to {self._topic}."
         return f"{done} {len(self.failures)} were not delivered." if self.failures else done
 
     def _delivered(self, error: Any, message: Any) -> None:

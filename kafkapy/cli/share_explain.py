@@ -90,14 +90,14 @@ def share_facts(
     are left out. Raises CoordinatorError if no broker answers.
     """
     requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={IN_FLIGHT_TAG: b""})
-    answers, errors = of_each_broker(brokers, lambda node_id: brokers.call(node_id, requested, 6))
+    responses, errors = of_each_broker(brokers, lambda node_id: brokers.call(node_id, requested, 6))
     if silent is not None:
         silent += map(str, errors)
     elif errors:
         raise errors[0]
     found: list[PartitionFacts] | None = None
-    for answer in answers.values():
-        (group,) = answer.groups
+    for response in responses.values():
+        (group,) = response.groups
         encoded = (group.unknown_tagged_fields or {}).get(IN_FLIGHT_TAG)
         if encoded is not None:
             found = (found or []) + [_facts(each, names) for each in json.loads(encoded)]
@@ -105,7 +105,7 @@ def share_facts(
 
 
 _TOLD: Final = tuple(each.name for each in fields(PartitionFacts))
-"""What is read of an answer: a later broker may tell more."""
+"""What is read of a response: a later broker may tell more."""
 
 
 def _facts(told: Mapping[str, Any], names: Mapping[str, str]) -> PartitionFacts:

@@ -84,9 +84,9 @@ class ShareOffsets:
             topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, partitions=[]))
             topic.partitions.append(AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offset))
         request = AlterShareGroupOffsetsRequest(self._group_id, topics=[*topics.values()])
-        answer = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
-        check(answer.error_code, answer.error_message)
-        for of_topic in answer.responses:
+        response = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
+        check(response.error_code, response.error_message)
+        for of_topic in response.responses:
             for each in of_topic.partitions:
                 check(each.error_code, each.error_message, f"{of_topic.topic_name}-{each.partition_index}: ")
 
@@ -94,9 +94,9 @@ class ShareOffsets:
         """Forget where the group is in topics: it begins there again by share.auto.offset.reset."""
         requested = [DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
         request = DeleteShareGroupOffsetsRequest(self._group_id, topics=requested)
-        answer = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
-        check(answer.error_code, answer.error_message)
-        for each in answer.responses:
+        response = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
+        check(response.error_code, response.error_message)
+        for each in response.responses:
             check(each.error_code, each.error_message, f"{each.topic_name}: ")
 
 
@@ -108,11 +108,11 @@ def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:
 def _offsets(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partition, tuple[int, int]]:
     """Return (start offset, lag) of each partition, -1 for what is not known. Raises CoordinatorError."""
     requested = DescribeShareGroupOffsetsRequestGroup(group_id, topics=None)
-    (answer,) = brokers.call(node_id, DescribeShareGroupOffsetsRequest([requested]), 1).groups
-    check(answer.error_code, answer.error_message)
+    (response,) = brokers.call(node_id, DescribeShareGroupOffsetsRequest([requested]), 1).groups
+    check(response.error_code, response.error_message)
     return {
         (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     }
 

@@ -11,6 +11,7 @@ from kafkapy.cli.chosen import chosen, confirm
 from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, confluent, failures
 from kafkapy.cli.failure import fail
 from kafkapy.cli.moments import FORMS, moment_ms
+from kafkapy.cli.output import counted
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.errors import quoted
 
@@ -105,14 +106,14 @@ def _delete(
         print("No record is to be deleted.")
         return
     lines = (
-        f"{name}-{number}  {count} records before offset {wanted[name, number]}"
+        f"{name}-{number}  {counted(count, 'record')} before offset {wanted[name, number]}"
         for (name, number), count in going.items()
     )
-    confirm(lines, f"Delete these {sum(going.values())} records?", is_confirmed=is_confirmed)
+    confirm(lines, f"Delete {counted(sum(going.values()), 'record')}?", is_confirmed=is_confirmed)
     status = 0
     for (name, number), error in queries.delete_records(found, {each: wanted[each] for each in going}):
         if error is None:
-            print(f"Deleted {going[name, number]} records of {name}-{number}.")
+            print(f"Deleted {counted(going[name, number], 'record')} of {name}-{number}.")
         else:
             status = fail(f"{name}-{number}: {error}")
     if status:

@@ -19,6 +19,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail, note
 from kafkapy.cli.interrupt import sigterm_as_interrupt
 from kafkapy.cli.options import takes
+from kafkapy.cli.output import counted
 from kafkapy.cli.progress import Progress
 from kafkapy.cli.sender import FLUSH_S, INTERRUPTED_FLUSH_S, Sender
 from kafkapy.cli.topic_changes import asked_topics
@@ -111,7 +112,9 @@ def _source(queries: "Topics", options: CopyOptions) -> "TopicFacts":
         _create(source, options)
     elif len(target.partitions) < len(source.partitions):
         raise typer.Exit(
-            fail(f"{options.target} has {len(target.partitions)} partitions, {name} {len(source.partitions)}")
+            fail(
+                f"{options.target} has {counted(len(target.partitions), 'partition')}, {name} {len(source.partitions)}"
+            )
         )
     elif target.records and not options.append:
         raise typer.Exit(fail(f"{options.target} has records already: --append adds to them"))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import BrokerCalls, NoAnswerError
+from kafkapy.cli.committed_offsets import BrokerCalls, NoResponseError
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_records_request import (
@@ -29,7 +29,7 @@ OF_TOPIC: Final = 1
 TOPICS_AT_ONCE: Final = 500
 """Of one DescribeConfigs: a response of some 2 MB."""
 DELETE_TIMEOUT_MS: Final = 8_000
-"""Less than a connection waits for its answer."""
+"""Less than a connection waits for its response."""
 
 Partition = tuple[str, int]
 
@@ -88,7 +88,7 @@ class TopicQueries:
 
     def topics(self) -> dict[str, TopicFacts]:
         """Return all topics by name, without offsets and sizes."""
-        answer = self._brokers.call(None, MetadataRequest(topics=None, allow_auto_topic_creation=False), 5)
+        response = self._brokers.call(None, MetadataRequest(topics=None, allow_auto_topic_creation=False), 5)
         return {
             each.name: TopicFacts(
                 each.name,
@@ -99,7 +99,7 @@ class TopicQueries:
                     for found in sorted(each.partitions, key=lambda partition: int(partition.partition_index))
                 ],
             )
-            for each in answer.topics
+            for each in response.topics
             if not each.error_code
         }
 
@@ -131,10 +131,10 @@ class TopicQueries:
         for leader, by_topic in _by_leader(topics).items():
             requested = [DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
             try:
-                answer = self._brokers.call(leader, DescribeLogDirsRequest(topics=requested), 1)
-            except NoAnswerError:
+                response = self._brokers.call(leader, DescribeLogDirsRequest(topics=requested), 1)
+            except NoResponseError:
                 continue
-            for directory in answer.results:
+            for directory in response.results:
                 for topic in directory.topics:
                     for each in topic.partitions:
                         facts = by_name.get(topic.name, {}).get(each.partition_index)
@@ -182,7 +182,7 @@ class TopicQueries:
     def _answered(self, leader: int, request: Any, version: int) -> list[Any]:
         try:
             return list(self._brokers.call(leader, request, version).topics)
-        except NoAnswerError:
+        except NoResponseError:
             return []
 
 

@@ -1,10 +1,11 @@
 """`kafkapy topics create|list|describe|alter|delete`; topic_changes.py has trim and empty, topic_copy.py copy."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkapy.cli.chosen import chosen, confirm, is_pattern, matching
+from kafkapy.cli.chosen import chosen, confirm, is_pattern, matching, missing
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
     AsJson,
@@ -18,7 +19,7 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
-from kafkapy.cli.output import print_json, print_table, shown_bytes, shown_count
+from kafkapy.cli.output import counted, print_json, print_table, shown_bytes, shown_count
 from kafkapy.cli.topic_changes import Patterns, Yes, asked_topics, empty, trim
 from kafkapy.cli.topic_copy import copy
 
@@ -32,6 +33,10 @@ MAX_PARTITIONS = 100_000
 MAX_REPLICAS = 10_000
 """librdkafka's limits."""
 PARTITION_COLUMNS = ("PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "RECORDS", "SIZE")
+MISSING = "(UNKNOWN_TOPIC_OR_PART)"
+"""How librdkafka's text of an unknown topic ends."""
+Result = tuple[str, Any, str | None]
+"""A topic's name, what its future returned, and its error."""
 
 
 def _count_or_default(value: int) -> int:
@@ -173,7 +178,8 @@ def alter(
         admin = admin_client(bootstrap_server, client_config)
         requested = [confluent().admin.NewPartitions(name, partitions)]
         results = list(outcomes(admin.create_partitions(requested, request_timeout=TIMEOUT_S)))
-    _report(results, f"Topic {{}} has {partitions} partitions.")
+        known = _known(admin, results)
+    _report(results, f"Topic {{}} has {counted(partitions, 'partition')}.", known=known)
 
 
 @app.command()
@@ -188,12 +194,13 @@ def delete(
     with failures(bootstrap_server):
         admin = admin_client(bootstrap_server, client_config)
         if any(map(is_pattern, names)):
-            known = admin.list_topics(timeout=TIMEOUT_S).topics
-            names = chosen(names, known, "topic")
-            lines = (f"{name}  {len(known[name].partitions)} partitions" for name in names)
-            confirm(lines, f"Delete these {len(names)} topics?", is_confirmed=is_confirmed)
+            found = admin.list_topics(timeout=TIMEOUT_S).topics
+            names = chosen(names, found, "topic")
+            lines = (f"{name}  {counted(len(found[name].partitions), 'partition')}" for name in names)
+            confirm(lines, f"Delete {counted(len(names), 'topic')}?", is_confirmed=is_confirmed)
         results = list(outcomes(admin.delete_topics(names, request_timeout=TIMEOUT_S)))
-    _report(results, "Deleted topic {}.", ignored="(UNKNOWN_TOPIC_OR_PART)" if if_exists else None)
+        known = {} if if_exists else _known(admin, results)
+    _report(results, "Deleted topic {}.", ignored=MISSING if if_exists else None, known=known)
 
 
 app.command()(trim)
@@ -201,14 +208,20 @@ app.command()(empty)
 app.command()(copy)
 
 
-def _report(results: list[tuple[str, Any, str | None]], done: str, *, ignored: str | None = None) -> None:
-    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`."""
+def _known(admin: Any, results: list[Result]) -> Collection[str]:
+    """Return the names of all topics if one of the results needs them: those that it may have meant."""
+    is_needed = any(error is not None and error.endswith(MISSING) for _, _, error in results)
+    return list(admin.list_topics(timeout=TIMEOUT_S).topics) if is_needed else ()
+
+
+def _report(results: list[Result], done: str, *, ignored: str | None = None, known: Collection[str] = ()) -> None:
+    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`. `known`: names of topics."""
     status = 0
     for name, _, error in results:
         if error is None:
             print(done.format(name))
         elif ignored is None or not error.endswith(ignored):
-            status = fail(f"{name}: {error}")
+            status = fail(missing("topic", name, known) if error.endswith(MISSING) else f"{name}: {error}")
     if status:
         raise typer.Exit(status)
 

@@ -30,7 +30,7 @@ broker.rack: Where this broker stands. Replicas are spread over racks, and consu
 broker.session.timeout.ms: After so long without a heartbeat the controller fences the broker and elects other leaders.
 client.quota.callback.class: Must be unset: no class is known that could decide on quotas.
 config.providers: No effect: values are taken as they are written.
-connection.failed.authentication.delay.ms: How long the answer to a failed login is held back, against guessing.
+connection.failed.authentication.delay.ms: How long the response to a failed login is held back, against guessing.
 connections.max.idle.ms: A connection on which nothing happens for so long is closed.
 connections.max.reauth.ms: After so long a client has to log in again on its SASL connection (KIP-368); 0: never, except by the expiry of its token.
 controlled.shutdown.enable: At a stop the controller is asked to move leaderships away first.
@@ -44,7 +44,7 @@ controller.quorum.election.timeout.ms: How long a candidate waits for votes, wit
 controller.quorum.fetch.max.bytes: How much of the metadata log one fetch of it brings.
 controller.quorum.fetch.snapshot.max.bytes: How much of a snapshot one FetchSnapshot brings.
 controller.quorum.fetch.timeout.ms: A voter that could not fetch from the leader for so long asks for votes; a leader without a majority of fetchers for so long steps down.
-controller.quorum.request.timeout.ms: How long the answer of another controller is waited for.
+controller.quorum.request.timeout.ms: How long the response of another controller is waited for.
 controller.quorum.retry.backoff.ms: The pause before a request of the quorum is sent again.
 controller.quorum.voters: The voters as id@host:port, where their set is fixed by configuration (kraft.version 0).
 controller.quota.window.num: Over how many windows creations and deletions of partitions are counted for controller_mutation_rate.
@@ -60,7 +60,7 @@ delegation.token.secret.key: What the HMACs of delegation tokens are made with, 
 delete.records.purgatory.purge.interval.requests: No effect: a wait that is over is forgotten at once.
 delete.topic.enable: Whether topics may be deleted at all.
 early.start.listeners: The listeners that serve super users before the ACLs are known; others begin then. Unset: those of controllers.
-fetch.max.bytes: The most that the broker puts into one answer to a fetch; a first batch that is larger goes all the same.
+fetch.max.bytes: The most that the broker puts into one response to a fetch; a first batch that is larger goes all the same.
 fetch.purgatory.purge.interval.requests: No effect: a wait that is over is forgotten at once.
 follower.fetch.last.tiered.offset.enable: No effect: nothing is tiered.
 follower.replication.throttled.rate: Bytes a second that this broker fetches as a follower of the partitions that follower.replication.throttled.replicas names.
@@ -88,7 +88,7 @@ group.share.assignor.offload.enable: No effect: assignors run on the event loop.
 group.share.assignors: Which assignors share groups have: simple alone.
 group.share.dlq.manager.class.name: org.apache.kafka.server.share.dlq.NoOpShareGroupDLQManager, or empty: what share groups give up is archived without a dead letter. Other classes have no effect.
 group.share.heartbeat.interval.ms: How often members of a share group report, where the group sets nothing.
-group.share.initialize.retry.interval.ms: After so long the state of a share partition is created again, if no answer came.
+group.share.initialize.retry.interval.ms: After so long the state of a share partition is created again, if no response came.
 group.share.max.share.sessions: How many share sessions a broker keeps; a further member is answered SHARE_SESSION_LIMIT_REACHED.
 group.share.max.size: How many members a share group may have.
 group.share.persister.class.name: No effect: states of share partitions are kept by the share coordinator.
@@ -148,7 +148,7 @@ max.connections: How many connections there may be; beyond that the one idle for
 max.connections.per.ip: How many connections one address may have.
 max.connections.per.ip.overrides: Other limits for single addresses or hosts, host:count.
 max.incremental.fetch.session.cache.slots: How many fetch sessions (KIP-227) are kept.
-max.request.partition.size.limit: How many partitions one answer to DescribeTopicPartitions has at most.
+max.request.partition.size.limit: How many partitions one response to DescribeTopicPartitions has at most.
 metadata.log.dir: Which directory holds __cluster_metadata; the first of log.dirs where unset. If it fails, the process ends.
 metadata.log.max.record.bytes.between.snapshots: After so much metadata since the last snapshot another one is written.
 metadata.log.max.snapshot.interval.ms: After so long with changes since the last snapshot another one is written; 0: not by time.
@@ -189,16 +189,16 @@ replica.alter.log.dirs.io.max.bytes.per.second: Bytes a second that moves betwee
 replica.fetch.backoff.ms: How long a follower leaves a partition alone after an error.
 replica.fetch.max.bytes: How much a follower asks for of one partition; a first batch that is larger comes all the same.
 replica.fetch.min.bytes: How much must be there before the leader answers a follower, within replica.fetch.wait.max.ms.
-replica.fetch.response.max.bytes: How much one answer to a follower holds.
+replica.fetch.response.max.bytes: How much one response to a follower holds.
 replica.fetch.wait.max.ms: How long the leader lets a follower wait for new data.
 replica.high.watermark.checkpoint.interval.ms: How often the high watermarks of partitions are written down.
 replica.lag.time.max.ms: A follower that has not been at the end of the log for so long leaves the ISR.
 replica.selector.class: org.apache.kafka.common.replica.RackAwareReplicaSelector lets consumers read from replicas of their own rack (KIP-392).
 replica.socket.receive.buffer.bytes: No effect: the kernel sizes the buffers of connections between nodes.
-replica.socket.timeout.ms: How long a follower waits for an answer before it connects anew.
+replica.socket.timeout.ms: How long a follower waits for a response before it connects anew.
 replication.quota.window.num: Over how many windows throttled replication is measured.
 replication.quota.window.size.seconds: How long such a window is.
-request.timeout.ms: How long another node's answer is waited for.
+request.timeout.ms: How long another node's response is waited for.
 sasl.client.callback.handler.class: A name of Apache Kafka's own classes; none is loaded.
 sasl.enabled.mechanisms: Which mechanisms a listener takes: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI, its default, is not built.
 sasl.jaas.config: Users and secrets of a mechanism, in the syntax of JAAS; set as listener.name.NAME.MECHANISM.sasl.jaas.config.

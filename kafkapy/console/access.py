@@ -81,8 +81,8 @@ def acls(brokers: Brokers) -> list[Acl]:
         operation=ANY,
         permission_type=ANY,
     )
-    answer = brokers.call(None, request, 2)
-    check(answer.error_code, answer.error_message)
+    response = brokers.call(None, request, 2)
+    check(response.error_code, response.error_message)
     found = [
         Acl(
             RESOURCE_TYPES.get(resource.resource_type, "unknown"),
@@ -93,7 +93,7 @@ def acls(brokers: Brokers) -> list[Acl]:
             OPERATIONS.get(acl.operation, "unknown"),
             PERMISSIONS.get(acl.permission_type, "unknown"),
         )
-        for resource in answer.resources
+        for resource in response.resources
         for acl in resource.acls
     ]
     return sorted(found, key=lambda each: (each.resource_type, each.resource, each.principal, each.operation))
@@ -106,9 +106,9 @@ def quotas(brokers: Brokers) -> list[Quota]:
         request = DescribeClientQuotasRequest(
             [ComponentData(entity_type, match_type=MATCH_ANY, match=None)], strict=False
         )
-        answer = brokers.call(None, request, 1)
-        check(answer.error_code, answer.error_message)
-        for entry in answer.entries or ():
+        response = brokers.call(None, request, 1)
+        check(response.error_code, response.error_message)
+        for entry in response.entries or ():
             entity = tuple(sorted(((each.entity_type, each.entity_name) for each in entry.entity), reverse=True))
             values = tuple(sorted((each.key, each.value) for each in entry.values))
             found[entity] = Quota(entity, values)
@@ -117,10 +117,10 @@ def quotas(brokers: Brokers) -> list[Quota]:
 
 def scram_users(brokers: Brokers) -> list[tuple[str, str, int]]:
     """Return user, mechanism and iterations."""
-    answer = brokers.call(None, DescribeUserScramCredentialsRequest(None), 0)
-    check(answer.error_code, answer.error_message)
+    response = brokers.call(None, DescribeUserScramCredentialsRequest(None), 0)
+    check(response.error_code, response.error_message)
     return sorted(
         (user.user, MECHANISMS.get(each.mechanism, "unknown"), each.iterations)
-        for user in answer.results
+        for user in response.results
         for each in user.credential_infos
     )

@@ -188,6 +188,7 @@ class AdminChanges:
         known = {each.node_id for each in self._console.brokers.nodes()}
         if not set(replicas) <= known:
             raise BadRequest(f"replicas: the brokers are {', '.join(map(str, sorted(known)))}.")
+        # one list for all partitions would make its first broker lead all of them: each begins one broker further
         plan = {each: _rotated(replicas, 0 if only else each) for each in numbers}
 
         def run() -> None:
@@ -195,9 +196,9 @@ class AdminChanges:
             request = AlterPartitionReassignmentsRequest(
                 TIMEOUT_MS, topics=[ReassignableTopic(name, partitions=partitions)]
             )
-            answer = self._console.brokers.call(None, request, 0)
-            check(answer.error_code, answer.error_message)
-            for result in answer.responses[0].partitions:
+            response = self._console.brokers.call(None, request, 0)
+            check(response.error_code, response.error_message)
+            for result in response.responses[0].partitions:
                 check(result.error_code, result.error_message)
 
         lines = (
@@ -214,11 +215,11 @@ class AdminChanges:
         def run() -> None:
             numbers = [each.partition_index for each in others]
             wanted = [TopicPartitions(name, partitions=numbers)]
-            answer = self._console.brokers.call(
+            response = self._console.brokers.call(
                 None, ElectLeadersRequest(PREFERRED, topic_partitions=wanted, timeout_ms=TIMEOUT_MS), 2
             )
-            check(answer.error_code)
-            for of_topic in answer.replica_election_results:
+            check(response.error_code)
+            for of_topic in response.replica_election_results:
                 for result in of_topic.partition_result:
                     if result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                         check(result.error_code, result.error_message)
@@ -238,9 +239,9 @@ class AdminChanges:
         def run() -> None:
             coordinator = other_groups.coordinator_of(self._console.brokers, name)
             request = LeaveGroupRequest(name, members=[MemberIdentity(member_id)])
-            answer = self._console.brokers.call(coordinator, request, 4)
-            check(answer.error_code)
-            for result in answer.members:
+            response = self._console.brokers.call(coordinator, request, 4)
+            check(response.error_code)
+            for result in response.members:
                 check(result.error_code)
 
         lines = ("The others take over its partitions.", "A client that still runs joins again: stop it first.")

@@ -37,7 +37,7 @@ STATIC: Final = Path(__file__).parent / "static"
 def new_app(settings: Settings) -> Starlette:
     """Return the application; no cluster is contacted before the application serves."""
     sessions = Sessions(settings)
-    parts = [_Part(settings, "", current(), settings)]
+    parts = [_Part(settings, "", current(), settings)]  # the first cluster, often the only one, has no prefix
     for each in settings.clusters:
         own = replace(settings, servers=each.servers, name=each.name, metrics_urls=(), properties=None)
         parts.append(_Part(own, f"/c/{each.name}", each.config, settings))
@@ -139,14 +139,14 @@ class _Login:
             return self._renderer.page(request, "login.html", problem=None)
         given = (await request.form()).get("token", "")
         if self._settings.token is not None and isinstance(given, str) and is_token(self._settings, given):
-            answer = RedirectResponse("/", 303)
-            answer.set_cookie(self._sessions.cookie, self._sessions.new().text, httponly=True, samesite="strict")
-            return answer
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self._sessions.cookie, self._sessions.new().text, httponly=True, samesite="strict")
+            return response
         async with self._one_at_a_time:
             await anyio.sleep(WRONG_TOKEN_S)
         return self._renderer.page(request, "login.html", 403, problem="This is not the token.")
 
     async def log_out(self, request: Request) -> Response:
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(self._sessions.cookie)
-        return answer
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(self._sessions.cookie)
+        return response

@@ -27,7 +27,7 @@ class ClusterError(Exception):
     """Of the page that shows it."""
 
 
-class NoAnswer(ClusterError):
+class NoResponse(ClusterError):
     """A broker did not answer."""
 
 
@@ -67,10 +67,10 @@ class Brokers:
 
     def nodes(self) -> list[Node]:
         """Return the registered brokers, by id."""
-        answer = self.call(None, DescribeClusterRequest(), 0)
-        check(answer.error_code, answer.error_message)
-        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
-        nodes = [Node(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers]
+        response = self.call(None, DescribeClusterRequest(), 0)
+        check(response.error_code, response.error_message)
+        self.cluster_id, self.controller_id = response.cluster_id, response.controller_id
+        nodes = [Node(each.broker_id, each.host, each.port, each.rack) for each in response.brokers]
         with self._lock:
             self._addresses = {each.node_id: f"{each.host}:{each.port}" for each in nodes}
         return sorted(nodes, key=lambda each: each.node_id)
@@ -78,10 +78,10 @@ class Brokers:
     def metadata(self, topics: Iterable[str]) -> list[Any]:
         """Return the Metadata of topics, including their errors. TopicLists has all of them."""
         requested = [MetadataRequestTopic(name=name) for name in topics]
-        answer = self.call(None, MetadataRequest(requested, allow_auto_topic_creation=False), 12)
+        response = self.call(None, MetadataRequest(requested, allow_auto_topic_creation=False), 12)
         with self._lock:
-            self._addresses.update({each.node_id: f"{each.host}:{each.port}" for each in answer.brokers})
-        return list(answer.topics)
+            self._addresses.update({each.node_id: f"{each.host}:{each.port}" for each in response.brokers})
+        return list(response.topics)
 
     def topic(self, name: str) -> Any:
         """Return the Metadata of one topic. Raises NotFound."""
@@ -110,7 +110,7 @@ class Brokers:
         try:
             return self._use(address, Connection.to_any(address, security=self._security), ask)
         except OSError as error:
-            raise NoAnswer(f"No broker answers at {address}: {error.strerror or error}.") from error
+            raise NoResponse(f"No broker answers at {address}: {error.strerror or error}.") from error
         except ProtocolError as error:
             raise ClusterError(f"What answers at {address} is not understood: {error}.") from error
         except KafkapyError as error:  # settings of --command-config
@@ -154,7 +154,7 @@ class Brokers:
 
     def _use(self, address: str, connection: Connection, ask: Callable[[Connection], T]) -> T:
         try:
-            answer = ask(connection)
+            response = ask(connection)
         except BaseException:
             connection.close()
             raise
@@ -162,9 +162,9 @@ class Brokers:
             idle = self._idle.setdefault(address, [])
             if len(idle) < MAX_IDLE:
                 idle.append(connection)
-                return answer
+                return response
         connection.close()
-        return answer
+        return response
 
 
 def check(code: int, message: str | None = None) -> None:

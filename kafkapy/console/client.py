@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kafkapy.cli.client import client_properties, confluent, outcomes, reason_of_kafka
-from kafkapy.cli.committed_offsets import CoordinatorError, NoAnswerError
+from kafkapy.cli.committed_offsets import CoordinatorError, NoResponseError
 from kafkapy.cli.group_offsets import CommittedOffsets, GroupOffsets
 from kafkapy.console.brokers import Brokers, ClusterError
 from kafkapy.console.settings import Settings
@@ -50,11 +50,11 @@ class Clients:
         return GroupOffsets(self.admin(), CommittedOffsets(self.admin(), self, group))
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
-        """committed_offsets.BrokerCalls.call: Brokers.call, which raises NoAnswerError."""
+        """committed_offsets.BrokerCalls.call: Brokers.call, which raises NoResponseError."""
         try:
             return self._brokers.call(node_id, request, version)
         except ClusterError as error:
-            raise NoAnswerError(str(error)) from error
+            raise NoResponseError(str(error)) from error
 
     def consumer(self, isolation: str = "read_committed") -> Any:
         """Return a consumer that is never a member of a group and never commits; its memory is bounded.

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kafkapy.config.documentation import documentation_of
 from kafkapy.config.releases import release_of
 from kafkapy.config.rules import BROKER, TOPIC
-from kafkapy.console.brokers import Brokers, ClusterError, NoAnswer, Node, NotFound, check
+from kafkapy.console.brokers import Brokers, ClusterError, Node, NoResponse, NotFound, check
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -143,16 +143,16 @@ def _config(kind: int, described: Any) -> Config:
 
 
 def log_dirs(brokers: Brokers, nodes: list[Node]) -> list[LogDir]:
-    """Return the log directories of all brokers; one without an answer has the reason as its error."""
+    """Return the log directories of all brokers; one without a response has the reason as its error."""
     found = []
     for node in nodes:
         try:
-            answer = brokers.call(node.node_id, DescribeLogDirsRequest(None), 4)
-            check(answer.error_code)
+            response = brokers.call(node.node_id, DescribeLogDirsRequest(None), 4)
+            check(response.error_code)
         except ClusterError as error:
-            found.append(LogDir(node.node_id, "?", str(error), -1, -1, 0, 0, is_silent=isinstance(error, NoAnswer)))
+            found.append(LogDir(node.node_id, "?", str(error), -1, -1, 0, 0, is_silent=isinstance(error, NoResponse)))
             continue
-        found += [_log_dir(node.node_id, each) for each in answer.results]
+        found += [_log_dir(node.node_id, each) for each in response.results]
     return found
 
 
@@ -170,10 +170,10 @@ def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
     for leader, by_topic in brokers.by_leader(topics).items():
         requested = [DescribableLogDirTopic(name, partitions=numbers) for name, numbers in by_topic.items()]
         try:
-            answer = brokers.call(leader, DescribeLogDirsRequest(requested), 4)
+            response = brokers.call(leader, DescribeLogDirsRequest(requested), 4)
         except ClusterError:
             continue
-        for directory in answer.results:
+        for directory in response.results:
             for topic in directory.topics:
                 for each in topic.partitions:
                     if not each.is_future_key:
@@ -184,9 +184,9 @@ def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
 def quorum(brokers: Brokers) -> Quorum:
     """Return the quorum's state. Raises ClusterError."""
     request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])])
-    answer = brokers.call(None, request, 1)
-    check(answer.error_code)
-    (partition,) = answer.topics[0].partitions
+    response = brokers.call(None, request, 1)
+    check(response.error_code)
+    (partition,) = response.topics[0].partitions
     check(partition.error_code)
     end = max((each.log_end_offset for each in partition.current_voters), default=0)
     nodes = [
@@ -201,10 +201,10 @@ def quorum(brokers: Brokers) -> Quorum:
 
 def features(brokers: Brokers) -> list[Feature]:
     request = ApiVersionsRequest(client_software_name="kafkapy-console", client_software_version="1")
-    answer = brokers.call(None, request, 3)
-    check(answer.error_code)
-    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    response = brokers.call(None, request, 3)
+    check(response.error_code)
+    levels = {each.name: each.max_version_level for each in response.finalized_features}
     return [
         Feature(each.name, levels.get(each.name), each.min_version, each.max_version)
-        for each in sorted(answer.supported_features, key=lambda each: str(each.name))
+        for each in sorted(response.supported_features, key=lambda each: str(each.name))
     ]

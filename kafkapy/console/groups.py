@@ -65,7 +65,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`described`: of a streams group, its coordinator's answer to StreamsGroupDescribe."""
+    """`described`: of a streams group, its coordinator's response to StreamsGroupDescribe."""
 
     name: str
     type: str

@@ -75,11 +75,11 @@ class OidcLogin:
             "code_challenge_method": "S256",
         }
         endpoint = str(metadata["authorization_endpoint"])
-        answer = RedirectResponse(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", 303)
+        response = RedirectResponse(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", 303)
         signed = self._sessions.signed("oidc", "", json.dumps(login), LOGIN_S)
         # lax: the provider's redirect comes from another site
-        answer.set_cookie(self._cookie, signed, max_age=LOGIN_S, path="/oidc/", httponly=True, samesite="lax")
-        return answer
+        response.set_cookie(self._cookie, signed, max_age=LOGIN_S, path="/oidc/", httponly=True, samesite="lax")
+        return response
 
     async def callback(self, request: Request) -> Response:
         try:
@@ -95,11 +95,11 @@ class OidcLogin:
             return self._failed(request, str(error))
         user = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])[:200]
         # a page, no redirect: a strict cookie is not sent on a way that began at the provider's site
-        answer = self._renderer.page(request, "logged_in.html", who=user, role=role)
+        response = self._renderer.page(request, "logged_in.html", who=user, role=role)
         session = self._sessions.new(role, user)
-        answer.set_cookie(self._sessions.cookie, session.text, httponly=True, samesite="strict")
-        answer.delete_cookie(self._cookie, path="/oidc/")
-        return answer
+        response.set_cookie(self._sessions.cookie, session.text, httponly=True, samesite="strict")
+        response.delete_cookie(self._cookie, path="/oidc/")
+        return response
 
     def _login_of(self, request: Request) -> dict[str, str]:
         kept = self._sessions.in_cookie(request.headers.get("cookie", ""), self._cookie, "oidc")
@@ -120,8 +120,8 @@ class OidcLogin:
         }
         if self._oidc.client_secret:
             fields["client_secret"] = self._oidc.client_secret
-        answer = _json(str(self._provider()["token_endpoint"]), urlencode(fields).encode())
-        token = answer.get("id_token")
+        response = _json(str(self._provider()["token_endpoint"]), urlencode(fields).encode())
+        token = response.get("id_token")
         if not isinstance(token, str):
             raise OidcError("The provider sent no ID token.")
         try:
@@ -189,8 +189,8 @@ def _json(url: str, form: bytes | None = None) -> dict[str, Any]:
     check_url(url)
     request = urllib.request.Request(url, form, {"accept": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            found = json.loads(answer.read(MAX_BYTES))
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            found = json.loads(response.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         error.close()
         raise OidcError(f"The provider answers {error.code} at {urlsplit(url).path}.") from error

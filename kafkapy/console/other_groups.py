@@ -39,12 +39,12 @@ def group_list(brokers: Brokers, clients: Clients) -> tuple[list[GroupRow], list
     errors = []
     for node in brokers.nodes():
         try:
-            answer = brokers.call(node.node_id, ListGroupsRequest(), 5)
-            check(answer.error_code)
+            response = brokers.call(node.node_id, ListGroupsRequest(), 5)
+            check(response.error_code)
         except ClusterError as error:
             errors.append(str(error))
             continue
-        for each in answer.groups:
+        for each in response.groups:
             row = GroupRow(each.group_id, each.group_type.title(), each.group_state, each.protocol_type)
             found[each.group_id] = row
     if errors and not found:
@@ -170,6 +170,6 @@ def coordinator_of(brokers: Brokers, name: str) -> int:
 def _served(brokers: Brokers, node_id: int) -> Mapping[int, int]:
     """Return the highest version of each API that a broker serves."""
     request = ApiVersionsRequest(client_software_name="kafkapy-console", client_software_version="1")
-    answer = brokers.call(node_id, request, 3)
-    check(answer.error_code)
-    return {each.api_key: each.max_version for each in answer.api_keys}
+    response = brokers.call(node_id, request, 3)
+    check(response.error_code)
+    return {each.api_key: each.max_version for each in response.api_keys}

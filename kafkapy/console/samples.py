@@ -138,5 +138,5 @@ def sums_of(text: str) -> Mapping[str, float]:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-        return str(answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace"))
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+        return str(response.read(MAX_METRICS_BYTES).decode("utf-8", "replace"))

@@ -6,7 +6,7 @@
   console's own, or without the CSRF token of its session.
 - With a token or OIDC, nothing but the login and its style is served without a session, or `Authorization: Bearer` with
   the token. Wrong tokens are answered after WRONG_TOKEN_S. A session has a role: viewers change nothing.
-- Every answer has a content security policy that allows no inline script or style, and is stored by nobody.
+- Every response has a content security policy that allows no inline script or style, and is stored by nobody.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from kafkapy.dataclass import dataclass
 MAX_BODY_BYTES: Final = 2 << 20
 """A produced record of 1 MiB, percent-encoded in part."""
 WRONG_TOKEN_S: Final = 1.0
-"""Delay of the answer to a wrong token."""
+"""Delay of the response to a wrong token."""
 MAX_DELAYED: Final = 50
-"""Bearer tokens whose answers are delayed at a time."""
+"""Bearer tokens whose responses are delayed at a time."""
 SAFE_METHODS: Final = ("GET", "HEAD")
 CSRF_FIELD: Final = "csrf"
 OPEN_PATHS: Final = ("/login", "/static/console.css", "/oidc/start", "/oidc/callback")
@@ -130,8 +130,8 @@ class Guard:
         if needs_login and scope["path"] not in OPEN_PATHS:
             if "authorization" in headers:
                 await self._delay()
-            answer = _to_login(scope, headers)
-            await answer(scope, receive, _with_headers(send, None))
+            response = _to_login(scope, headers)
+            await response(scope, receive, _with_headers(send, None))
             return
         state = scope.setdefault("state", {})
         state["csrf"] = self._sessions.csrf_token(session.text)
@@ -161,7 +161,7 @@ class Guard:
         return "" if session.role == EDITOR else "You may look, and change nothing: that needs the role of an editor."
 
     async def _delay(self) -> None:
-        """Delay the answer to a wrong token, unless so many wait that they would take the connections of others."""
+        """Delay the response to a wrong token, unless so many wait that they would take the connections of others."""
         if self._delayed_count >= MAX_DELAYED:
             return
         self._delayed_count += 1

@@ -50,7 +50,7 @@ class Subjects:
 
 
 def _asked(ask: Any) -> Any:
-    """Raises ClusterError for what the registry says instead of an answer."""
+    """Raises ClusterError for what the registry says instead of a response."""
     try:
         return ask()
     except DecodeError as error:

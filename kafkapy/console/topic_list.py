@@ -1,4 +1,4 @@
-"""The names of all topics and what the overview counts of them, decoded anew only if the cluster's answer changed."""
+"""The names of all topics and what the overview counts of them, decoded anew only if the cluster's response changed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -76,13 +76,13 @@ def _first_short(topics: list[Any]) -> list[Any]:
 class TopicLists:
     """The list as it is now. Used by any thread.
 
-    With 10,000 topics, decoding the answer takes 0.1 s of CPU, and finding that it is the same as before 2 ms.
+    With 10,000 topics, decoding the response takes 0.1 s of CPU, and finding that it is the same as before 2 ms.
     """
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._kept: dict[bytes, TopicList] = {}
-        """One list, by digest of each answer with it, oldest first; replaced as a whole: no thread sees it change."""
+        """One list, by digest of each response with it, oldest first; replaced as a whole: no thread sees it change."""
 
     def current(self) -> TopicList:
         """Raises ClusterError."""

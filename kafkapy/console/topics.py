@@ -154,10 +154,12 @@ def offsets(
             for name, numbers in by_topic.items()
         ]
         try:
-            answer = brokers.call(leader, ListOffsetsRequest(-1, isolation_level=isolation_level, topics=requested), 6)
+            response = brokers.call(
+                leader, ListOffsetsRequest(-1, isolation_level=isolation_level, topics=requested), 6
+            )
         except ClusterError:
             continue
-        for topic in answer.topics:
+        for topic in response.topics:
             for each in topic.partitions:
                 if not each.error_code:
                     found[TopicPartition(topic.name, each.partition_index)] = each.offset

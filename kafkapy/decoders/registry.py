@@ -151,7 +151,7 @@ class SchemaRegistry:
         path = f"{_path_of_versions(subject)}/latest"
         found = self._get(path, self._budget()).get("id")
         if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= INT32_MAX:
-            raise DecodeError(f"the schema registry's answer to {path} has no id")
+            raise DecodeError(f"the schema registry's response to {path} has no id")
         return found
 
     @property
@@ -174,7 +174,7 @@ class SchemaRegistry:
         found = self._get(path, budget)
         schema_id = found.get("id")
         if type(schema_id) is not int:
-            raise DecodeError(f"the schema registry's answer to {path[:200]} has no id")
+            raise DecodeError(f"the schema registry's response to {path[:200]} has no id")
         listed = tuple((each, version) for each, version, _ in _references(found))
         return SubjectVersion(subject, number, schema_id, str(found.get("schemaType", "AVRO")), found["schema"], listed)
 
@@ -190,7 +190,7 @@ class SchemaRegistry:
     def _list(self, path: str, budget: _Budget) -> list[Any]:
         found = self._json(path, budget)
         if not isinstance(found, list):
-            raise DecodeError(f"the schema registry's answer to {path[:200]} is no list")
+            raise DecodeError(f"the schema registry's response to {path[:200]} is no list")
         return found
 
     def _of_file(self, schema_id: int) -> Schema:
@@ -231,13 +231,13 @@ class SchemaRegistry:
         return found
 
     def _get(self, path: str, budget: _Budget) -> dict[str, Any]:
-        answer = self._json(path, budget)
-        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise DecodeError(f"the schema registry's answer to {path[:200]} has no schema")
-        return answer
+        response = self._json(path, budget)
+        if not isinstance(response, dict) or not isinstance(response.get("schema"), str):
+            raise DecodeError(f"the schema registry's response to {path[:200]} has no schema")
+        return response
 
     def _json(self, path: str, budget: _Budget) -> Any:
-        """Return the JSON of an answer; None if it is none. Raises DecodeError."""
+        """Return the JSON of a response; None if it is none. Raises DecodeError."""
         if self._url is None:
             raise DecodeError(f"{self._directory} has schemas by number, not by subject")
         self._check_time(budget)

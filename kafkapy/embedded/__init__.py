@@ -6,9 +6,9 @@ cluster.py       Cluster: several nodes, each a process, with proxies.py between
 observer.py      asks its brokers for leaders, replicas in sync and the controller, and waits for them
 options.py       their keyword arguments, typed; temporary.py: directories that go with the process
 controlled/      faults, events and the record of requests of nodes that are processes
-faults/          requests that fail, wait or lose their answer, by name
+faults/          requests that fail, wait or lose their response, by name
 observed/        what happened: records, groups and requests to look at and to wait for; topics that are filled
-interception.py  faults and the record of requests, before a broker's router; answers.py: what it answers, read
+interception.py  faults and the record of requests, before a broker's router; responses.py: what it answers, read
 network.py       a network to cut, delay and limit, through proxies.py
 failures.py      what becomes of a broker that cannot start, or cannot go on
 snapshots.py     data that is filled once, and given to many brokers

@@ -15,7 +15,7 @@ T = TypeVar("T")
 QUESTION_TIMEOUT_S: Final = 30.0
 NEW_TOPIC_S: Final = 1.0
 """How long brokers may not yet know a topic that a client has just created."""
-NO_ANSWER: Final = "no broker answers"
+NO_RESPONSE: Final = "no broker answers"
 SHOWN: Final = 8
 """How many names an error shows."""
 
@@ -23,10 +23,10 @@ SHOWN: Final = 8
 class ClusterObserver:
     """Sends requests to the brokers that should answer. Its methods raise ClusterError once their time is over."""
 
-    def __init__(self, plan: ClusterPlan, answers: Callable[[int], bool]) -> None:
-        """`answers`: whether a node runs, and is not paused."""
+    def __init__(self, plan: ClusterPlan, responses: Callable[[int], bool]) -> None:
+        """`responses`: whether a node runs, and is not paused."""
         self._plan = plan
-        self._answers = answers
+        self._responses = responses
 
     def ask(self) -> queries.Ask:
         """Return what asks a broker that answers. Raises ClusterError."""
@@ -38,16 +38,16 @@ class ClusterObserver:
 
     def partitions(self) -> queries.TopicPartitions:
         """Return the partitions of all topics, from one broker."""
-        return self._until(lambda: next(self._views(), None), NO_ANSWER)
+        return self._until(lambda: next(self._views(), None), NO_RESPONSE)
 
     def controller(self) -> int:
         """Return the active controller; wait for one."""
 
         def find() -> int | None:
             for node in self._plan.controllers:
-                if self._answers(node.node_id):
+                if self._responses(node.node_id):
                     leader_id, _ = queries.controllers(queries.asking((HOST, node.controller_port)))
-                    if leader_id >= 0 and self._answers(leader_id):
+                    if leader_id >= 0 and self._responses(leader_id):
                         return leader_id
             return None
 
@@ -59,17 +59,17 @@ class ClusterObserver:
 
         def find() -> int | None:
             leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
-            return leader if self._answers(leader) else None
+            return leader if self._responses(leader) else None
 
         return self._until(find, f"no running broker leads {topic}-{partition}")
 
     def wait_for_leaders(self, topics: Sequence[str], timeout_s: float) -> None:
         """Return once each broker knows a leader of each partition of these topics."""
-        lacking: str | None = NO_ANSWER
+        lacking: str | None = NO_RESPONSE
 
         def are_known() -> bool:
             nonlocal lacking
-            lacking = NO_ANSWER
+            lacking = NO_RESPONSE
             lacking = self._lacks(topics)
             return lacking is None
 
@@ -89,11 +89,11 @@ class ClusterObserver:
                 missing[:] = [name for name in missing if name.rpartition("-")[0] in topics]
             return not missing
 
-        self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN) or NO_ANSWER}", timeout_s)
+        self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN) or NO_RESPONSE}", timeout_s)
 
     def _running(self) -> list[NodePlan]:
         """Return the brokers that should answer. Raises ClusterError if there is none."""
-        found = [broker for broker in self._plan.brokers if self._answers(broker.node_id)]
+        found = [broker for broker in self._plan.brokers if self._responses(broker.node_id)]
         if not found:
             raise ClusterError("no broker runs")
         return found

@@ -14,7 +14,7 @@ from kafkapy.config.checks import STANDARD_AUTHORIZER
 from kafkapy.errors import quoted
 from kafkapy.metadata.acl_types import WILDCARD, Acl
 from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, SALT_BITS, salt_of, salted_password
-from kafkapy.protocol.answered import answered_error
+from kafkapy.protocol.response_error import response_error
 from kafkapy.security.jaas import LOGIN_MODULES, USER_NAME, option_text
 from kafkapy.server.tls.dev_certificates import DevAuthority
 
@@ -121,7 +121,7 @@ class EmbeddedSecurity:
         for request in self._scram_requests(random):
             for altered in ask(request, timeout_s=REQUEST_TIMEOUT_S).results:
                 if altered.error_code:
-                    raise answered_error(altered.error_code, altered.error_message)
+                    raise response_error(altered.error_code, altered.error_message)
         creations = [
             AclCreation(
                 resource_type=acl.resource_type,
@@ -137,7 +137,7 @@ class EmbeddedSecurity:
         if creations:
             for created in ask(CreateAclsRequest(creations=creations), timeout_s=REQUEST_TIMEOUT_S).results:
                 if created.error_code:
-                    raise answered_error(created.error_code, created.error_message)
+                    raise response_error(created.error_code, created.error_message)
 
     def _scram_requests(self, random: "Random") -> "Iterator[AlterUserScramCredentialsRequest]":
         """Yield a request for each mechanism, which names each user once."""

@@ -68,7 +68,7 @@ def topic_deletion(names: Sequence[str], *, timeout_s: float) -> DeleteTopicsReq
 def request_of_controller(
     new_ask: "Callable[[], Ask]", request: CreateTopicsRequest | DeleteTopicsRequest, *, timeout_s: float
 ) -> Any:
-    """Return a broker's answer to a request for the active controller; wait for a controller. Raises as an Ask."""
+    """Return a broker's response to a request for the active controller; wait for a controller. Raises as an Ask."""
     deadline = time.monotonic() + timeout_s
     while True:
         response = new_ask()(request, timeout_s=timeout_s)
@@ -79,7 +79,7 @@ def request_of_controller(
 
 
 def raise_first(response: Any, *ignored: ErrorCode) -> None:
-    """Raise the first ApiError of an answer to CreateTopics or DeleteTopics."""
+    """Raise the first ApiError of a response to CreateTopics or DeleteTopics."""
     for result in _results(response):
         if result.error_code and result.error_code not in ignored:
             raise ApiError(ErrorCode(result.error_code), f"{result.name}: {result.error_message}")

@@ -7,7 +7,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup, Join
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer_requests import ConsumerGroups
-from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.decision import Client, GroupDecision, ParkedResponse
 from kafkapy.group.group import Group
 from kafkapy.group.migration.classic_members import decide_classic_heartbeat
 from kafkapy.group.records import CoordinatorRecord
@@ -99,14 +99,14 @@ class ClassicGroups:
         group = self.make_simple(join.request.group_id)
         decision = group.join(join)
         assert not decision.records
-        assert not decision.replies
+        assert not decision.parked_responses
         decision.records = [*replaced, *self._tombstones_of_oldest_unjoined(), group.log.creation_record()]
         assert group.group_id not in self._made, "the group made before was not replayed"
         self._made[group.group_id] = group
 
-        def on_failed(code: int) -> list[Reply]:
+        def on_failed(code: int) -> list[ParkedResponse]:
             del self._made[group.group_id]
-            return [Reply(join.token, ApiError(code))]
+            return [ParkedResponse(join.token, ApiError(code))]
 
         decision.on_failed = on_failed
         return decision

@@ -17,7 +17,7 @@ from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_
 from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
 from kafkapy.group.consumer.subscriptions import ResolvedRegex
-from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, ParkedResponse, RequestContext
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.migration.classic_join import check_classic_join, decide_classic_join
 from kafkapy.group.migration.classic_members import decide_classic_sync
@@ -135,11 +135,11 @@ class ConsumerGroups:
         assert group_id not in self.made, "the group made before was not replayed"
         self.made[group_id] = decision.made
 
-        def on_failed(code: int) -> list[Reply]:
+        def on_failed(code: int) -> list[ParkedResponse]:
             del self.made[group_id]
             if classic is not None:
                 classic.rebalance.renew_sessions(now_ms)
-            return decision.replies
+            return decision.parked_responses
 
         decision.on_failed = on_failed
         return decision

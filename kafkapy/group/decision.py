@@ -1,6 +1,6 @@
-"""What a group shard returns: records to append, the response to the current request, and replies to parked requests.
+"""What a group shard returns: records to append, the response to the current request, and responses to parked requests.
 
-Responses and replies are sent only after the decision's records, and all records before them, are committed.
+Responses and responses are sent only after the decision's records, and all records before them, are committed.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -13,7 +13,7 @@ from kafkapy.metadata.image import MetadataImage
 
 
 @dataclass(slots=True)
-class Reply:
+class ParkedResponse:
     """The response to a parked request, identified by the token it came with. An ApiError as response is raised."""
 
     token: int
@@ -22,11 +22,11 @@ class Reply:
 
 @dataclass(slots=True)
 class GroupDecision:
-    """`response` is None if the request is parked: its answer is a Reply with its token, perhaps in this decision.
+    """`response` is None if the request is parked: a ParkedResponse with its token follows, perhaps in this decision.
 
     on_failed: called if the records could not be appended, with the error code for the clients. It undoes changes of
-    soft state and returns the replies to send. Without it, `replies` and the request itself get that code. None of
-    the records has been replayed when it is called.
+    soft state and returns the responses to send. Without it, `parked_responses` and the request itself get that code.
+    None of the records has been replayed when it is called.
 
     made: the new group that the records create, with the soft state that records do not carry. Replaying the records
     puts it into the shard's map.
@@ -41,8 +41,8 @@ class GroupDecision:
 
     response: Any = None
     records: list[CoordinatorRecord] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    on_failed: Callable[[int], list[Reply]] | None = None
+    parked_responses: list[ParkedResponse] = field(default_factory=list)
+    on_failed: Callable[[int], list[ParkedResponse]] | None = None
     made: Any = None
     due_regexes: Set[str] = frozenset()
     is_atomic: bool = True

@@ -86,8 +86,8 @@ class OffsetRequests:
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
         for topic in request.topics:
-            answer = OffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id)
-            response.topics.append(answer)
+            responded = OffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id)
+            response.topics.append(responded)
             for partition in topic.partitions:
                 code = ErrorCode.NONE
                 if _java_length(partition.committed_metadata or "") > max_metadata:
@@ -97,7 +97,7 @@ class OffsetRequests:
                         check(topic.name, topic.topic_id, partition.partition_index)
                     value = _commit_value(partition, topic.topic_id, wall_ms, expire_ms)
                     records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-                answer.partitions.append(
+                responded.partitions.append(
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
         return GroupDecision(response, records)
@@ -130,8 +130,8 @@ class OffsetRequests:
         records: list[CoordinatorRecord] = []
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
-            answer = TxnOffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id)
-            response.topics.append(answer)
+            responded = TxnOffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id)
+            response.topics.append(responded)
             for partition in topic.partitions:
                 code = ErrorCode.NONE
                 if _java_length(partition.committed_metadata or "") > max_metadata:
@@ -141,7 +141,7 @@ class OffsetRequests:
                         check(topic.name, partition.partition_index)
                     value = _commit_value(partition, topic.topic_id, wall_ms, NO_TIMESTAMP)
                     records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-                answer.partitions.append(
+                responded.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
         return GroupDecision(response, records)
@@ -198,18 +198,18 @@ class OffsetRequests:
         topics = self._all_topics(group_id) if request.topics is None else request.topics
         offsets = self.store.of_group(group_id) if group is not None else {}
         unstable = self.store.open_partitions(group_id) if require_stable else {}
-        answers = []
+        responses = []
         for topic in topics:
             of_topic = offsets.get(topic.name, {})
             partitions = []
             for partition in topic.partition_indexes:
                 if (topic.name, partition) in unstable:
-                    answer = _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                    response = _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
                 else:
-                    answer = _fetched(partition, of_topic.get(partition), topic.topic_id)
-                partitions.append(answer)
-            answers.append(OffsetFetchResponseTopics(topic.name, topic_id=topic.topic_id, partitions=partitions))
-        return OffsetFetchResponseGroup(group_id, topics=answers)
+                    response = _fetched(partition, of_topic.get(partition), topic.topic_id)
+                partitions.append(response)
+            responses.append(OffsetFetchResponseTopics(topic.name, topic_id=topic.topic_id, partitions=partitions))
+        return OffsetFetchResponseGroup(group_id, topics=responses)
 
     def naming_all(self, request: OffsetFetchRequestGroup, at_once: int) -> OffsetFetchRequestGroup | None:
         """Return a request for all offsets of a group as one that names them; None if they are at most `at_once`."""

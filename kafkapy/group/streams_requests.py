@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
-from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, ParkedResponse, RequestContext
 from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
@@ -96,10 +96,10 @@ class StreamsGroups:
             decision.on_failed = self._forget_new(group_id)
         return decision
 
-    def _forget_new(self, group_id: str) -> Callable[[int], list[Reply]]:
+    def _forget_new(self, group_id: str) -> Callable[[int], list[ParkedResponse]]:
         """Return what forgets a group that was made, whose records cannot be appended."""
 
-        def forget(_code: int) -> list[Reply]:
+        def forget(_code: int) -> list[ParkedResponse]:
             self._initial_delays.pop(group_id, None)
             return []
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.handlers.encoded_answers import EncodedAnswers, VersionAnswers
+from kafkapy.handlers.encoded_responses import EncodedResponses, VersionResponses
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.metadata.limits import CountPartitions, count_none
@@ -96,7 +96,9 @@ class Meter(Protocol):
     def most_fetched(self, max_bytes: int) -> int:
         """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
 
-    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False) -> int:
+    def throttle_fetch(
+        self, responses: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False
+    ) -> int:
         """Count a Fetch response; return the throttle in ms, for which the connection is muted.
 
         A throttled response does not count unless it is sent all the same.
@@ -206,7 +208,7 @@ class ControllerServices:
     metadata_changes: "MetadataChanges"
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
-    version_answers: VersionAnswers = field(default_factory=VersionAnswers)
+    version_responses: VersionResponses = field(default_factory=VersionResponses)
     turns: Turns = field(default_factory=Turns)
     decoded: DecodedRequests = field(default_factory=DecodedRequests)
     client_quotas: "ClientQuotas | None" = None
@@ -245,10 +247,10 @@ class Services:
     """Returns those in use here, which are made for the first request."""
     transactions: "TransactionCoordinator"
     transaction_verification: "TransactionVerification"
-    encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
+    encoded_responses: EncodedResponses = field(default_factory=EncodedResponses)
     topics_in_creation: TopicsInCreation = field(default_factory=TopicsInCreation)
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
-    version_answers: VersionAnswers = field(default_factory=VersionAnswers)
+    version_responses: VersionResponses = field(default_factory=VersionResponses)
     turns: Turns = field(default_factory=Turns)
     decoded: DecodedRequests = field(default_factory=DecodedRequests)
     client_quotas: "ClientQuotas | None" = None

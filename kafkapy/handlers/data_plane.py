@@ -39,8 +39,8 @@ class TopicAccess:
     """
 
     __slots__ = (
+        "_allowed",
         "_allows_everything",
-        "_answers",
         "_context",
         "_counts",
         "_log_if_denied",
@@ -67,7 +67,7 @@ class TopicAccess:
         self._names = names
         self._log_if_denied = log_if_denied
         self._counts: Counter[str] | None = None
-        self._answers: dict[str, bool] = {}
+        self._allowed: dict[str, bool] = {}
 
     def allows(self, topic: str) -> bool:
         return self._allows_everything or self._authorize(topic)
@@ -85,17 +85,17 @@ class TopicAccess:
             self._counts = counts
 
     async def authorize_all(self, topics: Iterable[str]) -> None:
-        """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use the cached answers."""
+        """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use what it found."""
         if not self._allows_everything:
             async for topic in walk(self._services, self._context).over(topics):
                 self._authorize(topic)
 
     def _authorize(self, topic: str) -> bool:
-        answer = self._answers.get(topic)
-        if answer is None:
+        is_allowed = self._allowed.get(topic)
+        if is_allowed is None:
             if self._counts is None:
                 self._counts = Counter(self._names)
-            answer = self._services.authorizer.authorize(
+            is_allowed = self._services.authorizer.authorize(
                 self._context,
                 self._operation,
                 ResourceType.TOPIC,
@@ -103,8 +103,8 @@ class TopicAccess:
                 reference_count=self._counts[topic] or 1,
                 log_if_denied=self._log_if_denied,
             )
-            self._answers[topic] = answer
-        return answer
+            self._allowed[topic] = is_allowed
+        return is_allowed
 
 
 class Leaders:
@@ -180,11 +180,11 @@ def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
     return future, on_done
 
 
-def sent_bytes(answer: "PartitionRead") -> int:
+def sent_bytes(response: "PartitionRead") -> int:
     """Return the size in bytes for which a partition of a Fetch response counts in quotas."""
-    records = answer.records
+    records = response.records
     record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
-    return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0
+    return PARTITION_BYTES + record_bytes if record_bytes or response.error_code else 0
 
 
 def merge_topics(topics: list[Any], refused: Iterable[Any]) -> None:

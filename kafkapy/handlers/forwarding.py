@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -24,6 +23,7 @@ from kafkapy.protocol.messages.default_principal_data import DefaultPrincipalDat
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.response_error import response_error
 from kafkapy.runtime.decoded_requests import FEW_BYTES, Room
 
 RETRY_S: Final = 0.1
@@ -88,7 +88,7 @@ async def forward_once(services: Services, context: RequestContext, request: Mes
     """
     response: Any = await services.active_controller.call(_envelope(context, _frame(context, request)))
     if response.error_code:
-        raise answered_error(response.error_code)
+        raise response_error(response.error_code)
     return _decoded(context, response.response_data or b"")
 
 
@@ -114,9 +114,9 @@ def _frame(context: RequestContext, request: Message) -> memoryview:
     return memoryview(out)
 
 
-def _decoded(context: RequestContext, answer: bytes) -> Message:
-    _, position = read_response_header(answer, context.api_key, context.api_version)
-    return response_type(context.api_key).decode(answer[position:], context.api_version)
+def _decoded(context: RequestContext, response: bytes) -> Message:
+    _, position = read_response_header(response, context.api_key, context.api_version)
+    return response_type(context.api_key).decode(response[position:], context.api_version)
 
 
 def encode_principal(kind: str, name: str, *, is_by_token: bool = False) -> bytes:

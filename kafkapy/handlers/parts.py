@@ -58,11 +58,11 @@ def with_entries(struct: Any, attribute: str, value: Any) -> Any:
     return copied
 
 
-def join(whole: Any, answer: Any, levels: Levels, continued: int) -> None:
+def join(whole: Any, response: Any, levels: Levels, continued: int) -> None:
     """Append a part's response to the joined response; the first error_code other than 0 is kept."""
-    if getattr(answer, "error_code", 0) and not whole.error_code:
-        whole.error_code = answer.error_code
-    mine, further = getattr(whole, levels[0][1]), getattr(answer, levels[0][1])
+    if getattr(response, "error_code", 0) and not whole.error_code:
+        whole.error_code = response.error_code
+    mine, further = getattr(whole, levels[0][1]), getattr(response, levels[0][1])
     if continued and mine and further:
         join(mine[-1], further[0], levels[1:], continued - 1)
         further = further[1:]

@@ -30,6 +30,8 @@ FETCHED: Final = 30_000
 """For Fetch, and for filters of partitions, which are handled in one turn: 10,000 topics and their partitions."""
 CHANGED: Final = 20_000
 """For changes of metadata, of which one has at most 10,000 records; and for DescribeConfigs: a resource has many."""
+OWNED_TASKS: Final = 65_000
+"""For heartbeats of streams groups: a member may have all 20,000 tasks of a group, and report two offsets of each."""
 REASSIGNED: Final = 60_000
 """For reassignments, where a partition's target is an array of its own: 10,000 partitions of five replicas."""
 MARKERS: Final = 5_000
@@ -238,7 +240,7 @@ ROWS: Final = (
     ServedApi(85, BROKER, "handlers.share.write_share_group_state", 0, 1, MANY, in_turns=True),
     ServedApi(86, BROKER, "handlers.share.delete_share_group_state", 0, 0, CHANGED, in_turns=True),
     ServedApi(87, BROKER, "handlers.share.read_share_group_state_summary", 0, 1, CHANGED, in_turns=True),
-    ServedApi(88, BROKER, "handlers.streams.streams_group_heartbeat", 0, 1, CHANGED),
+    ServedApi(88, BROKER, "handlers.streams.streams_group_heartbeat", 0, 1, OWNED_TASKS),
     ServedApi(89, BROKER, "handlers.streams.streams_group_describe", 0, 1, in_turns=True),
     ServedApi(90, BROKER, "handlers.share.describe_share_group_offsets", 0, 1, CHANGED, in_turns=True),
     ServedApi(91, BROKER, "handlers.share.alter_share_group_offsets", 0, 0, CHANGED, in_turns=True),

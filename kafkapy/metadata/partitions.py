@@ -206,15 +206,15 @@ class PartitionControl:
     ) -> "alter_partition_response.PartitionData":
         from kafkapy.protocol.messages import alter_partition_response
 
-        answer = alter_partition_response.PartitionData(partition_index=requested.partition_index)
+        response = alter_partition_response.PartitionData(partition_index=requested.partition_index)
         if topic is None:
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-            return answer
+            response.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return response
         isr_epochs = _requested_isr(requested, api_version)
         partition = topic.partitions.get(requested.partition_index)
-        answer.error_code = self._alter_error(broker_id, partition, requested, isr_epochs)
-        if answer.error_code != ErrorCode.NONE or partition is None:
-            return answer
+        response.error_code = self._alter_error(broker_id, partition, requested, isr_epochs)
+        if response.error_code != ErrorCode.NONE or partition is None:
+            return response
         change = self.begin_change(topic, requested.partition_index, None)
         change.isr = [replica for replica, _ in isr_epochs]
         change.leader_recovery_state = requested.leader_recovery_state
@@ -223,13 +223,13 @@ class PartitionControl:
             records.append(record)
             partition = partition.merge(record)  # the response tells what the record will make of it, once committed
             if record.leader not in (broker_id, NO_LEADER_CHANGE):
-                answer.error_code = ErrorCode.NEW_LEADER_ELECTED
-                return answer
+                response.error_code = ErrorCode.NEW_LEADER_ELECTED
+                return response
         assert partition.leader == broker_id, f"{broker_id}, which asked, is told that {partition.leader} leads"
-        answer.leader_id, answer.isr = partition.leader, list(partition.isr)
-        answer.leader_epoch, answer.partition_epoch = partition.leader_epoch, partition.partition_epoch
-        answer.leader_recovery_state = partition.leader_recovery_state
-        return answer
+        response.leader_id, response.isr = partition.leader, list(partition.isr)
+        response.leader_epoch, response.partition_epoch = partition.leader_epoch, partition.partition_epoch
+        response.leader_recovery_state = partition.leader_recovery_state
+        return response
 
     def _alter_error(
         self,
@@ -268,7 +268,7 @@ class PartitionControl:
         response = assign_response.AssignReplicasToDirsResponse()
         records: list[Any] = []
         for requested in request.directories:
-            answer = assign_response.DirectoryData(id=requested.id)
+            directory = assign_response.DirectoryData(id=requested.id)
             for requested_topic in requested.topics:
                 topic = self._topics.by_id.get(requested_topic.topic_id)
                 partitions = []
@@ -278,10 +278,10 @@ class PartitionControl:
                         assign_response.PartitionData(partition_index=part.partition_index, error_code=code)
                     )
                     yield []
-                answer.topics.append(
+                directory.topics.append(
                     assign_response.TopicData(topic_id=requested_topic.topic_id, partitions=partitions)
                 )
-            response.directories.append(answer)
+            response.directories.append(directory)
         return Decision(response, records)
 
     def _assign(

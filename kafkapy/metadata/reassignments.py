@@ -54,18 +54,18 @@ class ReassignmentControl:
             error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
         )
         for requested_topic in request.topics:
-            answers = []
+            results = []
             for requested in requested_topic.partitions:
-                answer = alter_response.ReassignablePartitionResponse(requested.partition_index, error_message=None)
+                result = alter_response.ReassignablePartitionResponse(requested.partition_index, error_message=None)
                 try:
                     check_operation_size(len(records) + 1)  # first: a partition is refused, not the request
                     records += self._alter(requested_topic.name, requested, request.allow_replication_factor_change)
                 except ApiError as error:
-                    answer.error_code, answer.error_message = int(error.code), error.message
-                answers.append(answer)
+                    result.error_code, result.error_message = int(error.code), error.message
+                results.append(result)
                 yield []
             response.responses.append(
-                alter_response.ReassignableTopicResponse(requested_topic.name, partitions=answers)
+                alter_response.ReassignableTopicResponse(requested_topic.name, partitions=results)
             )
         return Decision(response, records, is_atomic=True)
 

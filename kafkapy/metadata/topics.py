@@ -151,7 +151,7 @@ class TopicControl:
                 check_operation_size(len(records))
             yield []
         response = CreateTopicsResponse(topics=results)
-        # decided to the end even so, since validate_only asks for the answer that the request would get
+        # decided to the end even so, since validate_only asks for the response that the request would get
         return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
     def decide_delete(

@@ -6,7 +6,7 @@ api.py api_table.py error_code.py field_table.py    the APIs and their classes; 
 headers.py               with which every frame starts
 connection.py partial_frame.py foreign.py    a server's connection: bytes -> requests, responses -> bytes, in order
 serving.py traffic.py    what such a connection shares with its driver and the router; counts of its bytes
-client_connection.py client_login.py answered.py    an outbound connection, its login, an error in a response
+client_connection.py client_login.py response_error.py    an outbound connection, its login, an error in a response
 json_lines.py            messages as JSON, for tools
 
 Connections are driven by `reactor/link.py`, outbound ones by `runtime/peer.py`.

@@ -56,7 +56,7 @@ class _Together(NamedTuple):
     """Responses to requests that were served together, held until earlier responses have been sent."""
 
     frame_count: int
-    answers: bytes
+    responses: bytes
 
 
 class Connection:
@@ -264,22 +264,22 @@ class Connection:
     def pop_served(self, served: Served) -> int:
         """Consume the frames that were served of `requests_at_hand`; return the sequence number of the first.
 
-        Responses that were not ready are passed to `answer_together` later.
+        Responses that were not ready are passed to `respond_together` later.
         """
         if served.end_position < len(self.input):
             self._position = served.end_position
         else:
             self.input, self._position = b"", 0
-        started, answers = self.started_count, served.answers
+        started, responses = self.started_count, served.responses
         self.started_count = started + served.frame_count
-        if answers is None:
+        if responses is None:
             return started + 1
         if started != self._answered_count:
-            self._ready[started + 1] = _Together(served.frame_count, answers)
+            self._ready[started + 1] = _Together(served.frame_count, responses)
             return started + 1
         self._answered_count = self.started_count
-        self.output_bytes += len(answers)
-        self._append(answers)
+        self.output_bytes += len(responses)
+        self._append(responses)
         return started + 1
 
     def _begin_frame(self, size: int, position: int) -> None:
@@ -315,7 +315,7 @@ class Connection:
 
     # ---- responses in
 
-    def answer(self, sequence: int, response: "Writer | None") -> None:
+    def respond(self, sequence: int, response: "Writer | None") -> None:
         """Take the response to a request (None: it has none); queue all responses that may now be sent."""
         if sequence != self._answered_count + 1:
             self._ready[sequence] = response
@@ -326,12 +326,12 @@ class Connection:
         if self._ready:
             self._emit_ready()
 
-    def answer_together(self, first: int, frame_count: int, answers: bytes) -> None:
+    def respond_together(self, first: int, frame_count: int, responses: bytes) -> None:
         """Take the responses (with size prefixes) to `frame_count` requests, starting at sequence number `first`."""
         if first != self._answered_count + 1:
-            self._ready[first] = _Together(frame_count, answers)
+            self._ready[first] = _Together(frame_count, responses)
             return
-        self._emit_together(frame_count, answers)
+        self._emit_together(frame_count, responses)
         if self._ready:
             self._emit_ready()
 
@@ -341,18 +341,18 @@ class Connection:
         while (sequence := self._answered_count + 1) in ready:
             held = ready.pop(sequence)
             if isinstance(held, _Together):
-                self._emit_together(held.frame_count, held.answers)
+                self._emit_together(held.frame_count, held.responses)
                 continue
             self._answered_count = sequence
             if held is not None:
                 self._emit(held)
 
-    def _emit_together(self, frame_count: int, answers: bytes) -> None:
+    def _emit_together(self, frame_count: int, responses: bytes) -> None:
         is_after_last = 0 <= self._last_sequence <= self._answered_count
         self._answered_count += frame_count
         if not is_after_last:
-            self.output_bytes += len(answers)
-            self._append(answers)
+            self.output_bytes += len(responses)
+            self._append(responses)
 
     def _emit(self, response: "Writer") -> None:
         if 0 <= self._last_sequence < self._answered_count:

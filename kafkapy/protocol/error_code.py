@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
     @property
     def message(self) -> str:
-        """A sentence made from the name, for where the answer has room for one."""
+        """A sentence made from the name, for where the response has room for one."""
         return self.name.replace("_", " ").capitalize() + "."
 
 

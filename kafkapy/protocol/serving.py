@@ -66,7 +66,7 @@ class ConnectionInfo:
     frees the request memory of the frame."""
     throttle_ms: int = 0
     """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
-    close_after_answer: bool = False
+    close_after_response: bool = False
     """Set by a handler: close the connection once its response is sent (failed login; a failed acks=0 produce)."""
     is_metered: bool = False
     """Whether a request of it was counted for a client quota, so that its throttles mute it from then on."""
@@ -92,13 +92,13 @@ response. Raising ProtocolError closes the connection."""
 class Served(NamedTuple):
     """The result of serving several requests together: their responses in order, each with its size prefix.
 
-    If the responses are not ready, `answers` is None and `wait(on_answers)` calls on_answers(answers) once they are,
-    possibly before it returns.
+    If the responses are not ready, `responses` is None and `wait(on_responses)` calls on_responses(responses) once they
+    are, possibly before it returns.
     """
 
     frame_count: int
     end_position: int
-    answers: bytes | None
+    responses: bytes | None
     wait: "Callable[[Callable[[bytes], None]], None] | None" = None
 
 

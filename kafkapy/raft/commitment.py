@@ -1,6 +1,6 @@
 """How a leader commits: it advances the high watermark to what a majority has, and completes a voter change."""
 
-from kafkapy.raft.effects import Reply
+from kafkapy.raft.effects import SendResponse
 from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import NONE
 from kafkapy.raft.roles import Leader
@@ -41,5 +41,5 @@ class Commitment:
         if change is None or role.progress.high_watermark <= change.offset:
             return
         role.pending_voter_change = None
-        if change.reply_to is not None:
-            self._out.emit(Reply(change.reply_to, self._current.voter_change_response(NONE)))
+        if change.respond_to is not None:
+            self._out.emit(SendResponse(change.respond_to, self._current.voter_change_response(NONE)))

@@ -192,24 +192,24 @@ class RaftCore:
         )
 
     def _on_request(self, event: RequestReceived, now_ms: int) -> None:
-        request, reply_to = event.request, event.reply_to
+        request, respond_to = event.request, event.respond_to
         match request:
             case FetchRequest():
-                self._serving.on_fetch_request(reply_to, request, now_ms)
+                self._serving.on_fetch_request(respond_to, request, now_ms)
             case VoteRequest():
-                self._voting.on_vote_request(reply_to, request, now_ms)
+                self._voting.on_vote_request(respond_to, request, now_ms)
             case BeginEpochRequest():
-                self._voting.on_begin_epoch_request(reply_to, request, now_ms)
+                self._voting.on_begin_epoch_request(respond_to, request, now_ms)
             case EndEpochRequest():
-                self._voting.on_end_epoch_request(reply_to, request, now_ms)
+                self._voting.on_end_epoch_request(respond_to, request, now_ms)
             case FetchSnapshotRequest():
-                self._serving.on_fetch_snapshot_request(reply_to, request, now_ms)
+                self._serving.on_fetch_snapshot_request(respond_to, request, now_ms)
             case AddVoterRequest():
-                self._membership.on_add_voter_request(reply_to, request, now_ms)
+                self._membership.on_add_voter_request(respond_to, request, now_ms)
             case RemoveVoterRequest():
-                self._membership.on_remove_voter_request(reply_to, request, now_ms)
+                self._membership.on_remove_voter_request(respond_to, request, now_ms)
             case UpdateVoterRequest():
-                self._membership.on_update_voter_request(reply_to, request, now_ms)
+                self._membership.on_update_voter_request(respond_to, request, now_ms)
 
     def _on_response(self, event: ResponseReceived, now_ms: int) -> None:
         request = self.connections.complete(event.node_id, event.request_id)

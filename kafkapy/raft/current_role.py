@@ -6,7 +6,7 @@ Each change is checked against the table of roles.py, persisted, and announced t
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.config import FOREVER_MS, RaftConfig
 from kafkapy.raft.connections import Connections, Outbox
-from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, Reply
+from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, SendResponse
 from kafkapy.raft.election import VoteTally
 from kafkapy.raft.linger import AppendLinger
 from kafkapy.raft.messages import (
@@ -126,10 +126,10 @@ class CurrentRole:
         if former.linger.is_waiting:
             self._replica.release(former)  # a replica fetches and stands only with a durable log
         for fetch in former.pending_fetches:
-            self._out.emit(Reply(fetch.reply_to, self.fetch_failure(NOT_LEADER_OR_FOLLOWER)))
+            self._out.emit(SendResponse(fetch.respond_to, self.fetch_failure(NOT_LEADER_OR_FOLLOWER)))
         change = former.pending_voter_change
-        if change is not None and change.reply_to is not None:
-            self._out.emit(Reply(change.reply_to, self.voter_change_response(NOT_LEADER_OR_FOLLOWER)))
+        if change is not None and change.respond_to is not None:
+            self._out.emit(SendResponse(change.respond_to, self.voter_change_response(NOT_LEADER_OR_FOLLOWER)))
 
     def become_unattached(self, leader_epoch: int, leader_id: int, now_ms: int) -> None:
         """Wait for a leader for what is left of the election timeout: it runs on unless a pre-vote was lost.

@@ -64,26 +64,26 @@ class SendRequest(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Effect):
-    reply_to: object
+class SendResponse(Effect):
+    respond_to: object
     response: Response
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyWithRecords(Effect):
+class SendResponseWithRecords(Effect):
     """Answer a Fetch with log bytes from fetch_offset on: whole batches, at least one, up to max_bytes."""
 
-    reply_to: object
+    respond_to: object
     response: Response
     fetch_offset: int
     max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyWithSnapshot(Effect):
+class SendResponseWithSnapshot(Effect):
     """Answer a FetchSnapshot with a slice of the file, POSITION_OUT_OF_RANGE if position is beyond its end."""
 
-    reply_to: object
+    respond_to: object
     response: Response
     snapshot_id: OffsetAndEpoch
     position: int

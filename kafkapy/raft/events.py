@@ -19,9 +19,9 @@ class TimePassed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived(Event):
-    """A peer sent a request. The core answers, now or later, with a Reply that has the same reply_to."""
+    """A peer sent a request. The core answers, now or later, with a SendResponse that has the same respond_to."""
 
-    reply_to: object
+    respond_to: object
     request: Request
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.commitment import Commitment
-from kafkapy.raft.effects import Reply
+from kafkapy.raft.effects import SendResponse
 from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import (
     DUPLICATE_VOTER,
@@ -74,11 +74,11 @@ class Membership:
             message = f"The voter id for {request.voter.key} is already part of the set of voters {_text(voters)}."
         return None if error == NONE else self._current.voter_change_response(error, message)
 
-    def on_add_voter_request(self, reply_to: object, request: AddVoterRequest, now_ms: int) -> None:
+    def on_add_voter_request(self, respond_to: object, request: AddVoterRequest, now_ms: int) -> None:
         self.end_adding(request)
         refusal = self._add_voter_refusal(request, now_ms) or self._candidate_refusal(request.voter, now_ms)
         if refusal is not None:
-            self._out.emit(Reply(reply_to, refusal))
+            self._out.emit(SendResponse(respond_to, refusal))
             return
         role = self._current.role
         assert isinstance(role, Leader)
@@ -86,10 +86,10 @@ class Membership:
             # Deviation: Apache Kafka's time-out runs from the last fetch of any replica. Here it runs from the request,
             # because it might else have passed before the new voter can fetch.
             role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
-        waits = reply_to if request.acknowledges_when_committed else None
+        waits = respond_to if request.acknowledges_when_committed else None
         self._append_change(self._replica.voters.current.with_voter(request.voter), waits, now_ms)
         if waits is None:
-            self._out.emit(Reply(reply_to, self._current.voter_change_response(NONE)))
+            self._out.emit(SendResponse(respond_to, self._current.voter_change_response(NONE)))
 
     def _candidate_refusal(self, voter: Voter, now_ms: int) -> VoterChangeResponse | None:
         """Return the error response if the new voter's versions do not fit or it lags behind, else None."""
@@ -107,18 +107,18 @@ class Membership:
             return self._current.voter_change_response(REQUEST_TIMED_OUT, message)
         return None
 
-    def on_remove_voter_request(self, reply_to: object, request: RemoveVoterRequest, now_ms: int) -> None:
+    def on_remove_voter_request(self, respond_to: object, request: RemoveVoterRequest, now_ms: int) -> None:
         error, message = self._voter_change_error("removing", request.problem, now_ms)
         voters = self._replica.voters.current
         if error == NONE and (not voters.contains(request.voter) or len(voters) == 1):
             error = VOTER_NOT_FOUND
             message = f"Cannot remove voter {request.voter} from the set of voters {_text(voters)}"
         if error != NONE:
-            self._out.emit(Reply(reply_to, self._current.voter_change_response(error, message)))
+            self._out.emit(SendResponse(respond_to, self._current.voter_change_response(error, message)))
             return
-        self._append_change(voters.without_voter(request.voter), reply_to, now_ms)
+        self._append_change(voters.without_voter(request.voter), respond_to, now_ms)
 
-    def on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
+    def on_update_voter_request(self, respond_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
         """Update a voter's endpoints and versions (with kraft.version 0 not in the log) and answer at once.
 
         The voter fetches nothing until it is answered, and its copy may be needed to commit the record.
@@ -130,7 +130,7 @@ class Membership:
             self._update_voter(role, request.voter)
             if role.progress.record_contact(request.voter.key):
                 role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
-        self._out.emit(Reply(reply_to, self._current.voter_change_response(error)))
+        self._out.emit(SendResponse(respond_to, self._current.voter_change_response(error)))
 
     def _update_voter_error(self, request: UpdateVoterRequest, now_ms: int) -> int:
         """Return the error code of an UpdateRaftVoter, in Apache Kafka's order of checks.
@@ -186,7 +186,7 @@ class Membership:
         return {**self._current.role.described_voters, self._replica.local.node_id: self._config.local}
 
     def on_voter_change_response(self, node_id: int, request: Request, response: Response, now_ms: int) -> None:
-        """Handle the leader's answer to this node's own request. A success is like one of a fetch."""
+        """Handle the leader's response to this node's own request. A success is like one of a fetch."""
         role = self._current.role
         if not isinstance(request, UpdateVoterRequest):
             self._on_join_response(node_id, response, now_ms)
@@ -241,12 +241,12 @@ class Membership:
             )
         return NONE, None
 
-    def _append_change(self, voters: VoterSet, reply_to: object | None, now_ms: int) -> None:
+    def _append_change(self, voters: VoterSet, respond_to: object | None, now_ms: int) -> None:
         """Append the new voter set of a change that is answered when it is committed, or in time."""
         role = self._current.role
         assert isinstance(role, Leader)
         offset = self._append_voters(role, voters)
-        role.pending_voter_change = PendingVoterChange(reply_to, offset, now_ms + self._config.request_timeout_ms)
+        role.pending_voter_change = PendingVoterChange(respond_to, offset, now_ms + self._config.request_timeout_ms)
         self._commitment.maybe_advance(role)
 
     def _append_voters(self, role: Leader, voters: VoterSet) -> int:
@@ -259,8 +259,8 @@ class Membership:
         change = role.pending_voter_change
         if change is not None and now_ms >= change.deadline_ms:
             role.pending_voter_change = None
-            if change.reply_to is not None:
-                self._out.emit(Reply(change.reply_to, self._current.voter_change_response(REQUEST_TIMED_OUT)))
+            if change.respond_to is not None:
+                self._out.emit(SendResponse(change.respond_to, self._current.voter_change_response(REQUEST_TIMED_OUT)))
 
     def maybe_send_update_voter(self, role: Follower, now_ms: int) -> bool:
         """Send UpdateRaftVoter if the voter set has other endpoints or versions for this node than it has.

@@ -10,9 +10,9 @@ from typing import Final
 from kafkapy.raft.commitment import Commitment
 from kafkapy.raft.effects import (
     InstallSnapshot,
-    Reply,
-    ReplyWithRecords,
-    ReplyWithSnapshot,
+    SendResponse,
+    SendResponseWithRecords,
+    SendResponseWithSnapshot,
     WriteSnapshotPart,
 )
 from kafkapy.raft.local_node import LocalNode
@@ -54,7 +54,7 @@ class LeaderReplication:
         self._commitment = commitment
         self._out = node.out
 
-    def on_fetch_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
+    def on_fetch_request(self, respond_to: object, request: FetchRequest, now_ms: int) -> None:
         error = self._leader_only_error(request.leader_epoch)
         if (
             request.max_wait_ms < 0
@@ -63,21 +63,21 @@ class LeaderReplication:
         ):
             error = INVALID_REQUEST
         if error != NONE:
-            self._out.emit(Reply(reply_to, self._current.fetch_failure(error)))
+            self._out.emit(SendResponse(respond_to, self._current.fetch_failure(error)))
             return
         role = self._current.role
         assert isinstance(role, Leader)
-        if not self._try_answer_fetch(role, reply_to, request, now_ms, is_last_try=request.max_wait_ms == 0):
-            role.pending_fetches.append(PendingFetch(reply_to, request, now_ms + request.max_wait_ms))
+        if not self._try_respond_to_fetch(role, respond_to, request, now_ms, is_last_try=request.max_wait_ms == 0):
+            role.pending_fetches.append(PendingFetch(respond_to, request, now_ms + request.max_wait_ms))
 
-    def _try_answer_fetch(
-        self, role: Leader, reply_to: object, request: FetchRequest, now_ms: int, *, is_last_try: bool
+    def _try_respond_to_fetch(
+        self, role: Leader, respond_to: object, request: FetchRequest, now_ms: int, *, is_last_try: bool
     ) -> bool:
         """Answer if there is something to send; return whether it was answered. A valid position counts as progress."""
         kind, position = self._fetch_position(request)
         # another process with this node's id: its fetches would count as this node's own progress
         if kind is FetchPosition.VALID and request.replica.node_id == self._replica.local.node_id:
-            self._out.emit(Reply(reply_to, self._current.fetch_failure(UNKNOWN_SERVER_ERROR)))
+            self._out.emit(SendResponse(respond_to, self._current.fetch_failure(UNKNOWN_SERVER_ERROR)))
             return True
         if kind is FetchPosition.VALID:
             self._record_fetch(role, request.replica, request.fetch_offset, now_ms)
@@ -91,13 +91,13 @@ class LeaderReplication:
             snapshot_id=position if kind is FetchPosition.SNAPSHOT else None,
         )
         if kind is not FetchPosition.VALID:
-            self._out.emit(Reply(reply_to, response))
+            self._out.emit(SendResponse(respond_to, response))
         elif request.fetch_offset < role.linger.released_end_offset and (
             is_last_try or not _awaits_commit(role, request)
         ):
-            self._out.emit(ReplyWithRecords(reply_to, response, request.fetch_offset, request.max_bytes))
+            self._out.emit(SendResponseWithRecords(respond_to, response, request.fetch_offset, request.max_bytes))
         elif is_last_try or request.high_watermark < role.progress.high_watermark:
-            self._out.emit(Reply(reply_to, response))
+            self._out.emit(SendResponse(respond_to, response))
         else:
             return False
         return True
@@ -126,9 +126,9 @@ class LeaderReplication:
             if not (has_expired or has_changes):
                 role.pending_fetches.append(fetch)
                 continue
-            self._try_answer_fetch(role, fetch.reply_to, fetch.request, now_ms, is_last_try=True)
+            self._try_respond_to_fetch(role, fetch.respond_to, fetch.request, now_ms, is_last_try=True)
 
-    def on_fetch_snapshot_request(self, reply_to: object, request: FetchSnapshotRequest, now_ms: int) -> None:
+    def on_fetch_snapshot_request(self, respond_to: object, request: FetchSnapshotRequest, now_ms: int) -> None:
         """Answer with a part of a snapshot.
 
         Deviation: Apache Kafka's leader stops its process on a request under its own id. Here it is refused, as a Fetch
@@ -149,13 +149,16 @@ class LeaderReplication:
             position=request.position,
         )
         if error != NONE:
-            self._out.emit(Reply(reply_to, response))
+            self._out.emit(SendResponse(respond_to, response))
             return
         role = self._current.role
         assert isinstance(role, Leader)
+        # a voter that downloads a snapshot fetches nothing: without this the leader would miss it, and resign
         if role.progress.record_contact(request.replica):
             role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
-        self._out.emit(ReplyWithSnapshot(reply_to, response, request.snapshot_id, request.position, request.max_bytes))
+        self._out.emit(
+            SendResponseWithSnapshot(respond_to, response, request.snapshot_id, request.position, request.max_bytes)
+        )
 
     def _leader_only_error(self, leader_epoch: int) -> int:
         if leader_epoch < self._current.leader_epoch:

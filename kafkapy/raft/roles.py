@@ -125,7 +125,7 @@ class Follower:
 class PendingFetch:
     """A Fetch that waits for more records or a higher high watermark."""
 
-    reply_to: object
+    respond_to: object
     request: FetchRequest
     deadline_ms: int
 
@@ -138,7 +138,7 @@ FOREVER_OFFSET = INT64_MAX
 class PendingVoterChange:
     """An AddVoter or RemoveVoter, until its record is committed or its time has passed."""
 
-    reply_to: object | None
+    respond_to: object | None
     offset: int
     """Of its record; FOREVER_OFFSET before that is appended."""
     deadline_ms: int

@@ -1,6 +1,6 @@
 """Vote, BeginQuorumEpoch, EndQuorumEpoch: handling of the requests and responses of an election."""
 
-from kafkapy.raft.effects import Reply
+from kafkapy.raft.effects import SendResponse
 from kafkapy.raft.election import successor_backoff_ms
 from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import (
@@ -32,7 +32,7 @@ class Voting:
 
     # ---- requests
 
-    def on_vote_request(self, reply_to: object, request: VoteRequest, now_ms: int) -> None:
+    def on_vote_request(self, respond_to: object, request: VoteRequest, now_ms: int) -> None:
         error = self._vote_request_error(request)
         is_granted = False
         if error == NONE:
@@ -49,7 +49,7 @@ class Voting:
             leader_endpoints=self._current.role.leader_endpoints,
             is_granted=is_granted,
         )
-        self._out.emit(Reply(reply_to, response))
+        self._out.emit(SendResponse(respond_to, response))
 
     def _vote_request_error(self, request: VoteRequest) -> int:
         last_epoch = request.end.leader_epoch
@@ -86,15 +86,15 @@ class Voting:
             and voter.directory_id in (ZERO_UUID, self._replica.local.directory_id)
         )
 
-    def on_begin_epoch_request(self, reply_to: object, request: BeginEpochRequest, now_ms: int) -> None:
+    def on_begin_epoch_request(self, respond_to: object, request: BeginEpochRequest, now_ms: int) -> None:
         error = self._leader_claim_error(request.leader_epoch, request.leader_id)
         if error == NONE:
             self._current.maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
             if not self._is_meant_for_us(request.voter):
                 error = INVALID_VOTER_KEY
         self._out.emit(
-            Reply(
-                reply_to,
+            SendResponse(
+                respond_to,
                 BeginEpochResponse(
                     error=error,
                     leader_epoch=self._current.leader_epoch,
@@ -104,14 +104,14 @@ class Voting:
             )
         )
 
-    def on_end_epoch_request(self, reply_to: object, request: EndEpochRequest, now_ms: int) -> None:
+    def on_end_epoch_request(self, respond_to: object, request: EndEpochRequest, now_ms: int) -> None:
         error = self._leader_claim_error(request.leader_epoch, request.leader_id)
         if error == NONE:
             self._current.maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
             self._hurry_election(request, now_ms)
         self._out.emit(
-            Reply(
-                reply_to,
+            SendResponse(
+                respond_to,
                 EndEpochResponse(
                     error=error,
                     leader_epoch=self._current.leader_epoch,

@@ -87,7 +87,7 @@ class UnsentResponses(ByteAccount[Sending]):
     several requests may have been started. Regions of files take no memory and are not counted.
 
     Names are repeated whole, even those that no topic or group can have, as Apache Kafka does: a client looks for its
-    own name in the answer. An answer has a name once, and once more in its error message.
+    own name in the response. A response has a name once, and once more in its error message.
     """
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:

@@ -133,8 +133,8 @@ class SubprocessHelper:
         if data.endswith(b"\n"):
             line = bytes(self._received)
             self._received.clear()
-            answer = json.loads(line)
-            self._finish(answer.get("result"), answer.get("error"))
+            response = json.loads(line)
+            self._finish(response.get("result"), response.get("error"))
 
     def _finish(self, result: Any, error: str | None) -> None:
         call, self._current = self._current, None

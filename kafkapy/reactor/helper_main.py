@@ -19,13 +19,13 @@ _NICENESS = 10  # the event loop's latency is more important than this work
 
 def main() -> None:
     """Serve calls until stdin ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    responses = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _give_way("--background" in sys.argv[1:])
     lines: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     while True:
-        _answer(json.loads(lines.get()), answers)
+        _respond(json.loads(lines.get()), responses)
 
 
 def _give_way(is_background: bool) -> None:
@@ -46,14 +46,14 @@ def _read_lines(lines: "SimpleQueue[str]") -> None:
     os._exit(0)
 
 
-def _answer(request: dict[str, Any], answers: TextIO) -> None:
+def _respond(request: dict[str, Any], responses: TextIO) -> None:
     try:
-        answer = json.dumps({"id": request["id"], "result": _call(request["call"], request["arguments"])})
+        response = json.dumps({"id": request["id"], "result": _call(request["call"], request["arguments"])})
     except BaseException:
-        answer = json.dumps({"id": request["id"], "error": traceback.format_exc()})
+        response = json.dumps({"id": request["id"], "error": traceback.format_exc()})
     try:
-        answers.write(answer + "\n")
-        answers.flush()
+        responses.write(response + "\n")
+        responses.flush()
     except BrokenPipeError:  # the broker has ended, before the end of stdin was read
         os._exit(0)
 

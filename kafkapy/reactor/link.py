@@ -188,7 +188,7 @@ class Link:
 
         step       when                               the turn ends, in this state, if
         start      a whole frame may start            QUEUED: FRAMES_PER_TURN have
-        send       no request may start               ANSWERS: none may afterwards
+        send       no request may start               RESPONSES: none may afterwards
         receive    more bytes are needed              READING: none are there, or BYTES_PER_TURN have come
                                                       ROOM: no request memory is left
         """
@@ -282,11 +282,11 @@ class Link:
             served.wait(partial(self._complete_together, first, served.frame_count))
         return served.frame_count
 
-    def _complete_together(self, first: int, frame_count: int, answers: bytes) -> None:
+    def _complete_together(self, first: int, frame_count: int, responses: bytes) -> None:
         """Queue the responses of requests that were served together."""
         if self.is_closed:
             return
-        self._machine.answer_together(first, frame_count, answers)
+        self._machine.respond_together(first, frame_count, responses)
         if not self.is_dirty:
             self.processor.mark_dirty(self)
 
@@ -301,7 +301,7 @@ class Link:
         except StopIteration as stop:
             self.info.is_frame_free = False  # or it would free another's frame that waits again
             self._request_memory.bytes -= frame_bytes
-            self._answer(sequence, stop.value)
+            self._respond(sequence, stop.value)
         except ProtocolError as error:
             self._request_memory.bytes -= frame_bytes
             self._refuse(api_key_of(frame), error)
@@ -320,7 +320,7 @@ class Link:
             self._flush()
             if self.is_closed or self._machine.can_start:
                 return not self.is_closed
-        self._rest = Rest.ANSWERS
+        self._rest = Rest.RESPONSES
         return False
 
     def _end_of_input(self) -> None:
@@ -347,7 +347,7 @@ class Link:
         if self.is_closed:
             discard(response)
             return
-        self._answer(pending.sequence, response)
+        self._respond(pending.sequence, response)
         if not self.is_dirty and not self.is_closed:
             self.processor.mark_dirty(self)
 
@@ -366,14 +366,14 @@ class Link:
         self.processor.pending_requests.pop(pending, None)
         self.processor.release(pending.frame_bytes)
 
-    def _answer(self, sequence: int, response: Any) -> None:
+    def _respond(self, sequence: int, response: Any) -> None:
         info, machine = self.info, self._machine
         if self.is_closed:
             discard(response)
             return
-        if info.close_after_answer:
+        if info.close_after_response:
             machine.close_after(sequence)
-        machine.answer(sequence, response)
+        machine.respond(sequence, response)
         if not self._is_admitted:
             if info.is_authenticated:
                 self._admit()

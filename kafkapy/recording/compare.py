@@ -1,7 +1,7 @@
-"""Two answers to one request, field by field: that of the recording, and that of now.
+"""Two responses to one request, field by field: that of the recording, and that of now.
 
 Not compared are times and throttling, the words of an error, epochs of leaders and groups, high watermarks, and
-how much a Fetch brings: of records those that both answers have. Values that each cluster makes up are compared by
+how much a Fetch brings: of records those that both responses have. Values that each cluster makes up are compared by
 their roles.
 """
 
@@ -61,11 +61,11 @@ class _Rules:
     roles: Roles
     is_join: bool
     may_lack: bool
-    """Whether an element of a list may be in one answer only: a Fetch names what there is at the time."""
+    """Whether an element of a list may be in one response only: a Fetch names what there is at the time."""
 
 
 def differences(header: RequestHeader, recorded: dict[str, Any], now: dict[str, Any], roles: Roles) -> list[Difference]:
-    """Return how two answers differ, in the order of their fields; the roles learn what is new."""
+    """Return how two responses differ, in the order of their fields; the roles learn what is new."""
     rules = _Rules(roles, header.api_key == JOIN_GROUP, header.api_key in FETCHES)
     if header.api_key == API_VERSIONS:  # what a broker can do is not what it did
         recorded = {"errorCode": recorded.get("errorCode")}

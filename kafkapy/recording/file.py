@@ -148,7 +148,7 @@ def write_request(header: RequestHeader, fields: dict[str, Any]) -> bytes:
 
 
 def read_response(header: RequestHeader, frame: bytes) -> dict[str, Any] | None:
-    """Return the fields of the answer to a request; None for one that is not understood."""
+    """Return the fields of the response to a request; None for one that is not understood."""
     try:
         _, position = read_response_header(frame, header.api_key, header.api_version)
         response = response_type(header.api_key).decode(frame[position:], header.api_version)

@@ -58,13 +58,13 @@ def _replay(given: argparse.Namespace) -> int:
     """Raises OSError, ProtocolError, KafkapyError."""
     compared = different = 0
     with Player(given.to, current()) as player:
-        for answer in player.play(read(given.file)):
+        for response in player.play(read(given.file)):
             compared += 1
-            if not answer.found:
+            if not response.found:
                 continue
             different += 1
-            print(f"The answer to {answer.title} differs:")
-            for each in answer.found:
+            print(f"The response to {response.title} differs:")
+            for each in response.found:
                 print(f"  {each}")
             if not given.all:
                 return 1

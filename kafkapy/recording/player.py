@@ -1,7 +1,7 @@
 """Sends the requests of a recording to another cluster, in their order, and compares what it answers.
 
 A cluster that is not ready yet (COORDINATOR_NOT_AVAILABLE and others) is asked again, as the client did in its time.
-A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its answer is taken where the recording
+A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its response is taken where the recording
 has it: what other connections did meanwhile is done meanwhile, too.
 """
 
@@ -47,13 +47,13 @@ ASKED_AGAIN: Final = frozenset((2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 22, 24, 25, 
 """ListOffsets, Metadata, and what coordinators answer: such an error has changed nothing."""
 READY_S: Final = 20.0
 RETRY_S: Final = 0.1
-ANSWER_S: Final = 70.0
+RESPONSE_S: Final = 70.0
 """More than a broker keeps a request of librdkafka's or Java's waiting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that was compared: the request's number in the recording, and how the answer differs."""
+class ComparedResponse:
+    """A response that was compared: the request's number in the recording, and how the response differs."""
 
     number: int
     header: RequestHeader
@@ -79,11 +79,11 @@ class Player:
         self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event]] = {}
         """By connection and correlation id: number, header and event of what was sent and not answered."""
         self._early: dict[tuple[int, int], bytes] = {}
-        """By the same: answers that came while another request of the connection was asked again."""
+        """By the same: responses that came while another request of the connection was asked again."""
         self._nodes: list[str] = []
 
-    def play(self, events: Iterable[Event]) -> Iterator[Answer]:
-        """Yield each answer that was compared."""
+    def play(self, events: Iterable[Event]) -> Iterator[ComparedResponse]:
+        """Yield each response that was compared."""
         number = 0
         recorded_nodes: list[int] = []
         for event in events:
@@ -93,9 +93,9 @@ class Player:
                 number += 1
                 self._send(number, event, recorded_nodes)
             else:
-                answer = self._receive(event)
-                if answer is not None:
-                    yield answer
+                response = self._receive(event)
+                if response is not None:
+                    yield response
 
     def _send(self, number: int, event: Event, recorded_nodes: list[int]) -> None:
         header = header_of(event.frame)
@@ -129,21 +129,23 @@ class Player:
         place = recorded_nodes.index(node)
         return self._nodes[place % len(self._nodes)] if self._nodes else self._servers
 
-    def _receive(self, event: Event) -> Answer | None:
+    def _receive(self, event: Event) -> ComparedResponse | None:
         correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
         waiting = self._waiting.pop((event.connection, correlation_id), None)
         if waiting is None:
             return None
         number, header, sent = waiting
         try:
-            frame = self._ready_answer(header, sent, event.frame)
+            frame = self._ready_response(header, sent, event.frame)
         except (OSError, ProtocolError) as error:
             found = [Difference("answer", f"{len(event.frame)} bytes", f"none: {error}")]
-            return Answer(number, header, event.connection, sent.at_ms, found)
-        return Answer(number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame))
+            return ComparedResponse(number, header, event.connection, sent.at_ms, found)
+        return ComparedResponse(
+            number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame)
+        )
 
-    def _ready_answer(self, header: RequestHeader, sent: Event, recorded: bytes) -> bytes:
-        """Return the answer; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
+    def _ready_response(self, header: RequestHeader, sent: Event, recorded: bytes) -> bytes:
+        """Return the response; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
         before = read_response(header, recorded)
         frame = self._next_frame(sent.connection, header)
         end_s = time.monotonic() + READY_S
@@ -154,10 +156,10 @@ class Player:
         return frame
 
     def _next_frame(self, connection: int, header: RequestHeader) -> bytes:
-        """Return the answer to a request, or one to none that was sent. Raises OSError."""
+        """Return the response to a request, or one to none that was sent. Raises OSError."""
         key = (connection, header.correlation_id)
         while key not in self._early:
-            frame = self._connections[connection].receive_frame(ANSWER_S)
+            frame = self._connections[connection].receive_frame(RESPONSE_S)
             came = (connection, int.from_bytes(frame[:4], "big", signed=True))
             if came != key and came not in self._waiting:
                 return frame
@@ -165,7 +167,7 @@ class Player:
         return self._early.pop(key)
 
     def _is_early(self, header: RequestHeader, before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
-        """Return whether the same request will have another answer soon."""
+        """Return whether the same request will have another response soon."""
         if before is None or now is None or header.api_key not in ASKED_AGAIN or _is_not_ready(before):
             return False
         if header.api_key in HEARTBEATS:

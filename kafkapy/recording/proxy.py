@@ -1,6 +1,6 @@
 """Stands between clients and a cluster: forwards their frames, records them, and has its brokers found through itself.
 
-Clients learn the addresses of brokers from answers. Each address gets a listener here, and the answers name that one.
+Clients learn the addresses of brokers from responses. Each address gets a listener here, which the responses name.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Recorder:
         self.requests += kind == REQUEST
 
     async def with_own_addresses(self, header: RequestHeader, frame: bytes) -> bytes:
-        """Return an answer that names this proxy where it named brokers."""
+        """Return a response that names this proxy where it named brokers."""
         if header.api_key not in WITH_ADDRESSES or header.api_version < FROM_VERSION.get(header.api_key, 0):
             return frame
         fields = read_response(header, frame)

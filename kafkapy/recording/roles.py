@@ -1,7 +1,7 @@
 """Values that a cluster makes up: ids, addresses, epochs. One stands for another by what it does, its role.
 
-What an answer names in a recording, and what the answer to the same request names now, mean each other from then on: in
-further requests the new value is sent, in further answers it is expected.
+What a response names in a recording, and what the response to the same request names now, mean each other from then on:
+in further requests the new value is sent, in further responses it is expected.
 """
 
 import base64

@@ -7,7 +7,7 @@ from kafkapy.registry.formats.parsed import ParsedSchema
 from kafkapy.registry.model import Level
 
 MAX_SHOWN: Final = 10 * 1024
-"""Characters of the old schema in an answer."""
+"""Characters of the old schema in a response."""
 DIFFERENT_KINDS: Final = "Incompatible because of different schema type"
 
 

@@ -33,7 +33,7 @@ SESSION_TIMEOUT_MS: Final = 10_000
 REBALANCE_TIMEOUT_MS: Final = 30_000
 HEARTBEAT_S: Final = 3.0
 HEARTBEAT_TIMEOUT_S: Final = 5.0
-"""With the time before it less than the session's: who gets no answer leads no more when others may."""
+"""With the time before it less than the session's: who gets no response leads no more when others may."""
 JOIN_TIMEOUT_S: Final = 310.0
 """Members of Confluent's may let the others wait for 300 s."""
 RETRY_S: Final = 0.1

@@ -13,7 +13,7 @@ INVALID_MODE_TEXT: Final = "Invalid mode. Valid values are READWRITE, READONLY, 
 
 
 class RegistryError(KafkapyError):
-    """An answer with an error. `code`: five digits, whose first three are the HTTP status; or the status alone."""
+    """A response with an error. `code`: five digits, whose first three are the HTTP status; or the status alone."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -39,10 +39,10 @@ class FetchRead:
         "_isolation",
         "_partitions",
         "_reads_followers",
-        "answers",
         "bytes_read",
         "is_full",
-        "must_answer",
+        "must_respond",
+        "results",
     )
 
     _cold_log: "Log | None"
@@ -66,12 +66,12 @@ class FetchRead:
         self._reads_followers = reads_followers
         self._isolation = isolation
         self._bytes_left = max_bytes
-        self.answers: list[PartitionRead] = []
+        self.results: list[PartitionRead] = []
         """In the order of the partitions."""
         self.bytes_read = 0
         self.is_full = False
         """Whether the response has no room for the next batch of a partition."""
-        self.must_answer = False
+        self.must_respond = False
         """Whether a partition failed or diverges: the fetch must be answered at once."""
 
     def add(self, partitions: Sequence[tuple["FetchedPartition", "HostedPartition"]]) -> None:
@@ -80,41 +80,41 @@ class FetchRead:
 
     def read(self) -> NeedsWarming | None:
         """Read the remaining partitions. Returns None when done, else a region to warm before the next call."""
-        for requested, partition in self._partitions[len(self.answers) :]:
+        for requested, partition in self._partitions[len(self.results) :]:
             try:
-                answer = self._read_partition(requested, partition)
+                read = self._read_partition(requested, partition)
             except NeedsWarming as cold:
                 self._cold_log = partition.log
                 return cold
             except ApiError as error:
-                answer = failed_read(error.code)
+                read = failed_read(error.code)
             except StorageError:
-                answer = failed_read(KAFKA_STORAGE_ERROR)
+                read = failed_read(KAFKA_STORAGE_ERROR)
             except AssertionError:
                 logger.exception(
                     "Taking partition %s offline until the next start: a read violated an invariant",
                     partition.topic_partition,
                 )
                 partition.go_offline()
-                answer = failed_read(UNKNOWN_SERVER_ERROR)
-            if answer.error_code:
-                self.must_answer = True
-            self.answers.append(answer)
+                read = failed_read(UNKNOWN_SERVER_ERROR)
+            if read.error_code:
+                self.must_respond = True
+            self.results.append(read)
         return None
 
     def fail_next(self, error: OSError) -> None:
         """Report that warming failed: the partition gets KAFKA_STORAGE_ERROR, its log directory is marked failed."""
-        assert len(self.answers) < len(self._partitions), "what was warmed belongs to a partition that is not read yet"
-        _, partition = self._partitions[len(self.answers)]
+        assert len(self.results) < len(self._partitions), "what was warmed belongs to a partition that is not read yet"
+        _, partition = self._partitions[len(self.results)]
         if self._cold_log is not None:
             self._cold_log.log_dir.handle_os_error(error, f"reading {partition.topic_partition}")
-        self.answers.append(failed_read(KAFKA_STORAGE_ERROR))
-        self.must_answer = True
+        self.results.append(failed_read(KAFKA_STORAGE_ERROR))
+        self.must_respond = True
 
     def release(self) -> None:
         """Unpin all regions that were read and will not be sent."""
-        for answer in self.answers:
-            answer.release()
+        for read in self.results:
+            read.release()
 
     def _read_partition(self, requested: "FetchedPartition", partition: "HostedPartition") -> PartitionRead:
         request = requested.request
@@ -127,7 +127,7 @@ class FetchRead:
         if request.last_fetched_epoch >= 0:
             diverging = _divergence(log, request)
             if diverging is not None:
-                self.must_answer = True
+                self.must_respond = True
                 return PartitionRead(
                     0, log.high_watermark, log.last_stable_offset, log.log_start_offset, NO_RECORDS, None, diverging
                 )

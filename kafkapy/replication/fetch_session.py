@@ -46,7 +46,7 @@ PartitionKey: TypeAlias = tuple[Uuid | str, int]
 
 
 class FetchedPartition:
-    """A partition of a fetch request, and the state that a session keeps of its last answer."""
+    """A partition of a fetch request, and the state that a session keeps of its last response."""
 
     __slots__ = ("high_watermark", "key", "known_topic", "log_start_offset", "request", "topic", "topic_id")
 
@@ -61,26 +61,26 @@ class FetchedPartition:
         self.high_watermark = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
 
-    def has_changes(self, answer: PartitionRead) -> bool:
-        """Whether an answer differs from the one before or has records."""
+    def has_changes(self, response: PartitionRead) -> bool:
+        """Whether a response differs from the one before or has records."""
         return (
-            bool(answer.records)
-            or answer.error_code != 0
-            or answer.high_watermark != self.high_watermark
-            or answer.log_start_offset != self.log_start_offset
-            or answer.preferred_read_replica >= 0
-            or answer.diverging is not None
+            bool(response.records)
+            or response.error_code != 0
+            or response.high_watermark != self.high_watermark
+            or response.log_start_offset != self.log_start_offset
+            or response.preferred_read_replica >= 0
+            or response.diverging is not None
         )
 
-    def on_read(self, answer: PartitionRead) -> None:
-        """Record an answer with new data.
+    def on_read(self, response: PartitionRead) -> None:
+        """Record a response with new data.
 
-        After an error or a divergence the high watermark is set to unknown, so that the next successful answer is sent:
-        a follower that truncates its log does not take over the high watermark.
+        After an error or a divergence the high watermark is set to unknown, so the next successful response is sent: a
+        follower that truncates its log does not take over the high watermark.
         """
-        is_applied = answer.error_code == 0 and answer.diverging is None
-        self.high_watermark = answer.high_watermark if is_applied else UNKNOWN_OFFSET
-        self.log_start_offset = answer.log_start_offset
+        is_applied = response.error_code == 0 and response.diverging is None
+        self.high_watermark = response.high_watermark if is_applied else UNKNOWN_OFFSET
+        self.log_start_offset = response.log_start_offset
 
 
 class FetchSession:
@@ -140,17 +140,17 @@ class FetchSession:
             self.watch.close()
 
     def on_reads(
-        self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]
+        self, responses: Iterable[tuple[FetchedPartition, PartitionRead]]
     ) -> list[tuple[FetchedPartition, PartitionRead]]:
-        """Return the answers that have to be sent; partitions with records move to the end of the order."""
+        """Return the responses that have to be sent; partitions with records move to the end of the order."""
         changed = []
-        for partition, answer in answers:
+        for partition, response in responses:
             if self.partitions.get(partition.key) is not partition:
                 continue
-            if partition.has_changes(answer):
-                partition.on_read(answer)
-                changed.append((partition, answer))
-                if answer.records:
+            if partition.has_changes(response):
+                partition.on_read(response)
+                changed.append((partition, response))
+                if response.records:
                     del self.partitions[partition.key]
                     self.partitions[partition.key] = partition
         return changed
@@ -162,7 +162,7 @@ class SessionWatch(Protocol):
     def pop(self) -> list[FetchedPartition]: ...
     def on_requested(self, requested: FetchedPartition) -> None: ...
     def forget(self, requested: FetchedPartition) -> None: ...
-    def requeue(self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]) -> None: ...
+    def requeue(self, responses: Iterable[tuple[FetchedPartition, PartitionRead]]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -218,30 +218,30 @@ class FetchContext:
         return 0, session.session_id
 
     def finish(
-        self, answers: list[tuple[FetchedPartition, PartitionRead]], now_ms: int
+        self, responses: list[tuple[FetchedPartition, PartitionRead]], now_ms: int
     ) -> tuple[int, int, list[tuple[FetchedPartition, PartitionRead]]]:
-        """Return (error code, session id, the answers to send).
+        """Return (error code, session id, the responses to send).
 
-        Omitted answers have no records to release, with one exception: if the session's epoch has changed meanwhile (a
-        request sent twice), all are omitted and the caller must release their records.
+        Omitted responses have no records to release, with one exception: if the session's epoch has changed meanwhile
+        (a request sent twice), all are omitted and the caller must release their records.
         """
         session = self._session
         if session is not None:
             if session.epoch != self._epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
-            changed = session.on_reads(answers)
+            changed = session.on_reads(responses)
             if session.watch is not None:
-                session.watch.requeue(answers)
+                session.watch.requeue(responses)
             return 0, session.session_id, changed
         if self._cache is None:
-            return self.error_code, NO_SESSION_ID, answers
+            return self.error_code, NO_SESSION_ID, responses
         session_id = self._cache.maybe_create(
-            answers,
+            responses,
             uses_topic_ids=self._uses_topic_ids,
             now_ms=now_ms,
             new_watch=self._new_watch,
         )
-        return 0, session_id, answers
+        return 0, session_id, responses
 
 
 class FetchSessionCache:
@@ -357,7 +357,7 @@ class FetchSessionCache:
 
     def maybe_create(
         self,
-        answers: Sequence[tuple[FetchedPartition, PartitionRead]],
+        responses: Sequence[tuple[FetchedPartition, PartitionRead]],
         *,
         uses_topic_ids: bool,
         now_ms: int,
@@ -366,21 +366,21 @@ class FetchSessionCache:
         """Create a session with the partitions just answered; return its id, NO_SESSION_ID if there is no room."""
         is_privileged = new_watch is not None
         if not is_privileged:
-            self._evict_stale(len(answers), now_ms)
-            if not self._may_grow(0, len(answers)):
+            self._evict_stale(len(responses), now_ms)
+            if not self._may_grow(0, len(responses)):
                 return NO_SESSION_ID
-        has_room = len(self._sessions) < self._max_slots or self._evict(len(answers), is_privileged, now_ms)
+        has_room = len(self._sessions) < self._max_slots or self._evict(len(responses), is_privileged, now_ms)
         if not has_room:
             return NO_SESSION_ID
         session_id = self._new_session_id()
         while session_id in self._sessions:
             session_id = self._new_session_id()
         # the client gets all of them with the id, so the session's next response leaves out what has not changed since
-        for partition, answer in answers:
-            partition.on_read(answer)
+        for partition, response in responses:
+            partition.on_read(response)
         self._sessions[session_id] = FetchSession(
             session_id,
-            [partition for partition, _ in answers],
+            [partition for partition, _ in responses],
             uses_topic_ids=uses_topic_ids,
             now_ms=now_ms,
             new_watch=new_watch,

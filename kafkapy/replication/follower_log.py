@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.replication")
 
 
-class LeaderAnswer(Protocol):
+class LeaderResponse(Protocol):
     """A partition of a leader's response. Fetch's generated struct has these fields."""
 
     high_watermark: int
@@ -34,7 +34,7 @@ class FollowerLogs:
     def __init__(self, log_manager: "LogManager") -> None:
         self._log_manager = log_manager
 
-    def append(self, partition: "HostedPartition", log: "Log", answer: LeaderAnswer, now_ms: int) -> bool:
+    def append(self, partition: "HostedPartition", log: "Log", response: LeaderResponse, now_ms: int) -> bool:
         """Append the records, update high watermark and log start offset; return whether the high watermark moved.
 
         Batches of a later leader epoch than the partition's are skipped (KAFKA-18723).
@@ -42,14 +42,14 @@ class FollowerLogs:
         Deviation: Apache Kafka's followers take over the smaller high watermark with which a new leader may start. Here
         it never decreases, because readers have seen what is below it.
         """
-        data = answer.records or b""
+        data = response.records or b""
         assert not isinstance(data, FileRegion)
         if data:
             self._maybe_begin_earlier(partition, log, data)
             log.append_as_follower(data, now_ms, leader_epoch=partition.leader_epoch)
         high_watermark = log.high_watermark
-        log.update_high_watermark(max(high_watermark, min(answer.high_watermark, log.log_end_offset)))
-        log.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
+        log.update_high_watermark(max(high_watermark, min(response.high_watermark, log.log_end_offset)))
+        log.maybe_increment_log_start_offset(min(response.log_start_offset, log.high_watermark))
         assert log.log_start_offset <= log.high_watermark, "records that readers may see are gone"
         return log.high_watermark != high_watermark
 

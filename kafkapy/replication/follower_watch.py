@@ -2,9 +2,9 @@
 
 A follower's session may have thousands of partitions, of which few change between two fetches. A watch keeps the set of
 partitions to read: those named by the request, and those with an append or a new high watermark, log start offset or
-role since they were last read. Partitions whose answer was incomplete, or whose follower is not in the ISR, stay in the
-set. The others need not be read or recorded: their follower fetches at the log end offset again, so it was caught up
-when the session last fetched (FollowerState.session).
+role since they were last read. Partitions whose response was incomplete, or whose follower is not in the ISR, stay in
+the set. The others need not be read or recorded: their follower fetches at the log end offset again, so it was caught
+up when the session last fetched (FollowerState.session).
 
 Code that changes a partition calls `FollowerWatches.notify`. Changes without a call (log start offset raised by
 retention) are found when runtime/broker/isr_updates checks all partitions.
@@ -175,20 +175,24 @@ class FollowerWatch:
         return len(taken)
 
     def requeue_unchanged(
-        self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]"
+        self, responses: "Iterable[tuple[FetchedPartition, PartitionRead]]"
     ) -> "list[tuple[FetchedPartition, PartitionRead]]":
-        """Requeue the partitions whose answers a response omits; return the others, for `requeue` at the end."""
+        """Requeue the partitions whose responses a response omits; return the others, for `requeue` at the end."""
         changed = []
-        for requested, answer in answers:
+        for requested, response in responses:
             partition = self._partitions.get(requested)
-            if partition is None or requested.has_changes(answer) or self._is_crowded_out(requested, partition, answer):
-                changed.append((requested, answer))
-            elif self._must_be_read_again(requested, partition, answer):
+            if (
+                partition is None
+                or requested.has_changes(response)
+                or self._is_crowded_out(requested, partition, response)
+            ):
+                changed.append((requested, response))
+            elif self._must_be_read_again(requested, partition, response):
                 self._to_read[requested] = None
         return changed
 
-    def requeue(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
-        """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
+    def requeue(self, responses: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
+        """Keep partitions in the set to read if their response was incomplete or they have changed meanwhile.
 
         Order: partitions just read that had no room in the response, then those not read yet and those changed
         meanwhile, then those read early that had no room, last those that had records. Responses are limited in size,
@@ -198,13 +202,13 @@ class FollowerWatch:
         crowded_out: dict[FetchedPartition, None] = {}
         early_crowded_out: dict[FetchedPartition, None] = {}
         with_records: dict[FetchedPartition, None] = {}
-        for requested, answer in answers:
+        for requested, response in responses:
             partition = self._partitions.get(requested)
-            if answer.records:
+            if response.records:
                 with_records[requested] = None
                 self._to_read.pop(requested, None)
-            elif partition is None or self._must_be_read_again(requested, partition, answer):
-                has_room = partition is None or not self._is_crowded_out(requested, partition, answer)
+            elif partition is None or self._must_be_read_again(requested, partition, response):
+                has_room = partition is None or not self._is_crowded_out(requested, partition, response)
                 if has_room:
                     self._to_read[requested] = None
                 else:
@@ -216,22 +220,22 @@ class FollowerWatch:
         self._to_read |= with_records
 
     def _is_crowded_out(
-        self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead
+        self, requested: "FetchedPartition", partition: "HostedPartition", response: PartitionRead
     ) -> bool:
         """Whether a partition has records that had no room in the response."""
         log, throttle = partition.log, self._watches.throttle
-        if answer.error_code or answer.diverging is not None or log is None:
+        if response.error_code or response.diverging is not None or log is None:
             return False
         is_held_back = throttle is not None and self._is_held_back(throttle, requested, partition)
         return requested.request.fetch_offset < log.log_end_offset and not is_held_back
 
     def _must_be_read_again(
-        self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead
+        self, requested: "FetchedPartition", partition: "HostedPartition", response: PartitionRead
     ) -> bool:
         log = partition.log
         return (
-            answer.error_code != 0
-            or answer.diverging is not None
+            response.error_code != 0
+            or response.diverging is not None
             or log is None
             or partition.role is not Role.LEADER
             or requested.request.fetch_offset != log.log_end_offset

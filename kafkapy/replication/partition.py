@@ -4,11 +4,11 @@ Pure: it reads and moves offsets of the log that it is given and does no IO. The
 offset of the in-sync replicas, the leader included; if the leader alone is in the ISR, it is the log end offset. It
 does not advance while the ISR is smaller than min.insync.replicas (capped at the number of replicas).
 
-The leader changes the ISR by a request to the controller (AlterPartition, KIP-497). Until the answer, the replicas in
+The leader changes the ISR by a request to the controller (AlterPartition, KIP-497). Until the response, the replicas in
 the old or the new ISR count: the *maximal* ISR. If an error leaves open which ISR the controller has, the maximal ISR
 counts until metadata decides it. The high watermark also waits for a follower outside the ISR that may join and has
-caught up within replica.lag.time.max.ms, or that follower could never catch up. The controller's answer may come before
-the same change in the metadata log: metadata of an older partition epoch is ignored. Source: Kafka's replication
+caught up within replica.lag.time.max.ms, or that follower could never catch up. The controller's response may come
+before the same change in the metadata log: metadata of an older partition epoch is ignored. Source: Kafka's replication
 protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below min ISR). Driven by
 `handlers/data/` and `runtime/broker/isr_updates.py`.
 """
@@ -86,7 +86,7 @@ LogT = TypeVar("LogT", bound=ReplicaLog)
 
 @dataclass(slots=True, eq=False)
 class PendingIsr:
-    """An ISR requested from the controller. Compared by identity: an answer applies only to the change it was sent for.
+    """An ISR requested from the controller. Compared by identity: a response applies only to its own change.
 
     broker_epochs: one for each replica in `isr`, -1 if unknown, taken when the change was decided. A broker that
     restarts before the request is sent must not join with the progress of its earlier incarnation. added_count: the
@@ -148,7 +148,7 @@ class Partition(Generic[LogT]):
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.pending_isr: PendingIsr | None = None
-        """The ISR requested from the controller, until its answer or newer metadata decides it."""
+        """The ISR requested from the controller, until its response or newer metadata decides it."""
         self.followers: dict[int, FollowerState] = {}
         self.follow_count = 0
         """How often this replica resigned or became a follower: what it had appended may have been truncated then."""
@@ -173,7 +173,7 @@ class Partition(Generic[LogT]):
         followers may have truncated to its log, so their progress is reset. Deviation: Apache Kafka keeps it. Here it
         is not kept, because records that no other replica has could be acknowledged.
 
-        If the partition epoch is already known from the controller's answer, an ISR change requested since then stays
+        If the partition epoch is already known from the controller's response, an ISR change requested since then stays
         pending: the controller may have made it. Deviation: Apache Kafka drops it. Here it stays, because until the
         broker learns of that change it would acknowledge records without a replica that can be elected.
         """
@@ -427,7 +427,7 @@ class Partition(Generic[LogT]):
         return UNKNOWN_BROKER_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def end_isr_change(self, isr: Sequence[int], *, leader_epoch: int, partition_epoch: int, now_ms: int) -> bool:
-        """Apply the controller's answer, unless it is outdated; return whether the high watermark moved."""
+        """Apply the controller's response, unless it is outdated; return whether the high watermark moved."""
         if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
         self.isr = tuple(isr)

@@ -86,7 +86,7 @@ class ReplicaManager:
         self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.notify)
 
     def pop_pending_flushes(self) -> list[PartitionAppend]:
-        """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
+        """Return and clear the appends just made whose responses must wait for a flush (flush.messages)."""
         pending, self.pending_flushes = self.pending_flushes, []
         return pending
 
@@ -332,9 +332,9 @@ class ReplicaManager:
         return base_offset
 
     def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
-        """Delay the answer of an append that reached flush.messages until the log is flushed.
+        """Delay the response of an append that reached flush.messages until the log is flushed.
 
-        A client's request awaits the flush itself. A coordinator's answers wait for `Log.is_committed`, which is
+        A client's request awaits the flush itself. A coordinator's responses wait for `Log.is_committed`, which is
         checked again after the flush.
         """
         if origin is AppendOrigin.CLIENT:

@@ -19,11 +19,11 @@ SMALL_WORK_BYTES: Final = 8 << 20
 """Work up to this size is small. Small work has its own slot and its own part of the budget: it takes some milliseconds
 and need not wait for larger work, which may take a second."""
 
-ANSWER_BYTES: Final = 64 << 20
+RESPONSE_BYTES: Final = 64 << 20
 """Separate budget for results that wait until peers read them, so that a peer that reads nothing does not delay the
 work of others."""
 
-SMALL_ANSWER_BYTES: Final = 64 << 10
+SMALL_RESPONSE_BYTES: Final = 64 << 10
 """A result up to this size always gets room: responses of any other API may be as large."""
 
 UNLIMITED: Final = 1 << 62
@@ -55,7 +55,7 @@ class HeavyWork:
         self._io_pool = io_pool
         self._small = Lane(most_at_once=1, most_bytes=SMALL_WORK_BYTES)
         self._large = Lane(most_at_once=LARGE_AT_ONCE, most_bytes=WORK_BYTES - SMALL_WORK_BYTES)
-        self.answer_bytes = 0
+        self.response_bytes = 0
 
     @property
     def bytes_in_use(self) -> int:
@@ -74,16 +74,16 @@ class HeavyWork:
         finally:
             lane.leave(held_bytes)
 
-    def acquire_response_room(self, wanted_bytes: int) -> "AnswerRoom | None":
+    def acquire_response_room(self, wanted_bytes: int) -> "ResponseRoom | None":
         """Reserve room for a result, less than wanted if little is left; None if only small results have room."""
-        room_bytes = ANSWER_BYTES - self.answer_bytes
-        if wanted_bytes <= SMALL_ANSWER_BYTES:
-            return AnswerRoom(self, wanted_bytes)
-        return AnswerRoom(self, min(wanted_bytes, room_bytes)) if room_bytes >= SMALL_ANSWER_BYTES else None
+        room_bytes = RESPONSE_BYTES - self.response_bytes
+        if wanted_bytes <= SMALL_RESPONSE_BYTES:
+            return ResponseRoom(self, wanted_bytes)
+        return ResponseRoom(self, min(wanted_bytes, room_bytes)) if room_bytes >= SMALL_RESPONSE_BYTES else None
 
 
-class AnswerRoom:
-    """A result's reservation in HeavyWork.answer_bytes, until it is released: the peer has read it or is gone."""
+class ResponseRoom:
+    """A result's reservation in HeavyWork.response_bytes, until it is released: the peer has read it or is gone."""
 
     __slots__ = ("_work", "byte_count")
 
@@ -94,9 +94,9 @@ class AnswerRoom:
 
     def resize(self, byte_count: int) -> None:
         """Change the reservation to the result's new size."""
-        self._work.answer_bytes += byte_count - self.byte_count
+        self._work.response_bytes += byte_count - self.byte_count
         self.byte_count = byte_count
-        assert self._work.answer_bytes >= 0
+        assert self._work.response_bytes >= 0
 
     def release(self) -> None:
         self.resize(0)

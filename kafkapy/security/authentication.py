@@ -70,14 +70,14 @@ class LoginSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class LoginOutcome:
     """The response to a frame, None for no response.
 
     If `failure` is set, the response is delayed and the connection closed. `failure` is for the log: it has no secret.
     If `is_refused`, a challenge refuses the client's token: it is delayed, too, and the login goes on.
     """
 
-    answer: Writer | None
+    response: Writer | None
     failure: str | None = None
     is_refused: bool = False
 
@@ -135,7 +135,7 @@ class Login:
 
     # ---- logging in
 
-    def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
+    def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> LoginOutcome:
         """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsRequested, WorkNeeded.
 
         After WorkNeeded the same call is repeated once its work is done.
@@ -164,13 +164,13 @@ class Login:
         if is_success:
             self.state = HANDSHAKE
 
-    def _handshake(self, header: RequestHeader, mechanism: str) -> Reply:
+    def _handshake(self, header: RequestHeader, mechanism: str) -> LoginOutcome:
         new_response: Any = response_type(SASL_HANDSHAKE)
         mechanisms = self.settings.mechanisms
         if mechanism not in mechanisms:
             refusal = new_response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
             return self._fail(f"Unsupported SASL mechanism {mechanism}", _encode(header, refusal))
-        answer = _encode(header, new_response(mechanisms=mechanisms))
+        response = _encode(header, new_response(mechanisms=mechanisms))
         self._has_headers = header.api_version >= 1
         if self.mechanism not in ("", mechanism):
             self._bad_mechanism = (
@@ -182,9 +182,9 @@ class Login:
             self._server = self.settings.servers[mechanism]()
             self.mechanism = mechanism
             self.state = TOKENS
-        return Reply(answer)
+        return LoginOutcome(response)
 
-    def _raw_token(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
+    def _raw_token(self, frame: memoryview, now_ms: int, wall_ms: int) -> LoginOutcome:
         """Process a token without a request header. Raises ProtocolError."""
         try:
             challenge = self._evaluate(bytes(frame), wall_ms)
@@ -193,11 +193,11 @@ class Login:
         except SaslError as error:
             raise ProtocolError(f"{self._action} failed: {error}") from error
         self._maybe_complete(now_ms, wall_ms)
-        answer = Writer()
-        answer += challenge
-        return Reply(answer, is_refused=self._has_refused)
+        response = Writer()
+        response += challenge
+        return LoginOutcome(response, is_refused=self._has_refused)
 
-    def _authenticate(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
+    def _authenticate(self, frame: memoryview, now_ms: int, wall_ms: int) -> LoginOutcome:
         header, position = read_request_header(frame)
         if header.api_key != SASL_AUTHENTICATE:
             reason = f"Unexpected Kafka request of type {_name(header)} during SASL authentication."
@@ -213,8 +213,8 @@ class Login:
             refusal = new_response(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return self._fail(f"{message} ({error})" if message != str(error) else message, _encode(header, refusal))
         lifetime_ms = self._maybe_complete(now_ms, wall_ms)
-        answer = _encode(header, new_response(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
-        return Reply(answer, is_refused=self._has_refused)
+        response = _encode(header, new_response(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
+        return LoginOutcome(response, is_refused=self._has_refused)
 
     def _evaluate(self, token: bytes, wall_ms: int) -> bytes:
         """Return the challenge to a token. Raises SaslError, WorkNeeded."""
@@ -253,10 +253,10 @@ class Login:
         self.session_ends_ms = now_ms + lifetime_ms
         return lifetime_ms
 
-    def _fail(self, reason: str, answer: Writer | None = None) -> Reply:
+    def _fail(self, reason: str, response: Writer | None = None) -> LoginOutcome:
         self._server = None
         self.state = FAILED
-        return Reply(answer, reason)
+        return LoginOutcome(response, reason)
 
     @property
     def _action(self) -> str:
@@ -297,5 +297,5 @@ def _illegal_state(header: RequestHeader, reason: str) -> Writer | None:
     response.error_code = int(ErrorCode.ILLEGAL_SASL_STATE)
     if hasattr(response, "error_message"):
         response.error_message = reason
-    answer = _encode(header, response)
-    return answer if answer != without_error else None
+    encoded = _encode(header, response)
+    return encoded if encoded != without_error else None

@@ -133,13 +133,13 @@ class StandardAuthorizer:
         if self.authorize(requester, operation, resource_type, SOME_RESOURCE, reference_count=0, log_if_denied=False):
             return True
         key = (requester.principal, requester.client_host, operation, resource_type)
-        answer = self._remembered_types.get(key)
-        if answer is None:
-            answer = _may_do_to_any(self._index, *key)
+        response = self._remembered_types.get(key)
+        if response is None:
+            response = _may_do_to_any(self._index, *key)
             if len(self._remembered_types) >= MAX_REMEMBERED:
                 self._remembered_types.clear()
-            self._remembered_types[key] = answer
-        return answer
+            self._remembered_types[key] = response
+        return response
 
     def decide(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> Rule:
         """Return the rule that decides. Raises AuthorizerNotReadyError."""

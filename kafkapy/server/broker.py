@@ -143,7 +143,7 @@ class BrokerServer:
         logger.info("Shut down completed")
 
     async def kill(self) -> None:
-        """End as in a crash: connections are cut without answers, nothing is flushed, no directory is marked clean."""
+        """End as in a crash: connections are cut without responses, nothing is flushed or marked clean."""
         self._log_manager.abandon()
         await self._stops.undo()
 

@@ -51,13 +51,13 @@ async def handle(services: ControllerServices, context: RequestContext, request:
     inside = copy(services)
     inside.metadata_changes = changes = _Changes(services.metadata_changes)
     try:
-        answer = await Router(inside).route(info, frame)
+        response = await Router(inside).route(info, frame)
     except ProtocolError:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if changes.is_elsewhere:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    assert answer is not None
-    return EnvelopeResponse(response_data=bytes(answer))
+    assert response is not None
+    return EnvelopeResponse(response_data=bytes(response))
 
 
 class _Changes:

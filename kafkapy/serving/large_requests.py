@@ -158,11 +158,11 @@ class LargeRequests:
         whole = None
         way = walk(self._services, context)
         for entries, continued in cut(getattr(request, levels[0][0]), levels):
-            answer = await handler(self._services, context, with_entries(request, levels[0][0], entries))
+            response = await handler(self._services, context, with_entries(request, levels[0][0], entries))
             if whole is None:
-                whole = answer
+                whole = response
             else:
-                join(whole, answer, levels, continued)
+                join(whole, response, levels, continued)
             if way.is_over(PART_ELEMENTS):
                 await way.give_way()
         assert whole is not None, "a request with an array that is not empty has a part"

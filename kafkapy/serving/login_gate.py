@@ -19,7 +19,7 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.runtime.pool import QueuedWork
 from kafkapy.seams import Clock
-from kafkapy.security.authentication import Login, LoginSettings, Reply, VersionsRequested
+from kafkapy.security.authentication import Login, LoginOutcome, LoginSettings, VersionsRequested
 from kafkapy.security.log_text import one_line
 from kafkapy.security.sasl import WorkNeeded
 
@@ -90,12 +90,12 @@ class LoginGate:
                 return await handling
         login.settings = self._gate.settings(info.listener_name)
         try:
-            reply = await self._receive(info, frame, now_ms)
+            outcome = await self._receive(info, frame, now_ms)
         except VersionsRequested:
-            return await self._answer_versions(info, frame)
-        if reply.failure is not None:
-            return await self._refuse(info, reply)
-        if reply.is_refused:
+            return await self._respond_to_versions(info, frame)
+        if outcome.failure is not None:
+            return await self._refuse(info, outcome)
+        if outcome.is_refused:
             await self._delay(info)
         if login.is_complete:
             _count_login(info, login, now_ms)
@@ -103,9 +103,9 @@ class LoginGate:
             info.is_by_token = login.is_by_token
             info.is_authenticated = True
             logger.debug("Connection %s has authenticated as User:%s", info.connection_id, one_line(login.user))
-        return reply.answer
+        return outcome.response
 
-    async def _receive(self, info: ConnectionInfo, frame: memoryview, now_ms: int) -> Reply:
+    async def _receive(self, info: ConnectionInfo, frame: memoryview, now_ms: int) -> LoginOutcome:
         wall_ms = self._clock.wall_ms()
         try:
             return self._login.receive(frame, now_ms=now_ms, wall_ms=wall_ms)
@@ -122,21 +122,21 @@ class LoginGate:
             return None
         return self._gate.coalesce(info, data, position, most)
 
-    async def _answer_versions(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
-        answer = await self._gate.route(info, frame)
-        assert answer is not None
-        self._login.versions_answered(is_success=bytes(answer[_ERROR_CODE]) == _NO_ERROR)
-        return answer
+    async def _respond_to_versions(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
+        response = await self._gate.route(info, frame)
+        assert response is not None
+        self._login.versions_answered(is_success=bytes(response[_ERROR_CODE]) == _NO_ERROR)
+        return response
 
-    async def _refuse(self, info: ConnectionInfo, reply: Reply) -> Writer | None:
+    async def _refuse(self, info: ConnectionInfo, outcome: LoginOutcome) -> Writer | None:
         """Answer after the delay, then close, so that the time taken does not reveal what was wrong."""
-        assert reply.failure is not None
+        assert outcome.failure is not None
         _count_refusal(info)
         action = "re-authentication" if info.is_authenticated else "authentication"
-        logger.info("Failed %s with %s (%s)", action, info.connection_id, one_line(reply.failure))
+        logger.info("Failed %s with %s (%s)", action, info.connection_id, one_line(outcome.failure))
         await self._delay(info)
-        info.close_after_answer = True
-        return reply.answer
+        info.close_after_response = True
+        return outcome.response
 
     async def _delay(self, info: ConnectionInfo) -> None:
         """Wait for connection.failed.authentication.delay.ms, without reading further requests."""

@@ -55,20 +55,20 @@ class MeasuredRouter:
             took_us = (self._now_ns() - began_ns) // 1000
             api = self._count(connection, key, size).api
             api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += 1
-            answer: Writer | None = stop.value
+            response: Writer | None = stop.value
         else:
             local_us = (self._now_ns() - began_ns) // 1000
-            answer = yield from _Resumed(handling, awaited)
+            response = yield from _Resumed(handling, awaited)
             api = self._count(connection, key, size).api
             api.record_wait(local_us, (self._now_ns() - began_ns) // 1000)
         traffic = connection.traffic
         if traffic is not None:
             traffic.received_frames += 1
-            if answer is not None:
-                traffic.count_sent(answer.wire_length, 1)
+            if response is not None:
+                traffic.count_sent(response.wire_length, 1)
         if connection.throttle_ms:
             api.throttled_ms[bucket_of(connection.throttle_ms)] += 1
-        return answer
+        return response
 
     def _count(self, connection: ConnectionInfo, key: int, size: int) -> VersionCounts:
         counts = self._counts.of(key)
@@ -89,8 +89,8 @@ class MeasuredRouter:
         traffic = connection.traffic
         if traffic is not None:
             traffic.received_frames += count
-            if served.answers is not None:
-                traffic.count_sent(len(served.answers) // count - SIZE_BYTES, count)
+            if served.responses is not None:
+                traffic.count_sent(len(served.responses) // count - SIZE_BYTES, count)
         counts = self._counts.of(_unpack_key(data, position + 4)[0])
         counts.request_count += count
         api = counts.api
@@ -103,14 +103,14 @@ class MeasuredRouter:
             api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += count
             return served
 
-        def answered(on_answers: Callable[[bytes], None], answers: bytes) -> None:
+        def answered(on_responses: Callable[[bytes], None], responses: bytes) -> None:
             api.record_wait(took_us, (self._now_ns() - began_ns) // 1000, count)
             if traffic is not None:
-                traffic.count_sent(len(answers) // count - SIZE_BYTES, count)
-            on_answers(answers)
+                traffic.count_sent(len(responses) // count - SIZE_BYTES, count)
+            on_responses(responses)
 
         wait = served.wait
-        return served._replace(wait=lambda on_answers: wait(partial(answered, on_answers)))
+        return served._replace(wait=lambda on_responses: wait(partial(answered, on_responses)))
 
 
 class _Resumed:

@@ -40,7 +40,7 @@ from kafkapy.handlers.context import (
     Services,
 )
 from kafkapy.handlers.data_plane import sent_bytes
-from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.encoded_responses import EncodedResponse
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, read_response_header
 from kafkapy.protocol.primitives import Writer
@@ -167,13 +167,15 @@ class Meter:
         most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
         return max_bytes if most is None or most >= max_bytes else int(most)
 
-    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False) -> int:
+    def throttle_fetch(
+        self, responses: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False
+    ) -> int:
         """Count a Fetch response; return the throttle in ms, for which the connection is muted.
 
         A throttled response does not count, because it is not sent, unless is_sent_throttled.
         """
         self._is_charged = True
-        size_bytes = sum(sent_bytes(answer) for _, answer in answers)
+        size_bytes = sum(sent_bytes(response) for _, response in responses)
         now_ms = self._clock.monotonic_ms()
         quota = self._quotas.fetch
         request_ms = self._count_time()
@@ -193,20 +195,20 @@ class Meter:
         if throttle_ms == 0:
             return response
         self._mute(throttle_ms)
-        if isinstance(response, EncodedAnswer):
+        if isinstance(response, EncodedResponse):
             return self._with_throttle(response, throttle_ms)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         return response
 
-    def charge_forwarded(self, answer: Writer) -> None:
+    def charge_forwarded(self, response: Writer) -> None:
         """Count a forwarded request; set the larger of the controller's and this throttle in its response."""
         api_key = self._header.api_key
         throttle_ms = self._throttle_ms(None)
         if api_key not in WITHOUT_THROTTLE:
-            _, position = read_response_header(bytes(answer[:HEADER_BYTES]), api_key, self._header.api_version)
-            throttle_ms = max(throttle_ms, int.from_bytes(answer[position : position + 4], "big", signed=True))
-            answer[position : position + 4] = throttle_ms.to_bytes(4, "big")
+            _, position = read_response_header(bytes(response[:HEADER_BYTES]), api_key, self._header.api_version)
+            throttle_ms = max(throttle_ms, int.from_bytes(response[position : position + 4], "big", signed=True))
+            response[position : position + 4] = throttle_ms.to_bytes(4, "big")
         if throttle_ms > 0:
             self._mute(throttle_ms)
 
@@ -224,11 +226,11 @@ class Meter:
             self._is_exempt = True
         return max(throttle_ms, self._count_time())
 
-    def _with_throttle(self, response: EncodedAnswer, throttle_ms: int) -> EncodedAnswer:
+    def _with_throttle(self, response: EncodedResponse, throttle_ms: int) -> EncodedResponse:
         """Return a copy with the throttle time: the response is Metadata's, cached for other clients."""
         if self._header.api_version < METADATA_THROTTLE_SINCE:
             return response
-        return EncodedAnswer(throttle_ms.to_bytes(4, "big") + response.body[4:])
+        return EncodedResponse(throttle_ms.to_bytes(4, "big") + response.body[4:])
 
     def _begin_step(self) -> None:
         self._step_began_ns = self._clock.monotonic_ns()

@@ -44,11 +44,11 @@ async def logged(
     started = loop.time()
     handling = route(connection, frame)
     del frame  # the router frees it
-    answer = await handling
+    response = await handling
     time_ms = round(1000 * (loop.time() - started), 3)
-    line = _line(header, connection, request, _response(header, answer), time_ms)
+    line = _line(header, connection, request, _response(header, response), time_ms)
     request_logger.debug("Completed request:%s", json.dumps(line, separators=(",", ":")))
-    return answer
+    return response
 
 
 def _line(header: RequestHeader, connection: Connection, request: Any, response: Any, time_ms: float) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def _line(header: RequestHeader, connection: Connection, request: Any, response:
     }
 
 
-def _response(header: RequestHeader, answer: Writer | None) -> Any:
-    if answer is None or header.api_key in SECRET_APIS or answer.wire_length > MAX_BYTES:
+def _response(header: RequestHeader, response: Writer | None) -> Any:
+    if response is None or header.api_key in SECRET_APIS or response.wire_length > MAX_BYTES:
         return ""
-    data = with_blank_payloads(answer)
+    data = with_blank_payloads(response)
     try:
         _, position = read_response_header(data, header.api_key, header.api_version)
     except ProtocolError:
@@ -92,11 +92,11 @@ def _response(header: RequestHeader, answer: Writer | None) -> Any:
     return _shown(response_type(header.api_key), data, position, header.api_version)
 
 
-def with_blank_payloads(answer: Writer) -> bytes:
+def with_blank_payloads(response: Writer) -> bytes:
     """Return the frame with zeros for records: only their size is logged, and reading them may block."""
     blank = Writer()
-    blank += answer
-    blank.splices = [(position, bytes(len(payload))) for position, payload in answer.splices]
+    blank += response
+    blank.splices = [(position, bytes(len(payload))) for position, payload in response.splices]
     return blank.joined()
 
 

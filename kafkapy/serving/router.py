@@ -219,19 +219,19 @@ class Router:
 
         router = self
         try:
-            answer = await forward(self._services, RequestContext(header, connection), frame)
+            forwarded = await forward(self._services, RequestContext(header, connection), frame)
         except ApiError as error:
             if "error_code" in response_type(header.api_key).field_names():
                 response = error_response(header, error)
                 return encode(header, response if meter is None else meter.charge(response))
-            answer, router = None, self._without_controller(error)
-        if answer is None:
+            forwarded, router = None, self._without_controller(error)
+        if forwarded is None:
             serving = router._serve(header, served, connection, frame, position, meter, is_logged)
             frame = NO_FRAME  # `serving` frees the one that it has
             return await serving
         if meter is not None:
-            meter.charge_forwarded(answer)
-        return answer
+            meter.charge_forwarded(forwarded)
+        return forwarded
 
     def _without_controller(self, error: ApiError) -> "Router":
         """Return a router whose handlers fail to change the metadata: they put the error where their API has room."""

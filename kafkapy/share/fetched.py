@@ -17,7 +17,7 @@ class FetchedBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """As in the answer of a fetch with isolation level read_committed."""
+    """As in the response of a fetch with isolation level read_committed."""
 
     producer_id: int
     first_offset: int

@@ -63,7 +63,7 @@ class PartitionState(Enum):
 
 @dataclass(slots=True)
 class AcknowledgeOutcome:
-    """`refusal`: nothing has changed, but renewals. Else `write`, if any, comes before the answer."""
+    """`refusal`: nothing has changed, but renewals. Else `write`, if any, comes before the response."""
 
     refusal: Refusal | None = None
     write: PendingWrite | None = None

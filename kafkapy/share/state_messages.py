@@ -160,7 +160,7 @@ def _result(topic_id: Uuid, struct: Any) -> PartitionResult:
     return PartitionResult(topic_id, struct.partition, struct.error_code, struct.error_message)
 
 
-def _read_answer(result: StateReadResult) -> read_response.PartitionResult:
+def _read_response(result: StateReadResult) -> read_response.PartitionResult:
     if result.error_code:
         return read_response.PartitionResult(
             result.partition, error_code=result.error_code, error_message=result.error_message
@@ -185,7 +185,7 @@ def _read_result(topic_id: Uuid, struct: read_response.PartitionResult) -> State
     )
 
 
-def _summary_answer(result: StateSummary) -> summary_response.PartitionResult:
+def _summary_response(result: StateSummary) -> summary_response.PartitionResult:
     if result.error_code:
         return summary_response.PartitionResult(
             result.partition, error_code=result.error_code, error_message=result.error_message
@@ -235,7 +235,7 @@ READ: Final[Exchange[StateRead, StateReadResult]] = Exchange(
     item=lambda topic_id, each: StateRead(topic_id, each.partition, each.leader_epoch),
     response_type=read_response.ReadShareGroupStateResponse,
     answered_topic=read_response.ReadStateResult,
-    answered=_read_answer,
+    answered=_read_response,
     result=_read_result,
 )
 WRITE: Final[Exchange[StateWrite, PartitionResult]] = Exchange(
@@ -271,6 +271,6 @@ READ_SUMMARY: Final[Exchange[TopicIdPartition, StateSummary]] = Exchange(
     item=lambda topic_id, each: TopicIdPartition(topic_id, each.partition),
     response_type=summary_response.ReadShareGroupStateSummaryResponse,
     answered_topic=summary_response.ReadStateSummaryResult,
-    answered=_summary_answer,
+    answered=_summary_response,
     result=_summary,
 )

@@ -59,7 +59,7 @@ class ShareDecision:
 
     __slots__ = ("is_atomic", "records", "response")
 
-    replies: ClassVar[tuple[()]] = ()
+    parked_responses: ClassVar[tuple[()]] = ()
     effects: ClassVar[tuple[()]] = ()
     on_failed: ClassVar[None] = None
 

@@ -57,7 +57,7 @@ class TransactionDecision:
 
     __slots__ = ("effects", "is_atomic", "records", "response")
 
-    replies: ClassVar[tuple[()]] = ()
+    parked_responses: ClassVar[tuple[()]] = ()
     on_failed: ClassVar[None] = None
     """Transaction requests are never parked until a later decision."""
 

@@ -85,9 +85,9 @@ def admin(node: Server) -> AdminClient:
 def in_sync(node: Server, topic: str, *, by: set[int], leaders: set[int] | None = None) -> bool:
     """Whether a node tells that all partitions have that ISR, and are led by these (all of the ISR, if not given)."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    (answer,) = query(("127.0.0.1", node.port), request, timeout_s=TIMEOUT_S).topics
-    isrs = all(set(partition.isr_nodes) == by for partition in answer.partitions)
-    return bool(answer.partitions) and isrs and {each.leader_id for each in answer.partitions} == (leaders or by)
+    (response,) = query(("127.0.0.1", node.port), request, timeout_s=TIMEOUT_S).topics
+    isrs = all(set(partition.isr_nodes) == by for partition in response.partitions)
+    return bool(response.partitions) and isrs and {each.leader_id for each in response.partitions} == (leaders or by)
 
 
 def create(node: Server, topic: str) -> None:

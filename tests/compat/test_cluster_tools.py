@@ -187,8 +187,8 @@ def is_reassigned(bootstrap: str, topic: str, replicas: list[int]) -> bool:
     """Ask for other replicas of partition 0; not yet while another controller is elected."""
     topics = [ReassignableTopic(topic, partitions=[ReassignablePartition(0, replicas=replicas)])]
     with WireClient(bootstrap) as client:
-        answer = client.call(AlterPartitionReassignmentsRequest(topics=topics), 1)
-    return answer.error_code == 0 and answer.responses[0].partitions[0].error_code == 0
+        response = client.call(AlterPartitionReassignmentsRequest(topics=topics), 1)
+    return response.error_code == 0 and response.responses[0].partitions[0].error_code == 0
 
 
 def test_the_preferred_replica_is_elected(cluster: ThreeNodes, tool: Tool, tmp_path: Path) -> None:

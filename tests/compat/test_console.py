@@ -136,9 +136,9 @@ PAGES = [
 
 def test_every_page_is_shown(page: Page) -> None:
     for path, said in PAGES:
-        answer = page.goto(path)
-        assert answer is not None
-        assert answer.status == 200, path
+        response = page.goto(path)
+        assert response is not None
+        assert response.status == 200, path
         if "configs" in path or "broker?" in path:
             page.get_by_label("Show defaults, too").check()
         expect(page.locator("main")).to_contain_text(said)
@@ -390,12 +390,12 @@ def test_ten_thousand_topics_are_paged_in_a_second(tmp_path: Path) -> None:
 def took_to_show(address: str) -> float:
     """Return the seconds until a page with some of many topics is there."""
     begun_s = time.monotonic()
-    with urllib.request.urlopen(address, timeout=60) as answer:
-        assert b"many-" in answer.read()
+    with urllib.request.urlopen(address, timeout=60) as response:
+        assert b"many-" in response.read()
     return time.monotonic() - begun_s
 
 
-def answers(address: str) -> bool:
+def is_answering(address: str) -> bool:
     try:
         with urllib.request.urlopen(address, timeout=60):
             return True
@@ -413,8 +413,8 @@ def test_the_console_of_a_broker_ends_with_it(tmp_path: Path) -> None:
         assert broker.stdout is not None
         said = [broker.stdout.readline(), broker.stdout.readline()]
         assert f"kafkapy console ready on http://127.0.0.1:{port}\n" in said
-        assert answers(f"http://127.0.0.1:{port}/topics")
+        assert is_answering(f"http://127.0.0.1:{port}/topics")
         broker.kill()
     deadline_s = time.monotonic() + END_TIMEOUT_S
-    while answers(f"http://127.0.0.1:{port}/topics"):
+    while is_answering(f"http://127.0.0.1:{port}/topics"):
         assert time.monotonic() < deadline_s, "the console goes on without its broker"

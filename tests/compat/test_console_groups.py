@@ -60,8 +60,8 @@ def running(command: list[str]) -> Iterator[None]:
 
 
 def text_of(page: TestClient, path: str, **query: str) -> str:
-    answer = page.get(path, params=query)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text)) if answer.status_code == 200 else ""
+    response = page.get(path, params=query)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", response.text)) if response.status_code == 200 else ""
 
 
 def test_a_share_group_is_listed_and_shown_with_its_members_and_lag(kafka: str, page: TestClient) -> None:

@@ -25,10 +25,10 @@ def texts(server: Server) -> dict[tuple[int, str], str]:
         for kind, name in ((BROKER, "1"), (TOPIC, "documented"))
     ]
     with WireClient(server.bootstrap) as client:
-        answer = client.call(DescribeConfigsRequest(resources=resources, include_documentation=True), 4)
+        response = client.call(DescribeConfigsRequest(resources=resources, include_documentation=True), 4)
     return {
         (result.resource_type, config.name): config.documentation
-        for result in answer.results
+        for result in response.results
         for config in result.configs
     }
 

@@ -19,7 +19,7 @@ from harness.servers import Kafkapy
 from tests.support.eventually import eventually
 from tests.support.mounted_disks import MountedDisk
 
-pytestmark = pytest.mark.ours  # Apache Kafka's answers while a directory fails come at other moments
+pytestmark = pytest.mark.ours  # Apache Kafka's responses while a directory fails come at other moments
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ class World:
         return partition == self.bad and bool(self.lines_of_failure())
 
     def lines_of_failure(self) -> list[str]:
-        """Return what the log says of the directory that failed; a thread writes the log, after the answers."""
+        """Return what the log says of the directory that failed; a thread writes the log, after the responses."""
         output = f"Stopping serving logs in dir {self.failing}"
         return [line for line in self._log.read_text().splitlines(keepends=True) if output in line and line[-1] == "\n"]
 

@@ -85,7 +85,7 @@ class Readers:
         return committed_offsets(self.broker.bootstrap, GROUP)
 
     def kill_broker(self) -> None:
-        """Nothing that was acknowledged is gone afterwards; a commit whose answer was lost may be there, too."""
+        """Nothing that was acknowledged is gone afterwards; a commit whose response was lost may be there, too."""
         self.broker.stop(signal.SIGKILL)
         self.broker.start()
         found = self.committed()

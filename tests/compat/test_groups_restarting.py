@@ -35,12 +35,12 @@ def test_committed_offsets_are_answered_while_every_node_is_restarted() -> None:
         clients = Clients(settings, brokers)
         with ThreadPoolExecutor(1) as executor:
             restarts = executor.submit(restart_each, cluster)
-            answers = []
+            responses = []
             while not restarts.done():
-                answers += [clients.offsets(group).committed() for group in GROUPS]
+                responses += [clients.offsets(group).committed() for group in GROUPS]
             restarts.result()
         brokers.close()
-    assert [each for each in answers if each != {("records", 0): 4}] == []
+    assert [each for each in responses if each != {("records", 0): 4}] == []
 
 
 def restart_each(cluster: Cluster) -> None:

@@ -86,9 +86,9 @@ def old_batch(age_ms: int, count: int = 1, *, value: bytes = b"old") -> bytes:
 
 def delete_records(client: WireClient, topic: str, offset: int) -> int:
     requested = DeleteRecordsTopic(topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
-    (answer,) = client.call(DeleteRecordsRequest([requested], timeout_ms=30_000), 2).topics
-    assert answer.partitions[0].error_code == 0, answer
-    return int(answer.partitions[0].low_watermark)
+    (response,) = client.call(DeleteRecordsRequest([requested], timeout_ms=30_000), 2).topics
+    assert response.partitions[0].error_code == 0, response
+    return int(response.partitions[0].low_watermark)
 
 
 def let_retention_run(client: WireClient, topic: str) -> None:
@@ -239,9 +239,9 @@ def test_how_records_are_stored_is_changed_again_and_again(client: WireClient, t
 
 
 def last_stored(client: WireClient, topic: str, value: bytes) -> RecordBatch:
-    answer = produce(client, topic, batch_of(value=value, compression=LZ4))
-    assert answer.error_code == 0
-    (batch,) = batches_in(fetch(client, topic, answer.base_offset))
+    response = produce(client, topic, batch_of(value=value, compression=LZ4))
+    assert response.error_code == 0
+    (batch,) = batches_in(fetch(client, topic, response.base_offset))
     assert isinstance(batch, RecordBatch)
     return batch
 

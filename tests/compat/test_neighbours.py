@@ -207,8 +207,8 @@ class Rest:
         data = None if body is None else json.dumps(body).encode()
         requested = urllib.request.Request(self.url + path, data, {"content-type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(requested, timeout=60) as answer:
-                return json.loads(answer.read() or b"{}")
+            with urllib.request.urlopen(requested, timeout=60) as response:
+                return json.loads(response.read() or b"{}")
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return None
 

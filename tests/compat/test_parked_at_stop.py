@@ -5,8 +5,8 @@ leader (KIP-951), each one after it alike, and last the connection closes. Witho
 other brokers name a new leader only when the session has expired.
 
 KAFKAPY_COMPAT_SERVER=apache runs it against processes of Apache Kafka: what a client is told, and in which order, is
-the same. The time between the surviving brokers' new leader and the answers differs: over three stops of each, by hand
-on two loaded cores, it was 0.8 to 2.3 s there and below 35 ms here.
+the same. The time between the surviving brokers' new leader and the responses differs: over three stops of each, by
+hand on two loaded cores, it was 0.8 to 2.3 s there and below 35 ms here.
 """
 
 import os
@@ -60,11 +60,11 @@ def test_parked_fetches_of_a_broker_that_stops(nodes: Nodes, is_controlled: bool
         with WireClient(stopping.bootstrap) as later:
             metadata(later)  # the broker has received what was sent before
         with ThreadPoolExecutor(len(led)) as pool:
-            answering = {index: pool.submit(fetcher.answers) for index, fetcher in fetchers.items()}
+            answering = {index: pool.submit(fetcher.responses) for index, fetcher in fetchers.items()}
             stopping.stop()
-            answers = {index: each.result() for index, each in answering.items()}
+            responses = {index: each.result() for index, each in answering.items()}
         moved = eventually(lambda: leaders_that_moved(client, led), what="an election of other leaders")
-    for index, answered in answers.items():
+    for index, answered in responses.items():
         if is_controlled:
             assert answered, "the leadership moved while the broker still served"
             assert set(answered) == {(ErrorCode.FENCED_LEADER_EPOCH, moved[index])}
@@ -111,15 +111,15 @@ class Fetcher:
         self._client = WireClient(address, timeout_s=2 * PARK_MS / 1000)
         self._client.send(self._request, FETCH_VERSION)
 
-    def answers(self) -> list[tuple[int, int]]:
-        """Fetch again after each answer until the connection closes; return (error code, leader id) of each."""
+    def responses(self) -> list[tuple[int, int]]:
+        """Fetch again after each response until the connection closes; return (error code, leader id) of each."""
         found: list[tuple[int, int]] = []
         with self._client as client:
             try:
                 while True:
                     (answered,) = client.receive().responses
-                    (answer,) = answered.partitions
-                    found.append((answer.error_code, answer.current_leader.leader_id))
+                    (response,) = answered.partitions
+                    found.append((response.error_code, response.current_leader.leader_id))
                     client.send(self._request, FETCH_VERSION)
             except ConnectionClosed:
                 pass

@@ -92,7 +92,7 @@ class FetchLoad(Load):
         self._client.send(requested, FETCH_VERSION, client_id=self._topic)
 
     def count(self, response: Any) -> int:
-        return sum(len(values_in(answer)) for topic in response.responses for answer in topic.partitions)
+        return sum(len(values_in(part)) for topic in response.responses for part in topic.partitions)
 
 
 class Throttled(NamedTuple):

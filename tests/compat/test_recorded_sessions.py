@@ -40,6 +40,7 @@ WITH_LOGIN = {
     **PROPERTIES,
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
+    "inter.broker.listener.name": "PLAINTEXT",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.plaintext.plain.sasl.jaas.config": (
         f'{PLAIN_MODULE} username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}";'
@@ -193,7 +194,7 @@ def record(upstream: str, path: Path, session: str, name: str, login: dict[str, 
 
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize(("of", "to"), [("kafkapy", "apache"), ("apache", "kafkapy")])
-def test_a_session_has_the_same_answers_at_the_other_broker(
+def test_a_session_has_the_same_responses_at_the_other_broker(
     brokers: dict[str, str], of: str, to: str, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "recording.jsonl"

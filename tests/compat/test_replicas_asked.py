@@ -40,8 +40,8 @@ def listed(node: Server, replica_id: int, timestamp: int) -> tuple[int, int]:
     partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id, topics=[ListOffsetsTopic(TOPIC, partitions=[partition])])
     with WireClient(node.bootstrap) as client:
-        ((answer,),) = [topic.partitions for topic in client.call(request, 7).topics]
-    return answer.error_code, answer.offset
+        ((response,),) = [topic.partitions for topic in client.call(request, 7).topics]
+    return response.error_code, response.offset
 
 
 @pytest.mark.ours

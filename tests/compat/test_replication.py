@@ -33,8 +33,8 @@ PROPERTIES = {
     "broker.heartbeat.interval.ms": "500",
 }
 TIMEOUT_S = 120
-ANSWER_S = 3
-"""For an answer that is asked for again: the node that was asked may stand still."""
+RESPONSE_S = 3
+"""For a response that is asked for again: the node that was asked may stand still."""
 PARTITIONS = 4
 
 
@@ -51,7 +51,7 @@ def create(client: AdminClient, bootstrap: str, topic: str) -> None:
 
 def in_sync(client: AdminClient, topic: str) -> set[int]:
     """Return the sizes of the partitions' ISRs."""
-    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
+    found = client.list_topics(topic, timeout=RESPONSE_S).topics[topic].partitions.values()
     return {len(partition.isrs) if partition.leader >= 0 else 0 for partition in found}
 
 

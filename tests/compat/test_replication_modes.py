@@ -185,7 +185,7 @@ def create(cluster: Secured, topic: str) -> None:
 
 def _is_created(cluster: Secured, new: NewTopic) -> bool:
     try:
-        admin = AdminClient(cluster.client)  # the answer needs it
+        admin = AdminClient(cluster.client)  # the response needs it
         admin.create_topics([new])[new.topic].result(TIMEOUT_S)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:

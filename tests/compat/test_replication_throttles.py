@@ -35,14 +35,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
 
 
 def wait_for_configs(client: AdminClient, kind: ConfigResource.Type, name: str, wanted: dict[str, str]) -> None:
-    """Wait until these throttles, and no others, are set: a broker hears of a change after the tool has its answer."""
+    """Wait until just these throttles are set: a broker hears of a change after the tool has its response."""
     eventually(lambda: set_configs(client, kind, name, RATE_KEYS + LIST_KEYS) == wanted, what=f"{wanted} of {name}")
 
 
 def set_configs(client: AdminClient, kind: ConfigResource.Type, name: str, keys: tuple[str, ...]) -> dict[str, str]:
     """Return what is set, and not a default, of a broker's or a topic's configs."""
-    (answer,) = client.describe_configs([ConfigResource(kind, name)]).values()
-    found = answer.result(TIMEOUT_S)
+    (response,) = client.describe_configs([ConfigResource(kind, name)]).values()
+    found = response.result(TIMEOUT_S)
     return {key: found[key].value for key in keys if key in found and not found[key].is_default}
 
 

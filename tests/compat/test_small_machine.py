@@ -78,13 +78,13 @@ def _connected(server: SmallKafkapy) -> socket.socket:
 
 
 def _are_answered(connections: list[socket.socket]) -> bool:
-    """Ask on each connection for ApiVersions, on all before the first answer is read; close them."""
+    """Ask on each connection for ApiVersions, on all before the first response is read; close them."""
     for connection in connections:
         connection.sendall(API_VERSIONS_FRAME)
-    answers = [connection.recv(4) for connection in connections]
+    responses = [connection.recv(4) for connection in connections]
     for connection in connections:
         connection.close()
-    return all(answers)
+    return all(responses)
 
 
 def _produce(bootstrap: str, topic: str, codec: str, count: int, size_bytes: int) -> None:

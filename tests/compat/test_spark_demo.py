@@ -22,8 +22,8 @@ SYMBOLS = {"BTCUSDT", "ETHUSDT", "SOLUSDT"}
 
 def messages(url: str) -> list[dict[str, Any]]:
     """Return all that the page sends, to its end."""
-    with urlopen(f"{url}/events", timeout=300) as answer:
-        lines = [line.decode() for line in answer if line.startswith(b"data: {")]
+    with urlopen(f"{url}/events", timeout=300) as response:
+        lines = [line.decode() for line in response if line.startswith(b"data: {")]
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 

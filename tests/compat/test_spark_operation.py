@@ -187,8 +187,8 @@ def test_a_stop_waits_for_the_batch_and_metrics_show_it(spark, bootstrap, topic,
         deadline_s = time.monotonic() + 300
         while time.monotonic() < deadline_s and not reported:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-                    text = answer.read().decode()
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+                    text = response.read().decode()
             except OSError:
                 text = ""
             if 'spark_job_input_rows_total{job="bronze"} 500.0' in text:

@@ -25,8 +25,8 @@ def codes_until_closed(client: WireClient, topic_id: bytes, leader_epoch: int) -
     codes = []
     try:
         while True:
-            answer = fetch(client, topic_id, 1, max_wait_ms=500, min_bytes=1, current_leader_epoch=leader_epoch)
-            codes.append(answer.error_code)
+            response = fetch(client, topic_id, 1, max_wait_ms=500, min_bytes=1, current_leader_epoch=leader_epoch)
+            codes.append(response.error_code)
     except (OSError, ConnectionClosed):
         return codes
 

@@ -82,8 +82,8 @@ def move_coordinator(cluster: ThreeNodes, node_id: int) -> None:
     others = [each for each in (1, 2, 3) if each != node_id]
     with WireClient(cluster.nodes[0].bootstrap) as client:
         placed = ReassignableTopic(OFFSETS, partitions=[ReassignablePartition(0, replicas=[node_id, *others])])
-        answer = client.call(AlterPartitionReassignmentsRequest(topics=[placed]), 1)
-        assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+        response = client.call(AlterPartitionReassignmentsRequest(topics=[placed]), 1)
+        assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0)
 
         def leads() -> bool:
             client.call(ElectLeadersRequest(election_type=0, topic_partitions=None), 2)

@@ -221,7 +221,7 @@ def internal_topics(told: Chapter) -> None:
     member.until(lambda answer: not answer.status and len(member.tasks["active_tasks"]) == 2)
     member.beat("has its tasks")
     told.describe()
-    told.answers.append(("made", {topic: partition_count(told, topic) for topic in (by_key, store)}))
+    told.responses.append(("made", {topic: partition_count(told, topic) for topic in (by_key, store)}))
     failing = told.member("m", group=f"{name}-failing")
     failing.join(with_changelog(name, f"{name}-failing-changelog", replication_factor=5), "cannot be made")
     failing.until(lambda answer: "Creation failed" in answer.status[0].status_detail)
@@ -397,7 +397,7 @@ def other_kinds(told: Chapter) -> None:
         for api, (request, version) in requests.items():
             if api.startswith("ListGroups"):  # other chapters' groups are none of this one's
                 groups = [each for each in told.client.call(request, version).groups if each.group_id == name]
-                told.answers.append((api, [(each.group_state, each.protocol_type) for each in groups]))
+                told.responses.append((api, [(each.group_state, each.protocol_type) for each in groups]))
             elif what == "of a member" or not api.startswith(("JoinGroup", "Consumer", "Share", "Delete")):
                 told.tell(f"{api}, {what}", request, version)
         member.beat("leaves", member_epoch=LEAVES)
@@ -435,4 +435,4 @@ def answers_to(chapter: Callable[[Chapter], None], server: Server) -> list[tuple
     with WireClient(server.bootstrap) as client:
         told = Chapter(client, chapter.__name__.replace("_", "-"))
         chapter(told)
-        return told.answers
+        return told.responses

@@ -116,9 +116,9 @@ def committed_values(client: WireClient) -> list[bytes | None]:
     values: list[bytes | None] = []
     offset, end_offset = 0, last_stable_offset(client, TOPIC)
     while offset < end_offset:
-        answer = fetch(client, TOPIC, offset, isolation_level=READ_COMMITTED, max_wait_ms=0)
-        values += [record.value for batch in kept_batches(answer) for record in batch.records()]
-        offset = list(batches(answer.records))[-1].next_offset
+        response = fetch(client, TOPIC, offset, isolation_level=READ_COMMITTED, max_wait_ms=0)
+        values += [record.value for batch in kept_batches(response) for record in batch.records()]
+        offset = list(batches(response.records))[-1].next_offset
     return [None if value is None else bytes(value) for value in values]
 
 

@@ -2,7 +2,7 @@
 
 Own clients that speak as since KIP-890 (Produce 12, EndTxn 5), own ones that speak as before, and librdkafka, which
 does too; on their own and in pairs that share a transactional id. Meanwhile the broker is killed with -9, ended with
-SIGTERM, or suspended for longer than a transaction may take; answers are lost, and transactions left open time out.
+SIGTERM, or suspended for longer than a transaction may take; responses are lost, and transactions left open time out.
 The checker finds nothing wrong in the history, and every producer goes on.
 
 KAFKAPY_SOAK_SEEDS multiplies the kills and stops. Apache Kafka 4.3.1 on one node fails this test: when it starts after

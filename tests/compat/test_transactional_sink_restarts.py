@@ -55,5 +55,5 @@ def test_a_driver_that_begins_anew_gives_way_to_one_that_has_claimed_meanwhile(t
 
 def state(bootstrap: str, transactional_id: str) -> str:
     with WireClient(bootstrap) as client:
-        answer = client.call(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
-    return str(answer.transaction_states[0].transaction_state)
+        response = client.call(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
+    return str(response.transaction_states[0].transaction_state)

@@ -52,7 +52,7 @@ RECORDS = 2000 * ROUNDS
 PAUSE_S = 6
 """Longer than broker.session.timeout.ms."""
 TIMEOUT_S = 120
-ANSWER_S = 3
+RESPONSE_S = 3
 STATE_TOPIC = "__transaction_state"
 
 
@@ -69,7 +69,7 @@ def admin(cluster: ThreeNodes) -> AdminClient:
 
 def in_sync(client: AdminClient, topic: str) -> set[int]:
     """Return the sizes of the partitions' ISRs; none if one has no leader."""
-    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
+    found = client.list_topics(topic, timeout=RESPONSE_S).topics[topic].partitions.values()
     return {len(partition.isrs) if partition.leader >= 0 else 0 for partition in found}
 
 
@@ -81,7 +81,7 @@ def create(cluster: ThreeNodes, topic: str, partition_count: int) -> None:
 
 def leaders(client: AdminClient, topic: str) -> dict[int, int]:
     """Return the leader of each partition; empty until all have one."""
-    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
+    found = client.list_topics(topic, timeout=RESPONSE_S).topics[topic].partitions.values()
     return {} if any(each.leader < 0 for each in found) else {each.id: each.leader for each in found}
 
 

@@ -1,7 +1,7 @@
 """Batches of all kinds, good and bad, appended to topics of all kinds: answered and stored as by Apache Kafka 4.4.0.
 
 `python -m tools.record_appends` recorded what Kafka answered and what its log then held. The batches are appended here
-at the times that Kafka's answers tell. What the broker has compressed itself is compared inflated: Java's libraries
+at the times that Kafka's responses tell. What the broker has compressed itself is compared inflated: Java's libraries
 write other bytes than ours.
 """
 
@@ -38,21 +38,21 @@ ANSWERED = ("error_code", "base_offset", "log_append_time_ms", "log_start_offset
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=[str(topic["configs"]) for topic in TOPICS])
-async def test_answers_and_log_are_kafkas(loop: SimLoop, topic: dict[str, Any]) -> None:
+async def test_responses_and_log_are_kafkas(loop: SimLoop, topic: dict[str, Any]) -> None:
     hosting = Hosting(loop, now_ms=topic["appends"][0]["sent_ms"])
     partition = hosting.create_topic(topic["topic"], configs=topic["configs"])
     for number, append in enumerate(topic["appends"]):
-        answer = await append_at(hosting, partition, append)
-        assert reported(answer) == kafkas_answer(append), number
-        errors = [list(error) for error in answer.record_errors]
+        response = await append_at(hosting, partition, append)
+        assert reported(response) == kafkas_response(append), number
+        errors = [list(error) for error in response.record_errors]
         assert errors == [[index, without_class(text)] for index, text in append["record_errors"]], number
-        assert answer.error_message == append["error_message"] or append["error_message"] is None, number
+        assert response.error_message == append["error_message"] or append["error_message"] is None, number
     kafkas = list(batches(bytes.fromhex(topic["log"])))
     assert list(map(comparable, stored(partition))) == list(map(comparable, kafkas))
 
 
 async def append_at(hosting: Hosting, partition: HostedPartition, recorded: dict[str, Any]) -> PartitionAppend:
-    """Append at the time of Kafka's own append, as far as its answer tells it."""
+    """Append at the time of Kafka's own append, as far as its response tells it."""
     now_ms = max(recorded["log_append_time_ms"], recorded["sent_ms"])
     for _, message in recorded["record_errors"]:
         if bounds := re.search(r"within \[-?\d+, (\d+)\]", message):
@@ -67,11 +67,11 @@ async def append_at(hosting: Hosting, partition: HostedPartition, recorded: dict
     return made
 
 
-def reported(answer: PartitionAppend) -> dict[str, int]:
-    return {name: getattr(answer, name) for name in ANSWERED}
+def reported(response: PartitionAppend) -> dict[str, int]:
+    return {name: getattr(response, name) for name in ANSWERED}
 
 
-def kafkas_answer(append: dict[str, Any]) -> dict[str, int]:
+def kafkas_response(append: dict[str, Any]) -> dict[str, int]:
     """Kafka fails where offset deltas of a compressed batch that it would keep do not count from 0 on."""
     code = append["error_code"]
     return {name: append[name] for name in ANSWERED} | {"error_code": INVALID_RECORD if code == -1 else code}

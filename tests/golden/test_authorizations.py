@@ -1,4 +1,4 @@
-"""The authorizer against Apache Kafka's own answers and audit log (tools/record_authorizations.py tells the format)."""
+"""The authorizer against Apache Kafka's own responses and audit log (format: tools/record_authorizations.py)."""
 
 import gzip
 from pathlib import Path
@@ -37,7 +37,7 @@ class Replay:
         )
 
     def take(self, kind: str, fields: list[str]) -> str:
-        """Return the answer, "" for a step that is none."""
+        """Return the response, "" for a step that is none."""
         if kind == "+":
             self._add(fields[0], fields[1:])
         elif kind == "-":

@@ -29,8 +29,8 @@ class Log:
         return SimpleNamespace(region=region if data else None)
 
 
-async def answer(loop: SimLoop, line: str) -> str:
-    """Return what comes of a letter here, as the recorded answer says it."""
+async def outcome(loop: SimLoop, line: str) -> str:
+    """Return what comes of a letter here, as the recorded response says it."""
     now_ms, max_bytes, partitions, copies, partition, first, last, count, cause, hexes = line.split(" ")
     hosted: Any = SimpleNamespace(log=Log([bytes.fromhex(each) for each in hexes.split(",")]), topic_partition="orders")
     letter = DeadLetter(int(first), int(last), int(count), CAUSES[cause])
@@ -56,6 +56,6 @@ async def test_batches_are_those_of_apache_kafka_to_the_byte(loop: SimLoop) -> N
     several = 0
     for number, line in enumerate(lines):
         given, recorded = line.split("\t")
-        assert await answer(loop, given) == recorded, f"letter {number}"
+        assert await outcome(loop, given) == recorded, f"letter {number}"
         several += ";" in recorded
     assert several > 30

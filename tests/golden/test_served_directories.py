@@ -263,10 +263,10 @@ def assert_last_records_are(bootstrap: str, produced: dict[tuple[str, int], int]
 @both
 def test_keeps_ids_configs_and_leader_epochs(broker: Kafkapy) -> None:
     with WireClient(broker.bootstrap) as client:
-        answer = metadata(client)
-        assert (answer.cluster_id, [node.node_id for node in answer.brokers]) == ("AAAAAAAAAAAAAAAAAAAAAQ", [1])
-        assert {topic.name: uuid_to_string(topic.topic_id) for topic in answer.topics} == topic_ids(broker.directory)
-        for topic in answer.topics:
+        response = metadata(client)
+        assert (response.cluster_id, [node.node_id for node in response.brokers]) == ("AAAAAAAAAAAAAAAAAAAAAQ", [1])
+        assert {topic.name: uuid_to_string(topic.topic_id) for topic in response.topics} == topic_ids(broker.directory)
+        for topic in response.topics:
             assert len(topic.partitions) == len(list(broker.directory.glob(f"{topic.name}-[0-9]*")))
             assert all(partition.leader_id == 1 and partition.error_code == 0 for partition in topic.partitions)
             assert topic.is_internal == topic.name.startswith("__")
@@ -277,22 +277,22 @@ def test_keeps_ids_configs_and_leader_epochs(broker: Kafkapy) -> None:
 def test_lists_the_aborted_transactions_of_what_it_returns(broker: Kafkapy) -> None:
     """As the .txnindex says, rising by first offset; a fetch that begins behind one does not name it."""
     with WireClient(broker.bootstrap) as client:
-        answer = fetch(client, "txn", isolation_level=READ_COMMITTED)
-        aborted = answer.aborted_transactions
+        response = fetch(client, "txn", isolation_level=READ_COMMITTED)
+        aborted = response.aborted_transactions
         assert [entry.first_offset for entry in aborted] == sorted(entry.first_offset for entry in aborted)
         named = {(entry.producer_id, entry.first_offset) for entry in aborted}
-        assert named == set(transactions_that_aborted(answer))
+        assert named == set(transactions_that_aborted(response))
         assert len(named) == 2
-        assert answer.last_stable_offset == answer.high_watermark == 66
+        assert response.last_stable_offset == response.high_watermark == 66
         assert fetch(client, "txn").aborted_transactions is None
         after = fetch(client, "txn", 65, isolation_level=READ_COMMITTED)
         assert not after.aborted_transactions
 
 
-def transactions_that_aborted(answer: Any) -> Iterator[tuple[int, int]]:
+def transactions_that_aborted(response: Any) -> Iterator[tuple[int, int]]:
     """Yield (producer id, first offset) of each transaction that an abort marker ends in what was fetched."""
     open_since: dict[int, int] = {}
-    for batch in batches_in(answer):
+    for batch in batches_in(response):
         if not batch.is_control:
             if batch.is_transactional:
                 open_since.setdefault(batch.producer_id, batch.base_offset)
@@ -322,11 +322,11 @@ def test_compaction_left_gaps_that_a_fetch_goes_over(broker: Kafkapy) -> None:
 def assert_standalone_is_served(broker: Kafkapy) -> None:
     wanted = expected_standalone()
     with WireClient(broker.bootstrap) as client:
-        answer = metadata(client)
-        assert answer.cluster_id == wanted["cluster_id"]
-        assert [node.node_id for node in answer.brokers] == [wanted["node_id"]]
+        response = metadata(client)
+        assert response.cluster_id == wanted["cluster_id"]
+        assert [node.node_id for node in response.brokers] == [wanted["node_id"]]
         topics = {name: (facts["topic_id"], facts["partitions"]) for name, facts in wanted["topics"].items()}
-        served = {topic.name: (uuid_to_string(topic.topic_id), len(topic.partitions)) for topic in answer.topics}
+        served = {topic.name: (uuid_to_string(topic.topic_id), len(topic.partitions)) for topic in response.topics}
         assert served == topics
         for topic, count in wanted["records"].items():
             assert end_of(client, topic, wanted["topics"][topic]["partitions"]) == count

@@ -1,4 +1,4 @@
-"""The assignor of share groups against Apache Kafka's answers (tools/record_assignments.py, which tells the format)."""
+"""The assignor of share groups against Apache Kafka's responses (format: tools/record_assignments.py)."""
 
 import gzip
 from pathlib import Path
@@ -43,10 +43,10 @@ def test_share_groups_are_assigned_as_by_apache_kafka() -> None:
     groups = gzip.decompress(GOLDEN.read_bytes()).decode().splitlines()
     assert len(groups) > 600
     for group in groups:
-        question, _, answer = group.partition("\t")
+        question, _, response = group.partition("\t")
         _, topics, *members = question.split("|")
         expected = {
             member_id: partitions_of(owned)
-            for member_id, _, owned in (member.partition("=") for member in answer.split("|"))
+            for member_id, _, owned in (member.partition("=") for member in response.split("|"))
         }
         assert assign_simply(spec_of(topics, members)) == expected, question

@@ -65,11 +65,11 @@ class Replayed:
         if request.member_epoch == 0 and request.subscribed_topic_names is None:
             return
         decision = self.share.heartbeat(request, CLIENT, self.world.groups_world.now_ms)
-        answer = decision.response
-        self.epochs[member_id] = max(answer.member_epoch, 0)
+        response = decision.response
+        self.epochs[member_id] = max(response.member_epoch, 0)
         yield (
-            f"answer {answer.member_id} {answer.member_epoch} {answer.heartbeat_interval_ms} "
-            f"{assignment_text(answer.assignment)}"
+            f"answer {response.member_id} {response.member_epoch} {response.heartbeat_interval_ms} "
+            f"{assignment_text(response.assignment)}"
         )
         yield from self.written(decision)
         assert not self.world.pass_time(0), "only the session of a member of a new group begins"

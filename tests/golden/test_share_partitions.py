@@ -49,10 +49,10 @@ class Replayed:
         self.new_writes, self.new_letters = [], []
         if fields[0] == "c":
             self.partition.configure(settings(fields))
-            return self.answer("-")
+            return self.respond("-")
         now_ms = int(fields[1])
         self.wrote(self.partition.expire(now_ms))
-        return self.answer(self.do(fields, now_ms))
+        return self.respond(self.do(fields, now_ms))
 
     def do(self, fields: list[str], now_ms: int) -> str:
         partition = self.partition
@@ -97,7 +97,7 @@ class Replayed:
         if write is not None:
             self.new_writes.append(write)
 
-    def answer(self, result: str) -> str:
+    def respond(self, result: str) -> str:
         self.writes.append(self.new_writes)
         groups = grouped_letters(self.new_letters)
         self.letters += groups
@@ -190,9 +190,9 @@ def test_each_step_has_the_outcome_that_it_has_in_apache_kafka(part: int) -> Non
     for number, episode in enumerate(episodes()):
         if number % 8 != part:
             continue
-        opening, answer = episode[0].split("\t")
+        opening, response = episode[0].split("\t")
         replayed = Replayed(opening)
-        assert replayed.answer("-") == answer, (number, opening)
+        assert replayed.respond("-") == response, (number, opening)
         for index, line in enumerate(episode[1:], 1):
-            step, answer = line.split("\t")
-            assert replayed.step(step) == answer, (number, index, step, episode[index - 1])
+            step, response = line.split("\t")
+            assert replayed.step(step) == response, (number, index, step, episode[index - 1])

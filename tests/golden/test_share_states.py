@@ -19,7 +19,7 @@ UPDATES_PER_SNAPSHOT, COLD_MS = 3, 5000
 
 def rows(name: str) -> list[tuple[list[str], str]]:
     lines = gzip.decompress((HERE / name).read_bytes()).decode().splitlines()
-    return [(asked.split("|"), answer) for asked, _, answer in (line.partition("\t") for line in lines)]
+    return [(asked.split("|"), response) for asked, _, response in (line.partition("\t") for line in lines)]
 
 
 def batches_of(text: str) -> list[StateBatch]:
@@ -102,9 +102,9 @@ class World:
         return ""
 
 
-def refusal_of(answer: str) -> str:
+def refusal_of(response: str) -> str:
     """Return an error's code, and its message if that is not the code's general one, which is our own."""
-    code, message = answer.split("|")[:2]
+    code, message = response.split("|")[:2]
     return f"{code} {message}" if int(code) == ErrorCode.INVALID_REQUEST else code
 
 
@@ -112,22 +112,22 @@ def test_requests_are_answered_and_written_as_by_apache_kafka() -> None:
     world = World()
     steps = rows("share_states.txt.gz")
     assert len(steps) > 2000
-    for number, (asked, answer) in enumerate(steps):
+    for number, (asked, response) in enumerate(steps):
         if asked[0] == "N":
             world = World()
             continue
         told = world.request(asked) if asked[0] in "IWRSD" else world.maintenance(asked)
-        if asked[0] in "IWRSD" and not answer.startswith("0|"):
-            told, answer = refusal_of(told), refusal_of(answer)
-        assert told == answer, f"step {number}: {asked}"
+        if asked[0] in "IWRSD" and not response.startswith("0|"):
+            told, response = refusal_of(told), refusal_of(response)
+        assert told == response, f"step {number}: {asked}"
 
 
 def test_state_batches_are_merged_as_by_apache_kafka() -> None:
     merges = rows("share_state_batches.txt.gz")
     assert len(merges) >= 600
-    for (start, state, written), answer in merges:
+    for (start, state, written), response in merges:
         batches = batches_of(state) + batches_of(written)
-        assert text_of(combine(batches, int(start))) == answer
+        assert text_of(combine(batches, int(start))) == response
         combined = combine(batches_of(state), -1)
         assert is_combined(combined)
         assert merge(combined, batches_of(written), int(start)) == combine(batches, int(start))

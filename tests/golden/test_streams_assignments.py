@@ -1,4 +1,4 @@
-"""The assignor of streams groups against Apache Kafka's answers; tools/record_streams_assignments.py has the format."""
+"""The assignor of streams groups against Apache Kafka's responses (format: tools/record_streams_assignments.py)."""
 
 import gzip
 from pathlib import Path
@@ -46,9 +46,9 @@ def test_streams_groups_are_assigned_as_by_apache_kafka() -> None:
     groups = gzip.decompress(GOLDEN.read_bytes()).decode().splitlines()
     assert len(groups) > 1000
     for group in groups:
-        question, _, answer = group.partition("\t")
+        question, _, response = group.partition("\t")
         assigned = assign_sticky(spec_of(question))
-        for member_id, _, owned in (member.partition("=") for member in answer.split("|")):
+        for member_id, _, owned in (member.partition("=") for member in response.split("|")):
             active, _, standby = owned.partition("/")
             assert (assigned[member_id].active, assigned[member_id].standby) == (tasks_of(active), tasks_of(standby)), (
                 question

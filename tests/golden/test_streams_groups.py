@@ -80,14 +80,14 @@ class Replayed:
         decision = self.streams.heartbeat(request, int(version), CLIENT, self.world.now_ms)
         result = decision.response
         assert isinstance(result, HeartbeatResult)
-        answer = to_json(result.response, 1)
-        self.epochs[member_id] = max(answer["memberEpoch"], 0)
-        if answer["activeTasks"] is not None:
-            self.owned[member_id] = {kind: answer[kind] for kind in TASKS}
+        response = to_json(result.response, 1)
+        self.epochs[member_id] = max(response["memberEpoch"], 0)
+        if response["activeTasks"] is not None:
+            self.owned[member_id] = {kind: response[kind] for kind in TASKS}
         written = self.written(decision)
         if fields["memberEpoch"] > 0 and before == self.assigned(member_id):
-            answer |= dict.fromkeys(TASKS)  # Kafka does not tell a member its tasks again: a named deviation
-        yield unordered(answer)
+            response |= dict.fromkeys(TASKS)  # Kafka does not tell a member its tasks again: a named deviation
+        yield unordered(response)
         if result.topics_to_create:
             texts = (
                 f"{topic.name}:{topic.number_of_partitions}:{topic.replication_factor or -1}"

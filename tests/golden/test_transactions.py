@@ -90,7 +90,7 @@ class Replayed(TransactionWorld):
             self.shard.replay(record, 0)
 
     def take(self, step: dict[str, Any], where: str) -> None:
-        """Take a step and compare the answer and the records."""
+        """Take a step and compare the response and the records."""
         expected = [_bytes(each) for each in step.get("records", ())]
         self._expect(expected)
         written = len(self.log)
@@ -101,7 +101,7 @@ class Replayed(TransactionWorld):
             request = request_type(key).decode(requested, version)
             response = response_type(key).decode(bytes.fromhex(step["response"]), version)
             self._expect_ids(response)
-            assert _normal(self._answer(request, version)) == _normal(response), where
+            assert _normal(self._respond(request, version)) == _normal(response), where
         assert _readable(self.log[written:]) == _readable(expected), where
         assert self.log[written:] == expected, where
 
@@ -147,8 +147,8 @@ class Replayed(TransactionWorld):
 
     # -- what handlers do -----------------------------------------------------------------------------------------
 
-    def _answer(self, request: Any, version: int) -> Any:
-        answer = {
+    def _respond(self, request: Any, version: int) -> Any:
+        response = {
             "InitProducerIdRequest": self._init_producer_id,
             "AddPartitionsToTxnRequest": self._add_partitions,
             "AddOffsetsToTxnRequest": self._add_offsets,
@@ -156,7 +156,7 @@ class Replayed(TransactionWorld):
             "DescribeTransactionsRequest": self._describe,
             "ListTransactionsRequest": self._list,
         }[request.NAME]
-        return answer(request, version)
+        return response(request, version)
 
     def _init_producer_id(self, request: Any, version: int) -> Any:
         return self.carry_out(self.shard.init_producer_id(request, version, self.now_ms))

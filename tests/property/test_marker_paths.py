@@ -83,21 +83,21 @@ def leave_no_room_in(partition_id: int) -> Callable[[str, str], None]:
 
 
 async def live(hosting: TransactionHosting, steps: list[Step], producer_count: int, state_partitions: int) -> Outcome:
-    """Take the steps; return each answer, and what is in the logs and known of the producers afterwards."""
+    """Take the steps; return each response, and what is in the logs and known of the producers afterwards."""
     hosting.create_state_topic(state_partitions)
     hosting.create_topic(OFFSETS_TOPIC, 2)
     hosting.create_topic("orders", PARTITIONS)
     producers = [SimProducer(hosting, f"t-{number}") for number in range(producer_count)]
-    answers: list[Any] = [await producer.init() for producer in producers]
+    responses: list[Any] = [await producer.init() for producer in producers]
     for number, step in enumerate(steps):
         if number % FAULT_EVERY == FAULT_EVERY - 1:
             hosting.disk.hook = leave_no_room_in(number % PARTITIONS)
-        answers.append(await asyncio.gather(*(act(producers[number], *each) for number, each in step.items())))
+        responses.append(await asyncio.gather(*(act(producers[number], *each) for number, each in step.items())))
         await run_scheduled()
         if hosting.disk.hook is not None:
             hosting.disk.hook = None
             await asyncio.sleep(1)
-    answers += [await producer.end(commit=True) for producer in producers]
+    responses += [await producer.end(commit=True) for producer in producers]
     await run_scheduled()
     found: dict[str, Any] = {
         each.transactional_id: (each.state(), each.epoch, each.producer_id - producers[0].producer_id)
@@ -112,7 +112,7 @@ async def live(hosting: TransactionHosting, steps: list[Step], producer_count: i
             assert log.last_stable_offset == log.log_end_offset, "no transaction is open"
             assert log.producer_state.open_count == 0
             found[f"{topic}-{partition_id}"] = by_producer(hosting, topic, partition_id, producers[0].producer_id)
-    return answers, found
+    return responses, found
 
 
 def by_producer(hosting: TransactionHosting, topic: str, partition_id: int, first_id: int) -> dict[Any, list[Any]]:

@@ -72,13 +72,13 @@ def test_no_frame_breaks_a_login(frames: list[bytes]) -> None:
     login = Login(LoginSettings(servers={"PLAIN": lambda: PlainServer({})}, max_reauth_ms={}))
     for frame in frames:
         try:
-            reply = login.receive(memoryview(frame), now_ms=0, wall_ms=WALL_MS)
+            outcome = login.receive(memoryview(frame), now_ms=0, wall_ms=WALL_MS)
         except VersionsRequested:
             continue
         except ProtocolError:
             return
         assert not login.is_complete
-        if reply.failure is not None:
+        if outcome.failure is not None:
             return
 
 

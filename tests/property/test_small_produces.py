@@ -169,7 +169,7 @@ async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[Produce
     seen = []
     for piece in pieces:
         await client.send(b"".join(framed(requested, topic, sequences) for requested in piece) + LAST)
-        while LAST_ANSWER not in client.received and not client.is_ended:
+        while LAST_RESPONSE not in client.received and not client.is_ended:
             await client._wait_change()
         seen.append((bytes(client.received), client.is_ended))
         client.received.clear()
@@ -224,4 +224,4 @@ def framed(requested: ProduceCase, topic: Topic, sequences: dict[tuple[int, int,
 
 _LAST_BODY = request_frame(ApiVersionsRequest(), 0, correlation_id=0x7E7E7E7E)
 LAST = len(_LAST_BODY).to_bytes(4, "big") + _LAST_BODY
-LAST_ANSWER = (0x7E7E7E7E).to_bytes(4, "big")
+LAST_RESPONSE = (0x7E7E7E7E).to_bytes(4, "big")

@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.storage.log.coalesced_append import CoalescedAppend
-from tests.property.test_small_produces import LAST, LAST_ANSWER, described
+from tests.property.test_small_produces import LAST, LAST_RESPONSE, described
 from tests.sim.test_broker_requests import on_machine
 from tests.simulator.broker_world import KafkaClient, Machine, Topic
 from tests.simulator.hot_paths import new_transactions
@@ -124,7 +124,7 @@ async def serve(loop: SimLoop, seed: int, config: dict[str, str], is_together: b
             for _ in range(random.randint(1, 8)):
                 frames += producer.frames(random, client, topic)
         await link.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames) + LAST)
-        while LAST_ANSWER not in link.received and not link.is_ended:
+        while LAST_RESPONSE not in link.received and not link.is_ended:
             await link._wait_change()
         assert not link.is_ended
         seen.append(bytes(link.received))

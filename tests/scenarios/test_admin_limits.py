@@ -25,14 +25,14 @@ MAX_RECORDS = 10_000
 
 def create(client: WireClient, *names: str, timeout_ms: int = 30_000, **fields: Any) -> list[Any]:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    answer: list[Any] = client.call(CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms, **fields), 7).topics
-    return answer
+    response: list[Any] = client.call(CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms, **fields), 7).topics
+    return response
 
 
 def delete(client: WireClient, *names: str, timeout_ms: int = 30_000) -> list[Any]:
     topics = [DeleteTopicState(name=name) for name in names]
-    answer: list[Any] = client.call(DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms), 6).responses
-    return answer
+    response: list[Any] = client.call(DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms), 6).responses
+    return response
 
 
 def grow(client: WireClient, *counts: tuple[str, int], timeout_ms: int = 30_000, is_only_checked: bool = False) -> Any:
@@ -41,7 +41,7 @@ def grow(client: WireClient, *counts: tuple[str, int], timeout_ms: int = 30_000,
     return client.call(request, 3).results
 
 
-def answers(results: list[Any]) -> Counter[tuple[int, str | None]]:
+def responses(results: list[Any]) -> Counter[tuple[int, str | None]]:
     return Counter((result.error_code, result.error_message) for result in results)
 
 
@@ -60,7 +60,7 @@ def test_a_request_without_time_is_answered_timed_out_and_does_nothing(
     grown = grow(client, (kept, 2), ("nowhere", 2), ("twice", 2), ("twice", 3), timeout_ms=timeout_ms)
 
     timed_out = {(ErrorCode.REQUEST_TIMED_OUT, None): 4}
-    assert [answers(created), answers(deleted), answers(grown)] == [timed_out] * 3
+    assert [responses(created), responses(deleted), responses(grown)] == [timed_out] * 3
     found, missing = metadata(client, kept, other).topics
     assert (found.error_code, len(found.partitions)) == (0, 1)
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -72,7 +72,7 @@ def test_what_never_reaches_the_controller_needs_no_time(client: WireClient) -> 
         delete(client, "twice", "twice", timeout_ms=0),
         grow(client, ("twice", 1), ("twice", 2), timeout_ms=0),
     ):
-        assert answers(results) == {(ErrorCode.INVALID_REQUEST, "Duplicate topic name."): 1}
+        assert responses(results) == {(ErrorCode.INVALID_REQUEST, "Duplicate topic name."): 1}
 
 
 # -- records ------------------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ def test_creating_more_topics_than_one_operation_may_is_refused_as_a_whole(clien
 
     too_many = create(client, *names, "no name")
 
-    assert answers(too_many) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): len(names) + 1}
+    assert responses(too_many) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): len(names) + 1}
     assert metadata(client, names[0]).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert answers(create(client, *names[1:], validate_only=True)) == {(0, None): len(names) - 1}
+    assert responses(create(client, *names[1:], validate_only=True)) == {(0, None): len(names) - 1}
 
 
 def test_a_topics_own_record_counts(client: WireClient, topic: str) -> None:
@@ -108,7 +108,7 @@ def test_growing_beyond_what_one_operation_may_is_refused(client: WireClient, to
 
     assert sorted(result.error_code == 0 for result in results) == [False, True]
     assert (too_many.error_code != 0, just_enough.error_code) == (True, 0)
-    assert answers(many_topics) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): MAX_RECORDS + 1}
+    assert responses(many_topics) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): MAX_RECORDS + 1}
 
 
 def test_altering_more_configs_than_one_operation_may_is_refused_as_a_whole(client: WireClient, topic: str) -> None:
@@ -122,8 +122,8 @@ def test_altering_more_configs_than_one_operation_may_is_refused_as_a_whole(clie
     ]
     too_many = client.call(IncrementalAlterConfigsRequest(resources=resources, validate_only=True), 1).responses
     enough = client.call(IncrementalAlterConfigsRequest(resources=resources[1:], validate_only=True), 1).responses
-    assert answers(too_many) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): len(resources)}
-    assert answers(enough) == {(0, None): len(resources) - 1}
+    assert responses(too_many) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): len(resources)}
+    assert responses(enough) == {(0, None): len(resources) - 1}
 
 
 # -- the metadata log's own name ----------------------------------------------------------------------------------

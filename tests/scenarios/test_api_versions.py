@@ -43,8 +43,8 @@ def test_every_version_has_a_response_header_without_tagged_fields(client: WireC
 def test_an_unknown_version_is_answered_in_version_0_with_its_own_row(client: WireClient, version: int) -> None:
     """Whatever the body is: its format is not known. The client asks again, on the same connection."""
     client.send_frame(header(18, version, tags=b"\0") + b"\xff\xff what is this")
-    answer = client.receive_frame()
-    assert answer == UNSUPPORTED_V0
+    response = client.receive_frame()
+    assert response == UNSUPPORTED_V0
     assert client.call(CLIENT, 4).error_code == 0
 
 
@@ -67,9 +67,9 @@ def test_a_client_that_means_another_broker_is_sent_to_its_bootstrap_servers(cli
         named = ApiVersionsRequest(
             client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
         )
-        answer = client.call(named, 5)
-        assert bool(answer.api_keys) == (answer.error_code == 0)
-        return int(answer.error_code)
+        response = client.call(named, 5)
+        assert bool(response.api_keys) == (response.error_code == 0)
+        return int(response.error_code)
 
     assert code(None, -1) == ErrorCode.NONE
     assert code(cluster.cluster_id, node_id) == ErrorCode.NONE
@@ -152,7 +152,7 @@ def test_a_frame_of_impossible_size_closes_its_connection_at_once(connect: Calla
     assert metadata(neighbour).brokers
 
 
-def test_answers_before_a_frame_that_cannot_be_read_still_arrive(client: WireClient) -> None:
+def test_responses_before_a_frame_that_cannot_be_read_still_arrive(client: WireClient) -> None:
     client.send(CLIENT, 3)
     client.send_frame(header(999, 0))
     assert client.receive().error_code == 0

@@ -120,7 +120,7 @@ def test_small_produces_that_come_together_are_authorized_once_each(audit: Audit
     assert requested == [f"{level} Principal = User:ANONYMOUS is {verdict} operation = WRITE"] * 5
 
 
-def test_topics_that_match_an_expression_are_authorized_after_the_answer(audit: AuditLog) -> None:
+def test_topics_that_match_an_expression_are_authorized_after_the_response(audit: AuditLog) -> None:
     """As those of Metadata of all topics: who may not describe one is refused nothing, and the log says so at TRACE."""
     asked: list[str] = []
 
@@ -143,8 +143,8 @@ def test_topics_that_match_an_expression_are_authorized_after_the_answer(audit: 
             asked.clear()
             audit.take()
             with WireClient(broker.bootstrap_servers, source_host=host) as client:
-                answer = client.call(request("ConsumerGroupHeartbeat", member), 1)
-                assert answer.error_code == 0
+                response = client.call(request("ConsumerGroupHeartbeat", member), 1)
+                assert response.error_code == 0
                 until(partial(has_asked, host))
                 (line,) = asked
                 assert line.startswith(f"{level} Principal = User:ANONYMOUS is {verdict} operation = DESCRIBE from")

@@ -107,7 +107,7 @@ def collect(selector: DefaultSelector, count: int, settled_within_s: float) -> d
 
 
 def received(connection: socket.socket) -> bytes:
-    """Return an answer as a whole, b"" if the connection is closed instead."""
+    """Return a response as a whole, b"" if the connection is closed instead."""
     data = b""
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         try:
@@ -124,7 +124,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_every_served_version_answers_kafkas_own_request_in_its_format(broker: Kafkapy, canary: Canary) -> None:
-    """Names, ids and numbers in them are made up, so most answers are errors; but answers."""
+    """Names, ids and numbers in them are made up, so most responses are errors; but answers."""
     for api, version in served():
         frames = frames_of(api, version)
         results = send_batch(broker, frames, PATIENCE_S)
@@ -132,12 +132,12 @@ def test_every_served_version_answers_kafkas_own_request_in_its_format(broker: K
         for index, frame in enumerate(frames):
             if may_close(api, frame, version):
                 continue
-            answer = results[index]
-            assert answer, f"closed by {request_type(api.api_key).NAME} v{version}"
-            assert len(answer) == int.from_bytes(answer[:4], "big") + 4
-            correlation_id, position = read_response_header(answer[4:], api.api_key, version)
+            response = results[index]
+            assert response, f"closed by {request_type(api.api_key).NAME} v{version}"
+            assert len(response) == int.from_bytes(response[:4], "big") + 4
+            correlation_id, position = read_response_header(response[4:], api.api_key, version)
             assert correlation_id == 42
-            response_type(api.api_key).decode(answer[4 + position :], version)
+            response_type(api.api_key).decode(response[4 + position :], version)
 
 
 def may_close(api: ServedApi, frame: bytes, version: int) -> bool:
@@ -239,9 +239,9 @@ def test_a_batch_that_inflates_a_thousandfold_is_not_inflated_whole(
     bomb[8:12] = (len(bomb) - 12).to_bytes(4, "big")
     sealed = seal(bytes(bomb[:61]), bytes(bomb[61:]))
     for _ in range(3):
-        answer = produce(canary.client, "bombs", sealed)
-        assert answer.error_code != 0
-        assert answer.base_offset == -1
+        response = produce(canary.client, "bombs", sealed)
+        assert response.error_code != 0
+        assert response.base_offset == -1
         canary.check()
     assert broker.memory_mb("VmHWM") - before_mb < 2 * MAX_INFLATED_MB + GROWTH_MB
 

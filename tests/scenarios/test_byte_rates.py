@@ -106,7 +106,7 @@ def test_connections_of_a_client_id_share_its_quota(connect: Connect, limited: s
     assert throttle_of_produce(connect(), limited, b"x" * 90_000, client_id=limited) > 0
 
 
-def test_a_producer_without_answers_is_muted(connect: Connect, limited: str) -> None:
+def test_a_producer_without_responses_is_muted(connect: Connect, limited: str) -> None:
     client = connect()
     request = produce_request(limited, batch_of(value=b"x" * 104_000), acks=0)
     sent_s = time.monotonic()
@@ -172,8 +172,8 @@ def test_a_fetch_is_capped_by_what_the_windows_allow(connect: Connect, limited: 
     """Of 210,000 bytes it gets 100,000: records alone are capped, so that Apache Kafka throttles for 11 ms first."""
     for _ in range(30):
         produce(connect(), limited, batch_of(value=b"x" * 7_000))
-    answers = (connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited) for _ in range(100))
-    response = next(each for each in answers if each.responses)
+    responses = (connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited) for _ in range(100))
+    response = next(each for each in responses if each.responses)
     assert 12 <= len(values_in(response.responses[0].partitions[0])) <= 14
 
 

@@ -145,8 +145,8 @@ def test_what_cannot_be_is_refused_for_its_entity_alone(client) -> None:
 def test_of_an_entity_named_twice_the_first_alteration_counts(client) -> None:
     names: Names = {"user": "twice", "client-id": None}
     reported = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=twice})"
-    answers = alter(client, entry(names, **{RATE: 1.0}), entry(names, **{RATE: 2.0}))
-    assert answers == {key(names): (INVALID_REQUEST, reported)}
+    responses = alter(client, entry(names, **{RATE: 1.0}), entry(names, **{RATE: 2.0}))
+    assert responses == {key(names): (INVALID_REQUEST, reported)}
     until(lambda: quotas(client, ("user", EXACT, "twice")) == {key(names): {RATE: 1.0}})
 
 

@@ -81,14 +81,18 @@ def test_without_a_receiver_the_apis_are_neither_listed_nor_served() -> None:
 
 
 def test_a_client_that_no_subscription_matches_has_nothing_to_push(client: WireClient) -> None:
-    answer = send_request(client, name="nobody")
-    assert answer.error_code == 0
-    assert answer.client_instance_id not in (ZERO_UUID, ONE_UUID)
-    assert answer.requested_metrics == []
-    assert answer.accepted_compression_types == [ZSTD, LZ4, GZIP, SNAPPY]
-    assert (answer.push_interval_ms, answer.telemetry_max_bytes, answer.delta_temporality) == (300_000, MAX_BYTES, True)
-    assert answer.subscription_id == subscription_id_of(RequestedMetrics((), 300_000), answer.client_instance_id)
-    assert push(client, answer, METRICS, name="nobody") == 0
+    response = send_request(client, name="nobody")
+    assert response.error_code == 0
+    assert response.client_instance_id not in (ZERO_UUID, ONE_UUID)
+    assert response.requested_metrics == []
+    assert response.accepted_compression_types == [ZSTD, LZ4, GZIP, SNAPPY]
+    assert (response.push_interval_ms, response.telemetry_max_bytes, response.delta_temporality) == (
+        300_000,
+        MAX_BYTES,
+        True,
+    )
+    assert response.subscription_id == subscription_id_of(RequestedMetrics((), 300_000), response.client_instance_id)
+    assert push(client, response, METRICS, name="nobody") == 0
 
 
 def test_a_client_keeps_its_id_and_is_throttled_within_its_interval(client: WireClient, subscribed: str) -> None:
@@ -108,9 +112,9 @@ def test_metrics_and_interval_of_all_subscriptions_that_match(client: WireClient
     subscribe(client, f"{topic}-1", metrics="a,b", interval_ms=100, match=f"client_id={topic}")
     subscribe(client, f"{topic}-2", metrics="b,c", interval_ms=3_600_000, match=f"client_id={topic[:10]}.*")
     until(lambda: len(send_request(client, name=topic).requested_metrics) == 3)
-    answer = send_request(client, name=topic)
-    assert sorted(answer.requested_metrics) == ["a", "b", "c"]
-    assert answer.push_interval_ms == 100
+    response = send_request(client, name=topic)
+    assert sorted(response.requested_metrics) == ["a", "b", "c"]
+    assert response.push_interval_ms == 100
 
 
 def test_each_selector(connect: Connect, topic: str) -> None:

@@ -28,7 +28,7 @@ MANUAL = "The manual partition assignment includes"
 def reassigned(
     client: WireClient, topic: str, *targets: list[int] | None, **fields: Any
 ) -> list[tuple[int, str | None]]:
-    """Give partition 0 each of the targets in one request, return each answer's code and message."""
+    """Give partition 0 each of the targets in one request, return each response's code and message."""
     topics = [ReassignableTopic(topic, partitions=[ReassignablePartition(0, replicas=target) for target in targets])]
     response = client.call(AlterPartitionReassignmentsRequest(topics=topics, **fields), 1)
     assert (response.error_code, response.error_message) == (0, None)
@@ -47,9 +47,9 @@ def test_targets_of_a_reassignment_are_checked(client: WireClient, topic: str) -
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
     ]
 
-    answers = reassigned(client, topic, *(target for target, _, _ in cases))
+    responses = reassigned(client, topic, *(target for target, _, _ in cases))
 
-    assert answers == [(code, message) for _, code, message in cases]
+    assert responses == [(code, message) for _, code, message in cases]
 
 
 def test_unknown_topics_and_partitions_are_not_reassigned(client: WireClient, topic: str) -> None:
@@ -72,7 +72,7 @@ def test_unknown_topics_and_partitions_are_not_reassigned(client: WireClient, to
     ]
 
 
-def test_no_topics_to_reassign_is_an_answer_without_any(client: WireClient) -> None:
+def test_no_topics_to_reassign_is_a_response_without_any(client: WireClient) -> None:
     response = client.call(AlterPartitionReassignmentsRequest(topics=[]), 1)
 
     assert (response.error_code, response.error_message, response.responses) == (0, "", [])

@@ -329,7 +329,7 @@ def test_requests_on_the_wrong_listener_cost_their_connection(
 
 
 def test_a_client_that_names_a_replica_is_no_replica(client: WireClient, topic: str) -> None:
-    answer = fetch(client, topic, version=12, replica_id=STRANGER, min_bytes=0)
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    answer = fetch(client, topic, version=12, replica_id=STRANGER, current_leader_epoch=0)
-    assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    response = fetch(client, topic, version=12, replica_id=STRANGER, min_bytes=0)
+    assert response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = fetch(client, topic, version=12, replica_id=STRANGER, current_leader_epoch=0)
+    assert response.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -32,23 +32,23 @@ NO_ID = bytes(16)
 
 @pytest.mark.parametrize("version", range(4))
 def test_a_coordinator_is_found_with_the_error_message_none(client: WireClient, group: str, version: int) -> None:
-    answer = client.call(FindCoordinatorRequest(key=group), version)
-    assert (answer.error_code, answer.node_id) == (0, 1)
-    assert answer.error_message == ("NONE" if version >= 1 else "")
+    response = client.call(FindCoordinatorRequest(key=group), version)
+    assert (response.error_code, response.node_id) == (0, 1)
+    assert response.error_message == ("NONE" if version >= 1 else "")
 
 
 def test_several_coordinators_are_found_at_once(client: WireClient, group: str) -> None:
-    answer = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group, "other"]), 4)
-    assert [(each.key, each.error_code, each.node_id) for each in answer.coordinators] == [
+    response = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group, "other"]), 4)
+    assert [(each.key, each.error_code, each.node_id) for each in response.coordinators] == [
         (group, 0, 1),
         ("other", 0, 1),
     ]
-    assert answer.coordinators[0].error_message == ""
+    assert response.coordinators[0].error_message == ""
 
 
 def test_share_coordinators_are_unknown_before_version_6(client: WireClient) -> None:
-    answer = client.call(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:t:0"]), 5)
-    assert answer.coordinators[0].error_code == INVALID_REQUEST
+    response = client.call(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:t:0"]), 5)
+    assert response.coordinators[0].error_code == INVALID_REQUEST
 
 
 def test_the_offsets_topic_is_made_as_configured(client: WireClient, group: str) -> None:
@@ -66,8 +66,8 @@ def test_what_is_committed_is_fetched(client: WireClient, group: str, version: i
     if version >= 6:
         position.committed_leader_epoch = 3
     assert commit(client, group, group, position, version=version) == [0]
-    (answer,) = fetch_group(client, group, group).topics
-    (fetched,) = answer.partitions
+    (response,) = fetch_group(client, group, group).topics
+    (fetched,) = response.partitions
     assert (fetched.committed_offset, fetched.metadata, fetched.error_code) == (42, "here", 0)
     assert fetched.committed_leader_epoch == (3 if version >= 6 else -1)
 
@@ -83,25 +83,25 @@ def test_every_version_fetches_one_partition_that_has_an_offset_and_one_that_has
 @pytest.mark.parametrize("version", [2, 5, 7, 8, 9])
 def test_no_topics_means_all_that_the_group_has(client: WireClient, group: str, version: int) -> None:
     assert commit(client, group, group, 7, OffsetCommitRequestPartition(1, committed_offset=9)) == [0, 0]
-    (answer,) = fetch_group(client, group, version=version).topics
-    assert answer.name == group
-    assert sorted((each.partition_index, each.committed_offset) for each in answer.partitions) == [(0, 7), (1, 9)]
+    (response,) = fetch_group(client, group, version=version).topics
+    assert response.name == group
+    assert sorted((each.partition_index, each.committed_offset) for each in response.partitions) == [(0, 7), (1, 9)]
 
 
 def test_topics_are_committed_and_fetched_by_id(client: WireClient, group: str) -> None:
     topic_id = describe_topic(client, group).topic_id
     assert commit(client, group, topic_id, 5) == [0]
-    (answer,) = fetch_group(client, group, topic_id).topics
-    assert (answer.topic_id, answer.partitions[0].committed_offset) == (topic_id, 5)
-    (answer,) = fetch_group(client, group, version=10).topics
-    assert (answer.topic_id, answer.partitions[0].committed_offset) == (topic_id, 5)
+    (response,) = fetch_group(client, group, topic_id).topics
+    assert (response.topic_id, response.partitions[0].committed_offset) == (topic_id, 5)
+    (response,) = fetch_group(client, group, version=10).topics
+    assert (response.topic_id, response.partitions[0].committed_offset) == (topic_id, 5)
 
 
 def test_an_unknown_topic_id_is_refused(client: WireClient, group: str) -> None:
     unknown = b"0123456789abcdef"
     assert commit(client, group, unknown, 5) == [UNKNOWN_TOPIC_ID]
-    (answer,) = fetch_group(client, group, unknown).topics
-    assert (answer.partitions[0].error_code, answer.partitions[0].committed_offset) == (UNKNOWN_TOPIC_ID, -1)
+    (response,) = fetch_group(client, group, unknown).topics
+    assert (response.partitions[0].error_code, response.partitions[0].committed_offset) == (UNKNOWN_TOPIC_ID, -1)
 
 
 def test_unknown_topics_and_partitions_are_refused_and_the_others_committed(client: WireClient, group: str) -> None:
@@ -120,8 +120,8 @@ def test_metadata_has_a_limit(client: WireClient, group: str) -> None:
 
 def test_null_metadata_is_fetched_as_an_empty_string(client: WireClient, group: str) -> None:
     commit(client, group, group, OffsetCommitRequestPartition(0, committed_offset=1, committed_metadata=None))
-    (answer,) = fetch_group(client, group, group).topics
-    assert answer.partitions[0].metadata == ""
+    (response,) = fetch_group(client, group, group).topics
+    assert response.partitions[0].metadata == ""
 
 
 def test_a_group_without_an_id_may_commit(client: WireClient, group: str) -> None:
@@ -156,14 +156,16 @@ def test_several_groups_are_fetched_at_once(client: WireClient, group: str) -> N
         )
         for group_id in (group, other, "nobody")
     ]
-    answer = client.call(OffsetFetchRequest(groups=requested, require_stable=True), 8)
-    found = {each.group_id: (each.error_code, each.topics[0].partitions[0].committed_offset) for each in answer.groups}
+    response = client.call(OffsetFetchRequest(groups=requested, require_stable=True), 8)
+    found = {
+        each.group_id: (each.error_code, each.topics[0].partitions[0].committed_offset) for each in response.groups
+    }
     assert found == {group: (0, 1), other: (0, 2), "nobody": (0, -1)}
 
 
 def test_a_group_that_is_not_there_has_no_topics(client: WireClient, group: str) -> None:
-    answer = fetch_group(client, "not-there")
-    assert (answer.error_code, answer.topics) == (0, [])
+    response = fetch_group(client, "not-there")
+    assert (response.error_code, response.topics) == (0, [])
 
 
 # -- deletion -------------------------------------------------------------------------------------------------------
@@ -171,25 +173,25 @@ def test_a_group_that_is_not_there_has_no_topics(client: WireClient, group: str)
 
 def test_offsets_are_deleted_one_by_one(client: WireClient, group: str) -> None:
     commit(client, group, group, 1, OffsetCommitRequestPartition(1, committed_offset=2))
-    answer = delete_offsets(client, group, group, 0)
-    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    response = delete_offsets(client, group, group, 0)
+    assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
     assert committed(client, group, group, partitions=(0, 1)) == [-1, 2]
 
 
 def test_offsets_of_unknown_partitions_and_groups_are_not_deleted(client: WireClient, group: str) -> None:
     commit(client, group, group, 1)
-    answer = delete_offsets(client, group, group, 7)
-    assert answer.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+    response = delete_offsets(client, group, group, 7)
+    assert response.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert delete_offsets(client, "not-there", group, 0).error_code == GROUP_ID_NOT_FOUND
 
 
 def test_a_deleted_group_has_no_offsets(client: WireClient, group: str) -> None:
     commit(client, group, group, 1)
-    answer = client.call(DeleteGroupsRequest(groups_names=[group, group]), 2)
-    assert [(each.group_id, each.error_code) for each in answer.results] == [(group, 0)]
+    response = client.call(DeleteGroupsRequest(groups_names=[group, group]), 2)
+    assert [(each.group_id, each.error_code) for each in response.results] == [(group, 0)]
     assert committed(client, group, group) == [-1]
-    answer = client.call(DeleteGroupsRequest(groups_names=[group]), 2)
-    assert answer.results[0].error_code == GROUP_ID_NOT_FOUND
+    response = client.call(DeleteGroupsRequest(groups_names=[group]), 2)
+    assert response.results[0].error_code == GROUP_ID_NOT_FOUND
 
 
 def test_offsets_go_with_their_topic(client: WireClient, group: str) -> None:
@@ -204,9 +206,11 @@ def test_offsets_go_with_their_topic(client: WireClient, group: str) -> None:
 
 
 def _listed(client: WireClient, group: str, version: int = 5, **filters: list[str]) -> list[tuple[str, str, str]]:
-    answer = client.call(ListGroupsRequest(**filters), version)
-    assert answer.error_code == 0
-    return [(each.protocol_type, each.group_state, each.group_type) for each in answer.groups if each.group_id == group]
+    response = client.call(ListGroupsRequest(**filters), version)
+    assert response.error_code == 0
+    return [
+        (each.protocol_type, each.group_state, each.group_type) for each in response.groups if each.group_id == group
+    ]
 
 
 def test_a_simple_group_is_listed_as_an_empty_classic_one(client: WireClient, group: str) -> None:

@@ -65,9 +65,9 @@ class Worker:
             member.join(TOPIC)
 
             def is_done() -> bool:
-                answer = member.fetch(max_wait_ms=500)
+                response = member.fetch(max_wait_ms=500)
                 ranges = [
-                    each for topic in answer.responses for part in topic.partitions for each in part.acquired_records
+                    each for topic in response.responses for part in topic.partitions for each in part.acquired_records
                 ]
                 for each in ranges:
                     offsets = range(each.first_offset, each.last_offset + 1)

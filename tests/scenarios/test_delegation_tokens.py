@@ -148,9 +148,9 @@ def test_a_token_is_its_requesters_for_a_day_and_says_so(alice) -> None:
 def test_a_token_logs_in_as_its_owner_until_it_ends(alice, ports, mechanism) -> None:
     token = replicated(alice, create(alice, max_lifetime_ms=3_600_000))
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
-        answer = log_in(client, token_client(token, mechanism))
-        assert answer.error_code == 0
-        assert 3_500_000 < answer.session_lifetime_ms <= 3_600_000
+        response = log_in(client, token_client(token, mechanism))
+        assert response.error_code == 0
+        assert 3_500_000 < response.session_lifetime_ms <= 3_600_000
         assert create(client).error_code == NOT_ALLOWED
         assert renew(client, token).error_code == NOT_ALLOWED
         assert expire(client, token).error_code == NOT_ALLOWED

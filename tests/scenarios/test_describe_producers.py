@@ -14,9 +14,9 @@ from tests.support.wire import WireClient
 
 def describe(client: WireClient, topic: str, *partitions: int) -> list[Any]:
     request = DescribeProducersRequest(topics=[TopicRequest(topic, partition_indexes=list(partitions))])
-    (answer,) = client.call(request, 0).topics
-    assert answer.name == topic
-    return list(answer.partitions)
+    (response,) = client.call(request, 0).topics
+    assert response.name == topic
+    return list(response.partitions)
 
 
 def test_each_producer_is_described_with_its_last_batch(client: WireClient, topic: str) -> None:

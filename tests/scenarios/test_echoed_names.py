@@ -1,6 +1,6 @@
-"""What an answer repeats of names that cannot be names: all of it, as clients look for their own names in it.
+"""What a response repeats of names that cannot be names: all of it, as clients look for their own names in it.
 
-A name is in an answer once, and once more in its error message, so an answer is at most twice as long as its request.
+A name is in a response once, and once more in its error message, so a response is at most twice as long as its request.
 """
 
 import struct
@@ -47,17 +47,17 @@ TWICE: list[tuple[str, int, Fields]] = [
 @pytest.mark.parametrize(
     ("api", "version", "fields", "times"), [(*case, 1) for case in ONCE] + [(*case, 2) for case in TWICE]
 )
-def test_a_name_is_repeated_in_the_answer_and_its_message(
+def test_a_name_is_repeated_in_the_response_and_its_message(
     client: WireClient, group: str, api: str, version: int, fields: Fields, times: int
 ) -> None:
     frame = request_frame(request(api, fields), version, correlation_id=1)
-    answers: list[bytes] = []
+    responses: list[bytes] = []
 
     def is_answered() -> bool:
         """Whether the coordinator is loaded, if it is one that answers."""
         client.send_bytes(struct.pack(">i", len(frame)) + frame)
-        answers.append(client.receive_frame())
-        return answers[-1].count(LONG.encode()) == times
+        responses.append(client.receive_frame())
+        return responses[-1].count(LONG.encode()) == times
 
     until(is_answered)
-    assert len(answers[-1]) < len(frame) * times + 200
+    assert len(responses[-1]) < len(frame) * times + 200

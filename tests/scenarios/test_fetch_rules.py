@@ -45,8 +45,10 @@ def test_an_offset_inside_a_batch_returns_the_whole_batch(client: WireClient, to
     requested = named(topic, create_topic(client, topic), version)
     produce(client, topic, batch_of(5))
     produce(client, topic, batch_of(5))
-    answer = fetch(client, requested, 7, version=version)
-    assert [(batch.base_offset, batch.last_offset, batch.is_valid()) for batch in batches_in(answer)] == [(5, 9, True)]
+    response = fetch(client, requested, 7, version=version)
+    assert [(batch.base_offset, batch.last_offset, batch.is_valid()) for batch in batches_in(response)] == [
+        (5, 9, True)
+    ]
 
 
 def test_one_batch_is_returned_however_small_the_limits(client: WireClient, topic: str) -> None:
@@ -55,12 +57,12 @@ def test_one_batch_is_returned_however_small_the_limits(client: WireClient, topi
     for _ in range(3):
         produce(client, topic, batch_of(2, value=bytes(5000)))
     for limits in ({"partition_max_bytes": 1}, {"max_bytes": 1}, {"partition_max_bytes": 0, "max_bytes": 0}):
-        answer = fetch(client, topic, 2, **limits)
-        assert [batch.base_offset for batch in batches_in(answer)] == [2], limits
+        response = fetch(client, topic, 2, **limits)
+        assert [batch.base_offset for batch in batches_in(response)] == [2], limits
 
 
 def fetch_two(client: WireClient, topic: str, order: tuple[int, int], **options: Any) -> list[Any]:
-    """Fetch both partitions of a topic in an order; return their answers as they come."""
+    """Fetch both partitions of a topic in an order; return their responses as they come."""
     limit = options.pop("partition_max_bytes", MAX_BYTES)
     partitions = [fetch_partition(partition=partition, max_bytes=limit) for partition in order]
     response = client.call(FetchRequest(topics=[fetch_topic(topic, *partitions)], **options), 12)
@@ -73,17 +75,17 @@ def test_the_first_requested_partition_gets_the_room(client: WireClient, topic: 
     create_topic(client, topic, 2)
     for partition in order:
         produce(client, topic, batch_of(value=bytes(1000)), partition=partition)
-    answers = fetch_two(client, topic, order, max_bytes=100)
-    assert [answer.partition_index for answer in answers] == list(order)
-    assert [len(batches_in(answer)) for answer in answers] == [1, 0]
+    responses = fetch_two(client, topic, order, max_bytes=100)
+    assert [response.partition_index for response in responses] == list(order)
+    assert [len(batches_in(response)) for response in responses] == [1, 0]
 
 
 def test_limits_end_behind_whole_batches(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     for _ in range(10):
         produce(client, topic, batch_of(value=bytes(1000)))
-    answer = fetch(client, topic, partition_max_bytes=3500)
-    assert [batch.base_offset for batch in batches_in(answer)] == [0, 1, 2]
+    response = fetch(client, topic, partition_max_bytes=3500)
+    assert [batch.base_offset for batch in batches_in(response)] == [0, 1, 2]
 
 
 # -- when -----------------------------------------------------------------------------------------------------------
@@ -93,9 +95,9 @@ def test_limits_end_behind_whole_batches(client: WireClient, topic: str) -> None
 def test_an_empty_fetch_is_answered_when_max_wait_is_over(client: WireClient, topic: str, version: int) -> None:
     requested = named(topic, create_topic(client, topic), version)
     started = time.monotonic()
-    answer = fetch(client, requested, version=version, max_wait_ms=200, min_bytes=1)
+    response = fetch(client, requested, version=version, max_wait_ms=200, min_bytes=1)
     assert time.monotonic() - started > 0.19
-    assert (answer.error_code, answer.high_watermark, bytes(answer.records)) == (0, 0, b"")
+    assert (response.error_code, response.high_watermark, bytes(response.records)) == (0, 0, b"")
 
 
 def test_a_fetch_that_waits_is_woken_by_a_produce(connect: Callable[[], WireClient], topic: str) -> None:
@@ -103,7 +105,7 @@ def test_a_fetch_that_waits_is_woken_by_a_produce(connect: Callable[[], WireClie
     create_topic(other, topic)
     started = time.monotonic()
     waiting.send(fetch_request(topic, max_wait_ms=LONG_MS, min_bytes=1), 12)
-    assert not waiting.has_answer(0.1)
+    assert not waiting.has_response(0.1)
     produce(other, topic, batch_of())
     assert values_in(waiting.receive().responses[0].partitions[0]) == [b"value"]
     assert time.monotonic() - started < SOON_S
@@ -115,7 +117,7 @@ def test_a_fetch_waits_until_there_are_min_bytes(connect: Callable[[], WireClien
     waiting.send(fetch_request(topic, max_wait_ms=LONG_MS, min_bytes=3000), 12)
     for _ in range(2):
         produce(other, topic, batch_of(value=bytes(1000)))
-        assert not waiting.has_answer(0.05)
+        assert not waiting.has_response(0.05)
     produce(other, topic, batch_of(value=bytes(1000)))
     assert len(batches_in(waiting.receive().responses[0].partitions[0])) == 3
 
@@ -138,7 +140,7 @@ def test_a_fetch_stops_waiting_when_another_request_follows_it(client: WireClien
 
 @pytest.mark.ours
 def test_a_fetch_stops_waiting_when_a_small_produce_follows_it(client: WireClient, topic: str) -> None:
-    """Clients that send all their requests over one connection wait for both answers, in order."""
+    """Clients that send all their requests over one connection wait for both responses, in order."""
     create_topic(client, topic, 2)
     for _ in range(2):
         produce(client, topic, batch_of(), acks=1)
@@ -157,7 +159,7 @@ def test_a_fetch_goes_on_waiting_when_another_fetch_follows_it(connect: Callable
     create_topic(other, topic)
     for _ in range(2):
         waiting.send(fetch_request(topic, max_wait_ms=LONG_MS, min_bytes=1), 12)
-    assert not waiting.has_answer(0.1)
+    assert not waiting.has_response(0.1)
     produce(other, topic, batch_of())
     for _ in range(2):
         assert values_in(waiting.receive().responses[0].partitions[0]) == [b"value"]
@@ -176,12 +178,12 @@ def test_an_error_is_reported_at_once(client: WireClient, topic: str, offset: in
     """And with it, what is not known is -1, never 0: a client would take it for an offset."""
     create_topic(client, topic)
     started = time.monotonic()
-    answer = fetch(client, topic, offset, max_wait_ms=LONG_MS, min_bytes=1)
+    response = fetch(client, topic, offset, max_wait_ms=LONG_MS, min_bytes=1)
     assert time.monotonic() - started < SOON_S
-    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (-1, -1, -1)
-    assert answer.preferred_read_replica == -1
-    assert bytes(answer.records) == b""
+    assert response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (-1, -1, -1)
+    assert response.preferred_read_replica == -1
+    assert bytes(response.records) == b""
 
 
 def test_a_partition_that_fails_leaves_the_others_alone(client: WireClient, topic: str) -> None:
@@ -199,13 +201,13 @@ def test_a_partition_that_fails_leaves_the_others_alone(client: WireClient, topi
 def test_fields_without_a_value_say_so(client: WireClient, topic: str, version: int) -> None:
     """A preferred replica of 0 sends a consumer to a broker that may not exist."""
     requested = named(topic, create_topic(client, topic), version)
-    answer = fetch(client, requested, version=version)
-    assert answer.preferred_read_replica == -1
-    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, -1)
-    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (-1, -1)
-    assert (answer.snapshot_id.epoch, answer.snapshot_id.end_offset) == (-1, -1)
-    assert answer.log_start_offset == (0 if version >= 5 else -1)
-    assert answer.aborted_transactions is None
+    response = fetch(client, requested, version=version)
+    assert response.preferred_read_replica == -1
+    assert (response.current_leader.leader_id, response.current_leader.leader_epoch) == (-1, -1)
+    assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (-1, -1)
+    assert (response.snapshot_id.epoch, response.snapshot_id.end_offset) == (-1, -1)
+    assert response.log_start_offset == (0 if version >= 5 else -1)
+    assert response.aborted_transactions is None
 
 
 def test_the_list_of_aborted_transactions_is_empty_not_null_for_read_committed(client: WireClient, topic: str) -> None:
@@ -219,9 +221,9 @@ def test_divergence_is_returned_to_fetches_that_name_their_last_epoch(client: Wi
     """KIP-595: whoever has seven records of epoch 0 has four too many. Of epoch 5 nobody has any."""
     topic_id = create_topic(client, topic)
     produce(client, topic, batch_of(3))
-    answer = fetch(client, topic_id, 7, last_fetched_epoch=0)
-    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
-    assert (answer.error_code, bytes(answer.records)) == (0, b"")
+    response = fetch(client, topic_id, 7, last_fetched_epoch=0)
+    assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (0, 3)
+    assert (response.error_code, bytes(response.records)) == (0, b"")
     assert fetch(client, topic_id, 3, last_fetched_epoch=5).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -230,5 +232,5 @@ def test_zstd_is_sent_in_every_version(client: WireClient, topic: str, version: 
     requested = named(topic, create_topic(client, topic), version)
     batch = batch_of(3, value=bytes(100), compression=ZSTD)
     produce(client, topic, batch)
-    answer = fetch(client, requested, version=version)
-    assert (answer.error_code, len(bytes(answer.records))) == (0, len(batch))
+    response = fetch(client, requested, version=version)
+    assert (response.error_code, len(bytes(response.records))) == (0, len(batch))

@@ -34,13 +34,13 @@ def go_on(client: WireClient, session_id: int, session_epoch: int, *topics: Any,
 
 
 def reported(response: Any) -> dict[int, list[bytes | None]]:
-    """Return the values by partition of what an answer has; partitions that it leaves out are not there."""
+    """Return the values by partition of what a response has; partitions that it leaves out are not there."""
     return {
         partition.partition_index: values_in(partition) for each in response.responses for partition in each.partitions
     }
 
 
-def test_the_first_answer_has_all_partitions_and_later_ones_what_changed(client: WireClient, topic: str) -> None:
+def test_the_first_response_has_all_partitions_and_later_ones_what_changed(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 3)
     opened = open_session(client, topic, 0, 1, 2)
     assert reported(opened) == {0: [], 1: [], 2: []}
@@ -108,18 +108,18 @@ def test_epoch_minus_1_closes_the_session_and_opens_none(client: WireClient, top
 
 @pytest.mark.ours
 def test_closing_a_session_ends_the_wait_of_its_fetch(client: WireClient, topic: str) -> None:
-    """A consumer that is closed waits for both answers."""
+    """A consumer that is closed waits for both responses."""
     create_topic(client, topic)
     session_id = open_session(client, topic, 0).session_id
     started = time.monotonic()
     client.send(FetchRequest(session_id=session_id, session_epoch=1, max_wait_ms=55_000, min_bytes=1), 12)
-    closed = go_on(client, session_id, -1)  # its answer is the first's, which it receives
+    closed = go_on(client, session_id, -1)  # its response is the first's, which it receives
     assert (closed.session_id, closed.error_code) == (session_id, 0)
     assert client.receive().session_id == 0
     assert time.monotonic() - started < 45
 
 
-def test_without_a_session_every_answer_is_full(client: WireClient, topic: str) -> None:
+def test_without_a_session_every_response_is_full(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 2)
     for _ in range(2):
         response = go_on(client, 0, -1, fetch_topic(topic, fetch_partition(), fetch_partition(partition=1)))
@@ -148,8 +148,8 @@ def test_an_error_is_repeated_in_responses_until_it_is_gone(client: WireClient, 
     session_id = open_session(client, topic, 0).session_id
     out_of_range = fetch_topic(topic, fetch_partition(5))
     for session_epoch, topics in ((1, [out_of_range]), (2, [])):
-        (answer,) = go_on(client, session_id, session_epoch, *topics).responses
-        assert answer.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        (response,) = go_on(client, session_id, session_epoch, *topics).responses
+        assert response.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert reported(go_on(client, session_id, 3, fetch_topic(topic, fetch_partition(0)))) == {0: []}
 
 

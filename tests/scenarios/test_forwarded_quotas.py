@@ -70,7 +70,7 @@ def test_the_controller_counts_mutations_and_the_broker_mutes(open_to: Connect, 
     assert [each.error_code for each in second.topics] == [EXCEEDED]
     assert second.throttle_time_ms == pytest.approx((1 - BURST) / RATE * 1000, rel=0.3)
     client.send(ApiVersionsRequest(), 0)
-    assert not client.has_answer(0.2), "muted for a minute and a half"
+    assert not client.has_response(0.2), "muted for a minute and a half"
 
 
 def test_auto_created_topics_are_refused(open_to: Connect, topic: str) -> None:
@@ -96,7 +96,7 @@ def test_time_is_counted_on_both_nodes(open_to: Connect, topic: str) -> None:
     assert_muted_since(client, sent_s)
 
 
-def test_an_answer_without_a_throttle_time_comes_as_it_was(open_to: Connect, topic: str) -> None:
+def test_a_response_without_a_throttle_time_comes_as_it_was(open_to: Connect, topic: str) -> None:
     set_and_wait(open_to, topic, request_percentage=0.0001)
     client, sent_s = open_to(), time.monotonic()
     assert client.call(DescribeQuorumRequest(), 2, client_id=topic).error_code == 0

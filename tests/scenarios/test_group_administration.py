@@ -48,8 +48,10 @@ def new_member(connect: Callable[[], WireClient], group: str) -> NewMember:
 
 
 def listed(client: WireClient, group: str, version: int = 5, **filters: list[str]) -> list[tuple[str, str, str]]:
-    answer = client.call(ListGroupsRequest(**filters), version)
-    return [(each.protocol_type, each.group_state, each.group_type) for each in answer.groups if each.group_id == group]
+    response = client.call(ListGroupsRequest(**filters), version)
+    return [
+        (each.protocol_type, each.group_state, each.group_type) for each in response.groups if each.group_id == group
+    ]
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -137,8 +139,8 @@ def test_offsets_that_a_member_wants_are_not_deleted_and_others_are(
     member.commit(group, 1)
     member.commit(f"{group}-other", 2)
     refused = delete_offsets(client, group, group, 0, 7)
-    (answer,) = refused.topics
-    assert sorted((each.partition_index, each.error_code) for each in answer.partitions) == [
+    (response,) = refused.topics
+    assert sorted((each.partition_index, each.error_code) for each in response.partitions) == [
         (0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
         (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
@@ -152,8 +154,8 @@ def test_nobody_knows_what_members_of_another_protocol_want(
 ) -> None:
     worker = new_member(protocol_type="connect", protocols={"sessioned": b""})
     join_together(worker)
-    answer = delete_offsets(client, group, group, 0)
-    assert (answer.error_code, answer.topics) == (ErrorCode.NON_EMPTY_GROUP, [])
+    response = delete_offsets(client, group, group, 0)
+    assert (response.error_code, response.topics) == (ErrorCode.NON_EMPTY_GROUP, [])
 
 
 def test_offsets_of_the_group_without_an_id_are_not_deleted_one_by_one(client: WireClient, group: str) -> None:
@@ -231,8 +233,8 @@ def test_the_offsets_topic_is_made_as_its_keys_say(admin: WireClient, small_grou
 
 def test_offsets_are_compressed_as_their_key_says(admin: WireClient, small_group: str) -> None:
     commit(admin, small_group, small_group, 1)
-    answer = fetch(admin, OFFSETS_TOPIC, partition=java_hash(small_group) % 3)
-    assert {batch.compression for batch in batches(answer.records)} == {GZIP}
+    response = fetch(admin, OFFSETS_TOPIC, partition=java_hash(small_group) % 3)
+    assert {batch.compression for batch in batches(response.records)} == {GZIP}
 
 
 def test_metadata_of_offsets_has_the_limit_of_its_key(admin: WireClient, small_group: str) -> None:
@@ -264,8 +266,8 @@ def test_the_first_rebalance_waits_for_more_members(configured: str, small_group
 def test_a_full_group_takes_nobody_else(members: NewMember) -> None:
     first, second, third = members(instance_id="a"), members(instance_id="b"), members()
     stabilize(first, second)
-    answer = third.join()
-    assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    response = third.join()
+    assert (response.error_code, response.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert first.heartbeat() == second.heartbeat() == NONE
 
 

@@ -25,8 +25,8 @@ def alter(client: WireClient, group: str, key: str, value: str | None, operation
     resource = AlterConfigsResource(
         GROUP_RESOURCE, resource_name=group, configs=[AlterableConfig(key, config_operation=operation, value=value)]
     )
-    (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
-    return answer
+    (response,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
+    return response
 
 
 def test_heartbeat_interval_changes_while_the_member_is_there(client: WireClient, topic: str) -> None:
@@ -76,6 +76,6 @@ REFUSED = [
 def test_values_beyond_the_brokers_bounds_are_refused(
     client: WireClient, topic: str, key: str, value: str, message: str
 ) -> None:
-    answer = alter(client, topic, key, value)
+    response = alter(client, topic, key, value)
 
-    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_CONFIG, message)
+    assert (response.error_code, response.error_message) == (ErrorCode.INVALID_CONFIG, message)

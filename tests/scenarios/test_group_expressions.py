@@ -22,11 +22,11 @@ class Consumer:
 
     def beat(self, **fields: Any) -> None:
         request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id="m", member_epoch=self.epoch, **fields)
-        answer: ConsumerGroupHeartbeatResponse = self.client.call(request, 1)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
-        if answer.assignment is not None:
-            self.assigned = {self.names[bytes(topic.topic_id)] for topic in answer.assignment.topic_partitions}
+        response: ConsumerGroupHeartbeatResponse = self.client.call(request, 1)
+        assert response.error_code == 0, response
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            self.assigned = {self.names[bytes(topic.topic_id)] for topic in response.assignment.topic_partitions}
 
     def join(self, **subscription: Any) -> None:
         self.beat(rebalance_timeout_ms=30_000, topic_partitions=[], **subscription)

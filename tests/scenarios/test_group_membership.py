@@ -71,18 +71,18 @@ def test_a_member_joins_syncs_lives_and_leaves_in_every_version(new_member: NewM
 
 @pytest.mark.parametrize("version", [6, 7, 9])
 def test_a_member_id_required_response_names_only_the_member(new_member: NewMember, version: int) -> None:
-    answer = new_member().join(version)
-    assert (answer.error_code, answer.generation_id) == (MEMBER_ID_REQUIRED, NO_GENERATION)
-    assert re.fullmatch(f"wire-{UUID}", answer.member_id)
-    assert (answer.leader, answer.members, answer.protocol_type) == ("", [], None)
-    assert answer.protocol_name == (None if version >= 7 else "")
+    response = new_member().join(version)
+    assert (response.error_code, response.generation_id) == (MEMBER_ID_REQUIRED, NO_GENERATION)
+    assert re.fullmatch(f"wire-{UUID}", response.member_id)
+    assert (response.leader, response.members, response.protocol_type) == ("", [], None)
+    assert response.protocol_name == (None if version >= 7 else "")
 
 
 def test_a_static_member_is_let_in_at_once_and_named_after_its_instance(new_member: NewMember) -> None:
-    answer = new_member(instance_id="kitchen").join()
-    assert answer.error_code == NONE
-    assert re.fullmatch(f"kitchen-{UUID}", answer.member_id)
-    assert answer.members[0].group_instance_id == "kitchen"
+    response = new_member(instance_id="kitchen").join()
+    assert response.error_code == NONE
+    assert re.fullmatch(f"kitchen-{UUID}", response.member_id)
+    assert response.members[0].group_instance_id == "kitchen"
 
 
 # -- generations ----------------------------------------------------------------------------------------------------
@@ -90,14 +90,14 @@ def test_a_static_member_is_let_in_at_once_and_named_after_its_instance(new_memb
 
 def test_the_leader_hears_of_all_members_and_its_assignment_reaches_them(new_member: NewMember, group: str) -> None:
     first, second = new_member(), new_member()
-    answers = join_together(first, second)
-    assert {answer.generation_id for answer in answers} == {2}
-    assert {answer.leader for answer in answers} == {first.member_id}
-    assert {each.member_id for each in answers[0].members} == {first.member_id, second.member_id}
-    assert answers[0].members[0].metadata == subscription(group)
-    assert answers[1].members == []
+    responses = join_together(first, second)
+    assert {response.generation_id for response in responses} == {2}
+    assert {response.leader for response in responses} == {first.member_id}
+    assert {each.member_id for each in responses[0].members} == {first.member_id, second.member_id}
+    assert responses[0].members[0].metadata == subscription(group)
+    assert responses[1].members == []
     second.send_sync()
-    assert not second.client.has_answer(0.2)
+    assert not second.client.has_response(0.2)
     assert first.sync({first.member_id: b"one", second.member_id: b"two"}).assignment == b"one"
     assert second.client.receive().assignment == b"two"
     assert second.sync().assignment == b"two"
@@ -108,8 +108,8 @@ def test_a_member_that_the_leader_left_out_gets_zero_bytes(new_member: NewMember
     join_together(leader, left_out)
     left_out.send_sync()
     assert leader.sync({leader.member_id: b"one"}).assignment == b"one"
-    answer = left_out.client.receive()
-    assert (answer.error_code, answer.assignment) == (NONE, b"")
+    response = left_out.client.receive()
+    assert (response.error_code, response.assignment) == (NONE, b"")
     assert left_out.sync().assignment == b""
 
 
@@ -145,7 +145,7 @@ def test_a_follower_that_joins_again_gets_what_it_has_and_a_leader_another_gener
     again = follower.join()
     assert (again.error_code, again.generation_id, again.leader) == (NONE, 2, leader.member_id)
     leader.send_join()
-    assert not leader.client.has_answer(0.2)
+    assert not leader.client.has_response(0.2)
     assert follower.join().generation_id == 3
     assert leader.receive_join().generation_id == 3
 
@@ -154,7 +154,7 @@ def test_a_follower_with_another_subscription_rebalances(new_member: NewMember) 
     leader, follower = new_member(), new_member()
     stabilize(leader, follower)
     follower.send_join(protocols={"range": subscription("other")})
-    assert not follower.client.has_answer(0.2)
+    assert not follower.client.has_response(0.2)
     joined = leader.join()
     assert joined.generation_id == follower.receive_join().generation_id == 3
     assert {each.metadata for each in joined.members} > {subscription("other")}
@@ -173,7 +173,7 @@ def test_an_id_that_nobody_came_back_with_is_waited_for_until_it_leaves(new_memb
     stabilize(leader)
     pending.get_id()
     leader.send_join()
-    assert not leader.client.has_answer(0.2)
+    assert not leader.client.has_response(0.2)
     left = pending.leave()
     assert [(each.member_id, each.error_code) for each in left.members] == [(pending.member_id, NONE)]
     assert leader.receive_join().generation_id == 2
@@ -216,8 +216,8 @@ def test_the_group_uses_the_protocol_that_all_know_and_most_like(new_member: New
     first = new_member(protocols={"range": data, "sticky": data, "old": data})
     second = new_member(protocols={"sticky": data, "range": data})
     third = new_member(protocols={"new": data, "sticky": data, "range": data})
-    answers = join_together(first, second, third)
-    assert {answer.protocol_name for answer in answers} == {"sticky"}
+    responses = join_together(first, second, third)
+    assert {response.protocol_name for response in responses} == {"sticky"}
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_the_group_uses_the_protocol_that_all_know_and_most_like(new_member: New
 def test_a_member_that_does_not_fit_is_refused(new_member: NewMember, fields: dict[str, object]) -> None:
     member = new_member()
     stabilize(member)
-    answer = new_member().join(**fields)
-    assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    response = new_member().join(**fields)
+    assert (response.error_code, response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert member.join(**fields).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert member.heartbeat() == NONE
 
@@ -278,8 +278,8 @@ def test_a_protocol_that_is_no_consumers_is_carried_as_it_is(
 
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001, 0, -1])
 def test_a_session_timeout_out_of_bounds_is_refused(new_member: NewMember, session_timeout_ms: int) -> None:
-    answer = new_member().join(session_timeout_ms=session_timeout_ms)
-    assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "")
+    response = new_member().join(session_timeout_ms=session_timeout_ms)
+    assert (response.error_code, response.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "")
 
 
 def test_a_group_needs_an_id(client: WireClient, group: str) -> None:
@@ -294,8 +294,8 @@ def test_a_group_needs_an_id(client: WireClient, group: str) -> None:
 def test_nobody_is_known_in_a_group_that_is_not_there(new_member: NewMember) -> None:
     stranger = new_member()
     stranger.member_id = "stranger"
-    answer = stranger.join()
-    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
+    response = stranger.join()
+    assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
     assert stranger.sync().error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert stranger.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
     assert stranger.leave(2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -323,9 +323,9 @@ def test_a_stranger_and_an_old_generation_are_refused(new_member: NewMember, gro
 def test_leaving_together_answers_each(new_member: NewMember, client: WireClient, group: str) -> None:
     first, second = new_member(), new_member()
     stabilize(first, second)
-    answer = leave(client, group, (first.member_id, None), ("stranger", None), ("", None), (second.member_id, None))
-    codes = [each.error_code for each in answer.members]
-    assert (answer.error_code, codes) == (NONE, [NONE, 25, 25, NONE])
+    response = leave(client, group, (first.member_id, None), ("stranger", None), ("", None), (second.member_id, None))
+    codes = [each.error_code for each in response.members]
+    assert (response.error_code, codes) == (NONE, [NONE, 25, 25, NONE])
     assert describe_group(client, group).group_state == "Empty"
 
 
@@ -336,13 +336,13 @@ def test_leaving_together_answers_each(new_member: NewMember, client: WireClient
 def test_a_static_leader_comes_back_and_nobody_joins_again(new_member: NewMember, version: int) -> None:
     old, follower, new = new_member(instance_id="a"), new_member(instance_id="b"), new_member(instance_id="a")
     stabilize(old, follower)
-    answer = new.join(version)
-    assert (answer.error_code, answer.generation_id) == (NONE, 2)
+    response = new.join(version)
+    assert (response.error_code, response.generation_id) == (NONE, 2)
     if version >= 9:
-        assert answer.skip_assignment
-        assert (answer.leader, len(answer.members)) == (new.member_id, 2)
+        assert response.skip_assignment
+        assert (response.leader, len(response.members)) == (new.member_id, 2)
     else:
-        assert (answer.leader, answer.members) == (old.member_id, [])
+        assert (response.leader, response.members) == (old.member_id, [])
     assert new.sync().assignment == assignment(new.group_id, 0)
     assert new.heartbeat() == follower.heartbeat() == NONE
 
@@ -350,8 +350,8 @@ def test_a_static_leader_comes_back_and_nobody_joins_again(new_member: NewMember
 def test_a_static_follower_that_comes_back_skips_nothing(new_member: NewMember) -> None:
     leader, old, new = new_member(instance_id="a"), new_member(instance_id="b"), new_member(instance_id="b")
     stabilize(leader, old)
-    answer = new.join()
-    assert (answer.leader, answer.members, answer.skip_assignment) == (leader.member_id, [], False)
+    response = new.join()
+    assert (response.leader, response.members, response.skip_assignment) == (leader.member_id, [], False)
     assert new.sync().assignment == assignment(new.group_id, 1)
 
 
@@ -384,7 +384,7 @@ def test_a_static_member_that_comes_back_amid_a_generation_makes_another(new_mem
     leader, old, new = new_member(), new_member(instance_id="a"), new_member(instance_id="a")
     join_together(leader, old)
     new.send_join()
-    assert not new.client.has_answer(0.2)
+    assert not new.client.has_response(0.2)
     assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
     assert leader.join().generation_id == new.receive_join().generation_id == 3
 
@@ -395,7 +395,7 @@ def test_a_static_member_that_changes_the_groups_protocol_makes_all_join_again(n
     stabilize(leader, old)
     new = new_member(instance_id="b", protocols={"sticky": subscription("t")})
     new.send_join()
-    assert not new.client.has_answer(0.2)
+    assert not new.client.has_response(0.2)
     assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
     assert leader.join().protocol_name == new.receive_join().protocol_name == "sticky"
 
@@ -405,8 +405,8 @@ def test_an_administrator_removes_a_static_member_by_its_instance(
 ) -> None:
     member = new_member(instance_id="a")
     stabilize(member)
-    answer = leave(client, group, ("", "a"), ("", "b"))
-    assert [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members] == [
+    response = leave(client, group, ("", "a"), ("", "b"))
+    assert [(each.member_id, each.group_instance_id, each.error_code) for each in response.members] == [
         ("", "a", NONE),
         ("", "b", ErrorCode.UNKNOWN_MEMBER_ID),
     ]

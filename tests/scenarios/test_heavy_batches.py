@@ -49,8 +49,8 @@ def test_a_heavy_batch_is_not_overtaken_by_those_behind_it(client: WireClient, t
         client.send_unanswered(produce_request(topic, light, acks=0), 12)
         client.send(produce_request(topic, batch_of(1, base_sequence=sequence + 3, **producer), acks=1), 12)
         sequence += 4
-    answers = [client.receive().responses[0].partition_responses[0] for _ in range(6)]
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [
+    responses = [client.receive().responses[0].partition_responses[0] for _ in range(6)]
+    assert [(response.error_code, response.base_offset) for response in responses] == [
         (0, 0), (0, 3), (0, 4), (0, 7), (0, 8), (0, 11),
     ]  # fmt: skip
 
@@ -79,8 +79,8 @@ def test_a_heavy_batch_is_written_anew(client: WireClient, topic: str, target: s
 def test_after_recompression_a_batch_may_be_too_large(client: WireClient, topic: str) -> None:
     create_topic(client, topic, compression_type="uncompressed", max_message_bytes="100000")
     for value_bytes in (99_000, 101_000, 3 * MIB):
-        answer = produce(client, topic, batch_of(value=bytes(value_bytes), compression=GZIP))
-        assert answer.error_code == (0 if value_bytes < 100_000 else ErrorCode.MESSAGE_TOO_LARGE)
+        response = produce(client, topic, batch_of(value=bytes(value_bytes), compression=GZIP))
+        assert response.error_code == (0 if value_bytes < 100_000 else ErrorCode.MESSAGE_TOO_LARGE)
     assert list_offset(client, topic, LATEST).offset == 1
 
 
@@ -92,9 +92,9 @@ def test_under_acks_0_a_heavy_batch_that_is_refused_closes_the_connection(client
 
 def test_records_at_fault_in_a_heavy_batch_are_named(client: WireClient, topic: str) -> None:
     create_topic(client, topic, cleanup_policy="compact")
-    answer = produce(client, topic, many_records(9000))
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert [error.batch_index for error in answer.record_errors] == list(range(9000))
+    response = produce(client, topic, many_records(9000))
+    assert response.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in response.record_errors] == list(range(9000))
 
 
 @pytest.mark.ours
@@ -102,8 +102,8 @@ def test_records_at_fault_in_a_heavy_batch_are_named(client: WireClient, topic: 
 def test_a_bomb_is_refused(client: WireClient, topic: str, codec: int) -> None:
     """Apache Kafka has no bound: it inflates whatever its heap can hold."""
     create_topic(client, topic, max_message_bytes=str(16 * MIB))
-    answer = produce(client, topic, batch_of(value=bytes(110 * MIB), compression=codec))
-    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    response = produce(client, topic, batch_of(value=bytes(110 * MIB), compression=codec))
+    assert response.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert list_offset(client, topic, LATEST).offset == 0
 
 
@@ -115,12 +115,12 @@ def test_others_are_served_while_a_batch_is_checked(connect: Callable[[], WireCl
     heavy = many_records(300_000)
     answered = threading.Event()
 
-    def wait_for_answer() -> None:
+    def wait_for_response() -> None:
         assert client.receive().responses[0].partition_responses[0].error_code == 0
         answered.set()
 
     client.send(produce_request(topic, heavy), 12)
-    waiting = threading.Thread(target=wait_for_answer)
+    waiting = threading.Thread(target=wait_for_response)
     waiting.start()
     served = 0
     while not answered.is_set():

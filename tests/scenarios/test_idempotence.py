@@ -26,8 +26,8 @@ class IdempotentProducer:
         """Return error code and base offset."""
         fields: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": producer_epoch}
         batch = batch_of(count, value=b"%d" % base_sequence, base_sequence=base_sequence, **fields)
-        answer = produce(self._client, self._topic, batch)
-        return answer.error_code, answer.base_offset
+        response = produce(self._client, self._topic, batch)
+        return response.error_code, response.base_offset
 
 
 def new_producer_id(client: WireClient, version: int = 5) -> int:
@@ -124,7 +124,7 @@ def test_a_transactional_batch_needs_a_transaction(client: WireClient, topic: st
     """The batch counts, not the request: what names no transactional id has no right to one. CVE-2018-17196."""
     create_topic(client, topic)
     batch = batch_of(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
-    answer = produce(client, topic, batch)
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert answer.base_offset == -1
+    response = produce(client, topic, batch)
+    assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert response.base_offset == -1
     assert list_offset(client, topic, LATEST).offset == 0

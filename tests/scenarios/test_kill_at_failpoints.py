@@ -105,8 +105,8 @@ class User:
         self.create("plain", **SMALL)
         policy = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", **SMALL}
         self.create("compacted", **policy)
-        answer = self.client.call(InitProducerIdRequest(transactional_id=None), 5)
-        producer: dict[str, Any] = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+        response = self.client.call(InitProducerIdRequest(transactional_id=None), 5)
+        producer: dict[str, Any] = {"producer_id": response.producer_id, "producer_epoch": response.producer_epoch}
         for turn in range(1000):
             self.produce("plain", turn, **producer, base_sequence=turn)
             self.produce("compacted", turn, key=b"k%d" % (turn % 5))
@@ -126,23 +126,23 @@ class User:
 
     def produce(self, topic: str, turn: int, *, key: bytes | None = None, **fields: Any) -> None:
         value = b"%d " % turn + b"." * 100_000
-        answer = produce(self.client, self.ids[topic], batch_of(value=value, key=key, **fields))
-        assert answer.error_code == 0, answer
-        self.promises.records[topic][answer.base_offset] = (key, value)
+        response = produce(self.client, self.ids[topic], batch_of(value=value, key=key, **fields))
+        assert response.error_code == 0, response
+        self.promises.records[topic][response.base_offset] = (key, value)
 
     def delete_records(self, topic: str, offset: int) -> None:
         requested = DeleteRecordsTopic(topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
         self.promises.log_start[topic] = offset
-        answer = self.client.call(DeleteRecordsRequest(topics=[requested], timeout_ms=10_000), 2)
-        assert answer.topics[0].partitions[0].error_code == 0
+        response = self.client.call(DeleteRecordsRequest(topics=[requested], timeout_ms=10_000), 2)
+        assert response.topics[0].partitions[0].error_code == 0
 
     def alter(self, topic: str, value: str) -> None:
         self.promises.retention_ms.add(value)
         resource = AlterConfigsResource(
             2, resource_name=topic, configs=[AlterableConfig("retention.ms", config_operation=0, value=value)]
         )
-        answer = self.client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        assert answer.responses[0].error_code == 0
+        response = self.client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert response.responses[0].error_code == 0
         self.promises.retention_ms = {value}
 
 

@@ -118,16 +118,16 @@ def alter(client: WireClient, resource: AlterConfigsResource) -> int:
 def test_cve_2017_12610_nobody_becomes_another_by_an_authorization_id(connect: Connect, token: bytes) -> None:
     client = connect("")
     shake_hands(client, "PLAIN")
-    answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert client.is_closed()
 
 
 def test_cve_2017_12610_by_scram_neither(connect: Connect) -> None:
     client = connect("")
     shake_hands(client, "SCRAM-SHA-512")
-    answer = client.call(SaslAuthenticateRequest(auth_bytes=b"n,a=admin,n=alice,r=nonce"), 2)
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    response = client.call(SaslAuthenticateRequest(auth_bytes=b"n,a=admin,n=alice,r=nonce"), 2)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert client.is_closed()
 
 
@@ -411,9 +411,9 @@ def test_cve_2018_1288_a_fetch_that_names_a_replica_needs_the_clusters_right(
     allow(admin, "alice", ResourceType.TOPIC, "replicated", AclOperation.ALL)
     alice = connect("alice")
     until(lambda: values_in(fetch(alice, "replicated")) == [b"v"])
-    (answer,) = alice.call(fetch_request("replicated", replica_id=1), 12).responses[0].partitions
-    assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert not answer.records
+    (response,) = alice.call(fetch_request("replicated", replica_id=1), 12).responses[0].partitions
+    assert response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not response.records
 
 
 BETWEEN_BROKERS = {
@@ -429,8 +429,8 @@ BETWEEN_BROKERS = {
 def test_cve_2018_1288_what_brokers_send_each_other_needs_the_clusters_right(connect: Connect, api: str) -> None:
     """What the broker's own listener serves of it; a table of all APIs: test_authorization_table.py."""
     version, fields = BETWEEN_BROKERS[api]
-    answer = connect("alice").call(request(api, fields), version)
-    code = answer.markers[0].topics[0].partitions[0].error_code if api == "WriteTxnMarkers" else answer.error_code
+    response = connect("alice").call(request(api, fields), version)
+    code = response.markers[0].topics[0].partitions[0].error_code if api == "WriteTxnMarkers" else response.error_code
     assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
@@ -458,8 +458,8 @@ def test_cve_2018_17196_the_batch_says_that_it_is_transactional(admin: WireClien
     until(lambda: produce(alice, "first", batch_of()).error_code == 0)
     both = produce_request("first", batch_of())
     both.topic_data += produce_request("second", batch).topic_data
-    answers = [part for topic in alice.call(both, 12).responses for part in topic.partition_responses]
-    assert {each.error_code for each in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    responses = [part for topic in alice.call(both, 12).responses for part in topic.partition_responses]
+    assert {each.error_code for each in responses} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     assert list_offset(admin, "first", LATEST).offset == 1
     assert list_offset(admin, "second", LATEST).offset == 0
 
@@ -524,6 +524,6 @@ def test_cve_2026_111073_without_a_receiver_telemetry_is_refused_and_so_its_bomb
 def test_cve_2026_83525_a_fetch_snapshot_without_topics_does_not_end_the_controller(ports: dict[str, int]) -> None:
     for _ in range(2):
         with WireClient(f"127.0.0.1:{ports['CONTROLLER']}") as client:
-            answer = client.call(request("FetchSnapshot", {"topics": []}), 1)
-            assert answer.topics == []
+            response = client.call(request("FetchSnapshot", {"topics": []}), 1)
+            assert response.topics == []
             assert client.call(ApiVersionsRequest("a", client_software_version="b"), 4).error_code == 0

@@ -71,7 +71,7 @@ def costs(process: Kafkapy, frame: bytes) -> tuple[float, float]:
 
 def _is_answered_or_closed(client: WireClient) -> bool:
     try:
-        return client.has_answer(0.005)
+        return client.has_response(0.005)
     except ConnectionClosed:
         return True
 
@@ -127,7 +127,7 @@ def test_cve_2022_34917_no_room_is_made_for_what_a_frame_claims(process: Kafkapy
         for _ in range(50):
             client = stack.enter_context(WireClient(process.bootstrap))
             client.send_bytes(struct.pack(">i", 100_000_000) + struct.pack(">hhih", 3, 1, 1, 0) + bytes(60))
-            with WireClient(process.bootstrap) as canary:  # by its answer the part is received
+            with WireClient(process.bootstrap) as canary:  # by its response the part is received
                 assert canary.call(ApiVersionsRequest(), 2).error_code == 0
             client.send_bytes(bytes(30))
         with WireClient(process.bootstrap) as canary:
@@ -166,11 +166,11 @@ def refused(process: Kafkapy, batch: bytes) -> str:
     process.forget_peak()
     before_mb = process.memory_mb()
     with WireClient(process.bootstrap) as client:
-        answer = produce(client, "bombs", batch)
-        assert answer.error_code != 0
+        response = produce(client, "bombs", batch)
+        assert response.error_code != 0
         assert list_offset(client, "bombs", LATEST).offset == 10
     assert process.memory_mb("VmHWM") - before_mb < len(batch) / FRAME_MB + MB_BEYOND_THE_FRAME
-    return str(answer.error_message)
+    return str(response.error_message)
 
 
 BOMBS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
@@ -255,7 +255,7 @@ def test_cve_2026_35554_frames_that_arrive_in_turns_put_no_record_into_another_t
         for start in range(0, len(data[0]), 9_000):
             for client, part in zip(clients, data, strict=True):
                 client.send_bytes(part[start : start + 9_000])
-                with WireClient(process.bootstrap) as canary:  # by its answer the part is received
+                with WireClient(process.bootstrap) as canary:  # by its response the part is received
                     assert canary.call(ApiVersionsRequest(), 2).error_code == 0
         for client in clients:
             client.receive_frame()

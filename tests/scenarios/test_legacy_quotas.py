@@ -75,9 +75,9 @@ def test_a_producer_beyond_its_rate_gets_the_throttle_and_is_muted(client, other
     request = LegacyProduceRequest(
         1, timeout_ms=30_000, topic_data=[legacy_produce_request.TopicProduceData(topic, partition_data=[data])]
     )
-    answer = client.call(request, version, client_id=topic)
-    assert answer.responses[0].partition_responses[0].error_code == 0
-    assert_throttled(client, answer, has_field=version >= 1)
+    response = client.call(request, version, client_id=topic)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert_throttled(client, response, has_field=version >= 1)
 
 
 def test_topics_beyond_the_mutation_rate_are_created_and_deleted_by_a_muted_client(client, other, topic) -> None:
@@ -99,11 +99,11 @@ def test_deletions_beyond_the_mutation_rate_are_carried_out(client, other, topic
     assert_muted(client)
 
 
-def assert_throttled(client: WireClient, answer: Any, *, has_field: bool) -> None:
-    assert (answer.throttle_time_ms > 0) is has_field
+def assert_throttled(client: WireClient, response: Any, *, has_field: bool) -> None:
+    assert (response.throttle_time_ms > 0) is has_field
     assert_muted(client)
 
 
 def assert_muted(client: WireClient) -> None:
     client.send(ApiVersionsRequest(), 0)
-    assert not client.has_answer(0.2)
+    assert not client.has_response(0.2)

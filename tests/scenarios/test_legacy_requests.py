@@ -54,10 +54,10 @@ def old(legacy_bootstrap: str) -> Iterator[WireClient]:
 @pytest.fixture
 def log(old: WireClient, topic: str) -> str:
     """A topic of one partition, made by CreateTopics 0."""
-    answer = old.call(
+    response = old.call(
         LegacyCreateTopicsRequest([CreatableTopic(topic, num_partitions=1, replication_factor=1)], timeout_ms=30_000), 0
     )
-    assert [(each.name, each.error_code) for each in answer.topics] == [(topic, 0)]
+    assert [(each.name, each.error_code) for each in response.topics] == [(topic, 0)]
     return topic
 
 
@@ -87,7 +87,7 @@ def read(client: WireClient, topic: str, version: int, offset: int = 0, max_byte
 
 
 def read_all(client: WireClient, topic: str, version: int, offset: int = 0) -> bytes:
-    """Fetch to the end: Apache Kafka cuts an answer that became larger than what it read."""
+    """Fetch to the end: Apache Kafka cuts a response that became larger than what it read."""
     found = read(client, topic, version, offset)
     assert found.error_code == 0
     sets = list(batches(found.records))
@@ -109,8 +109,8 @@ def list_offsets(client: WireClient, topic: str, timestamp_ms: int, max_count: i
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_messages_are_stored_and_come_back_in_each_format(old: WireClient, log: str, version: int, codec: int) -> None:
     magic = 1 if version == 2 else 0
-    answer = send(old, log, messages(magic=magic, compression=codec), version)
-    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 0, -1)
+    response = send(old, log, messages(magic=magic, compression=codec), version)
+    assert (response.error_code, response.base_offset, response.log_append_time_ms) == (0, 0, -1)
     assert send(old, log, messages(2, magic=magic, compression=codec), version).base_offset == 3
     for fetch_version in range(4):
         assert read(old, log, fetch_version).high_watermark == 5
@@ -167,13 +167,13 @@ def damaged(message_set: bytes) -> bytes:
     ids=["crc", "wrapper-crc", "mixed", "two-wrappers"],
 )
 def test_what_the_log_refuses(old: WireClient, log: str, records: bytes, code: ErrorCode) -> None:
-    answer = send(old, log, records)
-    assert (answer.error_code, answer.base_offset) == (code, -1)
+    response = send(old, log, records)
+    assert (response.error_code, response.base_offset) == (code, -1)
     assert read(old, log, 3).high_watermark == 0
     assert send(old, log, messages(1)).base_offset == 0
 
 
-def test_acks_0_has_no_answer_but_the_end_of_the_connection(old: WireClient, log: str, legacy_bootstrap: str) -> None:
+def test_acks_0_has_no_response_but_the_end_of_the_connection(old: WireClient, log: str, legacy_bootstrap: str) -> None:
     old.send_unanswered(produce_request(log, messages(2), acks=0), 2)
     assert send(old, log, messages(1)).base_offset == 2
     with WireClient(legacy_bootstrap) as other:

@@ -58,11 +58,11 @@ def _guess(guarded: Guarded, mechanism: str, count: int) -> None:
             client.send(SaslAuthenticateRequest(auth_bytes=token), 2)
             if mechanism != "PLAIN":  # wrong whatever the broker says to the first
                 client.send(SaslAuthenticateRequest(auth_bytes=b"c=biws,r=wrong,p=d3Jvbmc="), 2)
-        codes = [_last_answer(client, 2 if mechanism == "PLAIN" else 3) for client in clients]
+        codes = [_last_response(client, 2 if mechanism == "PLAIN" else 3) for client in clients]
     assert set(codes) == {SASL_AUTHENTICATION_FAILED}
 
 
-def _last_answer(client: WireClient, count: int) -> int:
+def _last_response(client: WireClient, count: int) -> int:
     """Return the error that a login ends with."""
     *begun, last = [client.receive().error_code for _ in range(count)]
     assert client.is_closed()
@@ -145,7 +145,7 @@ def _trickle(peer: ssl.SSLSocket) -> None:
 
 
 def test_a_peer_that_logs_in_and_reads_nothing_is_not_waited_for(patient: Guarded) -> None:
-    """Its answers pile up to a bound; then its requests are not read any more."""
+    """Its responses pile up to a bound; then its requests are not read any more."""
     request = request_frame(MetadataRequest(topics=[MetadataRequestTopic(name="a" * 200)] * 50), 1)
     frame = len(request).to_bytes(4, "big") + request
     with patient.watched(), WireClient(f"127.0.0.1:{patient.sasl_port}") as client:

@@ -66,8 +66,8 @@ def set_quotas(
         )
         for entity, values in [*quotas, ({"user": "probe", "client-id": topic}, {"producer_byte_rate": 1.0})]
     ]
-    answers = connect("").call(AlterClientQuotasRequest(entries), 1).entries
-    assert [each.error_code for each in answers] == [0] * len(entries)
+    responses = connect("").call(AlterClientQuotasRequest(entries), 1).entries
+    assert [each.error_code for each in responses] == [0] * len(entries)
     until(lambda: throttle_of_produce(connect("probe"), topic, b"", client_id=topic) > 0)
 
 

@@ -107,7 +107,7 @@ def test_the_connection_is_muted(call, connect, topic) -> None:
     client = connect()
     client.call(creation(f"{topic}-2"), 7, client_id=topic)
     client.send(ApiVersionsRequest(), 0)
-    assert not client.has_answer(0.2)
+    assert not client.has_response(0.2)
 
 
 def test_other_clients_have_their_own_bucket(call, connect, topic) -> None:

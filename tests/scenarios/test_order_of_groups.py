@@ -1,4 +1,4 @@
-"""The order of groups and of their members in answers: that of Apache Kafka's hash maps. The literals are its own."""
+"""The order of groups and of their members in responses: that of Apache Kafka's hash maps. The literals are its own."""
 
 from collections.abc import Iterator
 

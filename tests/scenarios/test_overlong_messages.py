@@ -49,16 +49,16 @@ ALTER_CONFIGS = pytest.param(
 )
 
 
-def errors(answer: Any) -> Iterator[tuple[int, str | None]]:
+def errors(response: Any) -> Iterator[tuple[int, str | None]]:
     """Yield code and message of the response, and of each part of it."""
-    if isinstance(answer, list):
-        for each in answer:
+    if isinstance(response, list):
+        for each in response:
             yield from errors(each)
-    elif isinstance(answer, MessageStruct):
-        if "error_code" in answer.field_names():
-            yield answer.error_code, getattr(answer, "error_message", None)
-        for name in answer.field_names():
-            yield from errors(getattr(answer, name))
+    elif isinstance(response, MessageStruct):
+        if "error_code" in response.field_names():
+            yield response.error_code, getattr(response, "error_message", None)
+        for name in response.field_names():
+            yield from errors(getattr(response, name))
 
 
 @pytest.mark.parametrize(("api", "version", "fields"), [*CASES, ALTER_CONFIGS])

@@ -39,10 +39,10 @@ def patched(batch: bytes, position: int, value: bytes, *, with_crc: bool = True)
     return seal(bytes(changed[:61]), changed[61:]) if with_crc else bytes(changed)
 
 
-def assert_refused(answer: Any, code: ErrorCode) -> None:
+def assert_refused(response: Any, code: ErrorCode) -> None:
     """A base offset of 0 would be taken for where the records are."""
-    assert answer.error_code == code, answer
-    assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+    assert response.error_code == code, response
+    assert (response.base_offset, response.log_append_time_ms) == (-1, -1)
 
 
 def assert_still_empty(client: WireClient, topic: str) -> None:
@@ -58,11 +58,11 @@ def test_the_response_holds_where_the_records_are(client: WireClient, topic: str
     topic_id = create_topic(client, topic)
     named = topic_id if version >= 13 else topic
     for base_offset in (0, 3):
-        answer = produce(client, named, batch_of(3), version=version, acks=acks)
-        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, base_offset, -1)
-        assert answer.log_start_offset == (0 if version >= 5 else -1)
-        assert (answer.record_errors, answer.error_message) == ([], None)
-        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, -1)
+        response = produce(client, named, batch_of(3), version=version, acks=acks)
+        assert (response.error_code, response.base_offset, response.log_append_time_ms) == (0, base_offset, -1)
+        assert response.log_start_offset == (0 if version >= 5 else -1)
+        assert (response.record_errors, response.error_message) == ([], None)
+        assert (response.current_leader.leader_id, response.current_leader.leader_epoch) == (-1, -1)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
@@ -78,11 +78,11 @@ def test_compressed_batches_come_back_as_they_were_sent(client: WireClient, topi
 def test_log_append_time_is_the_brokers_and_is_returned(client: WireClient, topic: str) -> None:
     create_topic(client, topic, message_timestamp_type="LogAppendTime")
     before_ms = int(time.time() * 1000)
-    answer = produce(client, topic, batch_of(3))
-    assert before_ms <= answer.log_append_time_ms <= int(time.time() * 1000)
+    response = produce(client, topic, batch_of(3))
+    assert before_ms <= response.log_append_time_ms <= int(time.time() * 1000)
     (batch,) = batches_in(fetch(client, topic))
-    assert (batch.timestamp_type, batch.max_timestamp) == (LOG_APPEND_TIME, answer.log_append_time_ms)
-    assert {record.timestamp_ms for record in batch.records()} == {answer.log_append_time_ms}
+    assert (batch.timestamp_type, batch.max_timestamp) == (LOG_APPEND_TIME, response.log_append_time_ms)
+    assert {record.timestamp_ms for record in batch.records()} == {response.log_append_time_ms}
     assert batch.is_valid()
 
 
@@ -101,11 +101,11 @@ def test_a_batch_over_max_message_bytes_is_too_large(client: WireClient, topic: 
 def test_a_record_without_a_key_has_no_place_in_a_compacted_topic(client: WireClient, topic: str) -> None:
     create_topic(client, topic, cleanup_policy="compact")
     records = [(NOW_MS, b"key", b"1", ()), (NOW_MS, None, b"2", ()), (NOW_MS, None, b"3", ())]
-    answer = produce(client, topic, build_batch(records))
-    assert_refused(answer, ErrorCode.INVALID_RECORD)
-    assert [each.batch_index for each in answer.record_errors] == [1, 2]
-    assert all(each.batch_index_error_message for each in answer.record_errors)
-    assert answer.error_message
+    response = produce(client, topic, build_batch(records))
+    assert_refused(response, ErrorCode.INVALID_RECORD)
+    assert [each.batch_index for each in response.record_errors] == [1, 2]
+    assert all(each.batch_index_error_message for each in response.record_errors)
+    assert response.error_message
     assert_still_empty(client, topic)
     assert produce(client, topic, batch_of(key=b"key")).error_code == 0
 
@@ -113,9 +113,9 @@ def test_a_record_without_a_key_has_no_place_in_a_compacted_topic(client: WireCl
 def test_record_errors_are_left_out_of_versions_without_them(client: WireClient, topic: str) -> None:
     create_topic(client, topic, cleanup_policy="compact")
     for version in (3, 7, 8):
-        answer = produce(client, topic, batch_of(), version=version)
-        assert_refused(answer, ErrorCode.INVALID_RECORD)
-        assert bool(answer.record_errors) == (version >= 8)
+        response = produce(client, topic, batch_of(), version=version)
+        assert_refused(response, ErrorCode.INVALID_RECORD)
+        assert bool(response.record_errors) == (version >= 8)
 
 
 @pytest.mark.parametrize("position", [17, 21, 27, 57, 61, 70], ids=lambda position: f"byte {position}")
@@ -184,9 +184,9 @@ def test_zstd_came_with_version_7(client: WireClient, topic: str) -> None:
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_a_codec_that_does_not_exist_is_refused(client: WireClient, topic: str, codec: int) -> None:
     create_topic(client, topic)
-    answer = produce(client, topic, patched(batch_of(), 22, bytes([codec])))
-    assert answer.error_code != 0
-    assert answer.base_offset == -1
+    response = produce(client, topic, patched(batch_of(), 22, bytes([codec])))
+    assert response.error_code != 0
+    assert response.base_offset == -1
     assert_still_empty(client, topic)
     assert metadata(client).brokers
 
@@ -195,9 +195,9 @@ def test_a_codec_that_does_not_exist_is_refused(client: WireClient, topic: str, 
 def test_bytes_that_do_not_decompress_are_refused(client: WireClient, topic: str, codec: int) -> None:
     create_topic(client, topic)
     batch = batch_of(3)
-    answer = produce(client, topic, patched(batch, 22, bytes([codec])))
-    assert answer.error_code != 0
-    assert answer.base_offset == -1
+    response = produce(client, topic, patched(batch, 22, bytes([codec])))
+    assert response.error_code != 0
+    assert response.base_offset == -1
     assert_still_empty(client, topic)
 
 
@@ -207,9 +207,9 @@ def test_timestamps_too_old_or_too_new_are_invalid_record_by_record(client: Wire
     create_topic(client, topic, **limits)
     now_ms = int(time.time() * 1000)
     records = [(now_ms + delta_ms, None, b"v", ()) for delta_ms in (0, -2 * hour_ms, 2 * hour_ms)]
-    answer = produce(client, topic, build_batch(records))
-    assert_refused(answer, ErrorCode.INVALID_TIMESTAMP)
-    assert [each.batch_index for each in answer.record_errors] == [1, 2]
+    response = produce(client, topic, build_batch(records))
+    assert_refused(response, ErrorCode.INVALID_TIMESTAMP)
+    assert [each.batch_index for each in response.record_errors] == [1, 2]
     assert produce(client, topic, build_batch(records[:1])).error_code == 0
 
 
@@ -228,8 +228,8 @@ def test_min_insync_replicas_counts_no_more_than_there_are(client: WireClient, t
 
 def test_internal_topics_are_not_for_clients(client: WireClient) -> None:
     """Whether it exists is another matter: it comes with the first group."""
-    answer = produce(client, "__consumer_offsets", batch_of(key=b"k"))
-    assert answer.error_code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    response = produce(client, "__consumer_offsets", batch_of(key=b"k"))
+    assert response.error_code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def test_each_partition_answers_for_itself(client: WireClient, topic: str) -> None:
@@ -238,14 +238,14 @@ def test_each_partition_answers_for_itself(client: WireClient, topic: str) -> No
     data = [PartitionProduceData(partition, records=records) for partition, records in enumerate((good, damaged, good))]
     topics = [TopicProduceData(topic, partition_data=data), TopicProduceData("missing", partition_data=data[:1])]
     response = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 12)
-    answers = [
-        (each.name, answer.index, answer.error_code, answer.base_offset)
+    parts = [
+        (each.name, part.index, part.error_code, part.base_offset)
         for each in response.responses
-        for answer in each.partition_responses
+        for part in each.partition_responses
     ]
     (missing,) = (each for each in response.responses if each.name == "missing")
     assert missing.partition_responses[0].error_message is None
-    assert sorted(answers) == sorted(
+    assert sorted(parts) == sorted(
         [
             (topic, 0, 0, 0),
             (topic, 1, ErrorCode.CORRUPT_MESSAGE, -1),
@@ -258,18 +258,18 @@ def test_each_partition_answers_for_itself(client: WireClient, topic: str) -> No
 # -- acks=0, and order ----------------------------------------------------------------------------------------------
 
 
-def test_acks_0_has_no_answer_and_keeps_its_place(client: WireClient, topic: str) -> None:
+def test_acks_0_has_no_response_and_keeps_its_place(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     for value in (b"1", b"2", b"3"):
         client.send_unanswered(produce_request(topic, batch_of(value=value), acks=0), 12)
         produced = produce(client, topic, batch_of(value=value + b" acked"))
-        assert produced.error_code == 0, "the next frame back is this answer, with its own correlation id"
+        assert produced.error_code == 0, "the next frame back is this response, with its own correlation id"
     assert values_in(fetch(client, topic)) == [b"1", b"1 acked", b"2", b"2 acked", b"3", b"3 acked"]
 
 
 @pytest.mark.parametrize("what", ["unknown topic", "corrupt batch", "keyless to compacted"])
 def test_an_error_under_acks_0_closes_the_connection(connect: Callable[[], WireClient], topic: str, what: str) -> None:
-    """There is no answer to carry it, and a producer must not go on believing."""
+    """There is no response to carry it, and a producer must not go on believing."""
     client, other = connect(), connect()
     records = batch_of()
     if what == "corrupt batch":
@@ -281,8 +281,8 @@ def test_an_error_under_acks_0_closes_the_connection(connect: Callable[[], WireC
     assert metadata(other).brokers
 
 
-def test_answers_keep_the_order_of_requests_over_a_long_poll(client: WireClient, topic: str) -> None:
-    """A fetch that waits, then a produce and metadata on the same connection: no answer overtakes another."""
+def test_responses_keep_the_order_of_requests_over_a_long_poll(client: WireClient, topic: str) -> None:
+    """A fetch that waits, then a produce and metadata on the same connection: no response overtakes another."""
     create_topic(client, topic)
     client.send(fetch_request(topic, max_wait_ms=500, min_bytes=1), 12)
     client.send(produce_request(topic, batch_of()), 12)
@@ -349,7 +349,7 @@ def test_partitions_of_a_topic_that_is_named_again_are_answered_together(client:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_refusal_stays_the_answer_whatever_else_is_appended(client: WireClient, topic: str, is_first: bool) -> None:
+def test_a_refusal_stays_the_response_whatever_else_is_appended(client: WireClient, topic: str, is_first: bool) -> None:
     create_topic(client, topic)
     batches = [(0, b""), (0, batch_of(value=b"good"))]
     again = named(topic, *(batches if is_first else reversed(batches)))

@@ -49,8 +49,8 @@ def test_a_fetch_that_waits_is_answered_before_the_renewal_behind_it(client: Wir
     client.send(FetchRequest(max_wait_ms=MAX_WAIT_MS, min_bytes=1, topics=topics), 12)
     renew(client)
     client.send(ApiVersionsRequest(), 0)
-    answers = [type(client.receive()).__name__ for _ in range(4)]
-    assert answers == ["FetchResponse", "SaslHandshakeResponse", "SaslAuthenticateResponse", "ApiVersionsResponse"]
+    responses = [type(client.receive()).__name__ for _ in range(4)]
+    assert responses == ["FetchResponse", "SaslHandshakeResponse", "SaslAuthenticateResponse", "ApiVersionsResponse"]
 
 
 def test_what_is_produced_around_a_renewal_is_written_in_its_order(client: WireClient) -> None:

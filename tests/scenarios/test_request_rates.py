@@ -61,7 +61,7 @@ def test_responses_carry_the_throttle(call, version) -> None:
     assert call(MetadataRequest(topics=None), version).throttle_time_ms == WINDOW_MS
 
 
-def test_the_answer_for_others_is_left_as_it_was(call, connect) -> None:
+def test_the_response_for_others_is_left_as_it_was(call, connect) -> None:
     assert call(MetadataRequest(topics=None), 13).throttle_time_ms == WINDOW_MS
     assert connect().call(MetadataRequest(topics=None), 13).throttle_time_ms == 0
 
@@ -89,7 +89,7 @@ def test_the_larger_of_two_throttles_counts(call, connect, topic) -> None:
     until(lambda: call(request, PRODUCE_VERSION).throttle_time_ms > 10 * WINDOW_MS)
 
 
-def test_a_producer_without_answers_is_exempt(call, connect, topic) -> None:
+def test_a_producer_without_responses_is_exempt(call, connect, topic) -> None:
     create_topic(connect(), topic)
     client = connect()
     for _ in range(10):

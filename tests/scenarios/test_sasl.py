@@ -337,7 +337,7 @@ def test_a_session_that_has_ended_takes_nothing_but_a_login(broker, stack) -> No
     for client in clients:
         log_in(client, sasl_client("PLAIN", "alice", "wonder"))
     first, second = clients
-    assert not first.has_answer(SESSION_MS / 1000 + 0.3)
+    assert not first.has_response(SESSION_MS / 1000 + 0.3)
     first.send(MetadataRequest(topics=[]), 12)
     assert_closed(first)
     assert log_in(second, sasl_client("PLAIN", "alice", "wonder")).error_code == 0

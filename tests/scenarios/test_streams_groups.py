@@ -47,9 +47,9 @@ def member(client: WireClient, group: str) -> Iterator[StreamsMember]:
     member.leave()
 
 
-def statuses(answer: Any) -> dict[int, str]:
-    assert answer.error_code == 0, answer
-    return {status.status_code: status.status_detail for status in answer.status}
+def statuses(response: Any) -> dict[int, str]:
+    assert response.error_code == 0, response
+    return {status.status_code: status.status_detail for status in response.status}
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -77,8 +77,8 @@ def test_a_join_that_says_what_it_cannot_mean_is_refused(
     client: WireClient, group: str, fields: dict[str, Any], message: str
 ) -> None:
     values = {"topology": reading(group), **fields}
-    answer = StreamsMember(client, group).join(**values)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
+    response = StreamsMember(client, group).join(**values)
+    assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, message)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_join_that_says_what_it_cannot_mean_is_refused(
     ids=("internal", "bad-name", "counted-changelog", "reads-nothing"),
 )
 def test_a_topology_that_cannot_be_is_refused(client: WireClient, group: str, topology: Any, message: str) -> None:
-    answer = StreamsMember(client, group).join(topology)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    response = StreamsMember(client, group).join(topology)
+    assert (response.error_code, response.error_message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
 def test_heartbeats_of_members_are_held_to_their_epoch_and_tasks(member: StreamsMember, group: str) -> None:
@@ -241,8 +241,8 @@ def test_topology_descriptions_are_refused_without_a_plugin(member: StreamsMembe
     request = StreamsGroupTopologyDescriptionUpdateRequest(
         group_id=group, member_id="m", topology_description=TopologyDescription()
     )
-    answer = member.client.call(request, 0)
-    assert (answer.error_code, answer.error_message) == (
+    response = member.client.call(request, 0)
+    assert (response.error_code, response.error_message) == (
         ErrorCode.UNSUPPORTED_VERSION,
         "The broker has no streams group topology description plugin configured.",
     )
@@ -307,6 +307,6 @@ def test_empty_groups_change_their_kind(member: StreamsMember, group: str) -> No
 def test_broker_without_the_protocol_refuses_it(tmp_path_factory: pytest.TempPathFactory) -> None:
     protocols = {"group.coordinator.rebalance.protocols": "classic,consumer"}
     with serving(tmp_path_factory, protocols) as bootstrap, WireClient(bootstrap) as client:
-        answer = client.call(StreamsGroupHeartbeatRequest("g", member_id="m"), 1)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.UNSUPPORTED_VERSION, None)
+        response = client.call(StreamsGroupHeartbeatRequest("g", member_id="m"), 1)
+        assert (response.error_code, response.error_message) == (ErrorCode.UNSUPPORTED_VERSION, None)
         assert describe(client, "g").error_code == ErrorCode.UNSUPPORTED_VERSION

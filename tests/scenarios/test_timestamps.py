@@ -23,8 +23,8 @@ def test_the_largest_timestamp_may_be_none_at_all(
     create_topic(client, topic)
     assert list_offset(client, topic, MAX_TIMESTAMP).offset == -1
     assert produce(client, topic, batch_at(*timestamps)).error_code == 0
-    answer = list_offset(client, topic, MAX_TIMESTAMP)
-    assert (answer.error_code, answer.offset, answer.timestamp) == (0, *found)
+    response = list_offset(client, topic, MAX_TIMESTAMP)
+    assert (response.error_code, response.offset, response.timestamp) == (0, *found)
 
 
 @pytest.mark.parametrize("timestamps", [(-2,), (5, -2), (-1000, 5)])

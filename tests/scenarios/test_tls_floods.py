@@ -207,7 +207,7 @@ def test_renegotiation_is_refused(patient: Guarded) -> None:
 
 
 @pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
-def test_key_updates_beside_data_whose_answers_are_not_read_end_their_connection(patient: Guarded) -> None:
+def test_key_updates_beside_data_whose_responses_are_not_read_end_their_connection(patient: Guarded) -> None:
     """A frame without end, with a KeyUpdate at every 20 bytes of it: nothing of it is wasted, but answers pile up."""
     with patient.watched(), OpenSslClient(patient.port) as peer:
         peer.send(struct.pack(">ihh", 50_000_000, PRODUCE, 9))

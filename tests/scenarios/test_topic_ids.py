@@ -50,8 +50,8 @@ def test_an_id_that_no_topic_has_is_unknown_as_an_id(client: WireClient) -> None
     assert produce(client, NOBODY, batch_of()).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert fetch(client, NOBODY).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     request = MetadataRequest(topics=[MetadataRequestTopic(NOBODY, name=None)], allow_auto_topic_creation=False)
-    (answer,) = client.call(request, 12).topics
-    assert (answer.error_code, answer.topic_id, answer.name) == (ErrorCode.UNKNOWN_TOPIC_ID, NOBODY, None)
+    (response,) = client.call(request, 12).topics
+    assert (response.error_code, response.topic_id, response.name) == (ErrorCode.UNKNOWN_TOPIC_ID, NOBODY, None)
     (deleted,) = client.call(
         DeleteTopicsRequest([DeleteTopicState(None, topic_id=NOBODY)], topic_names=[], timeout_ms=1000), 6
     ).responses
@@ -91,9 +91,9 @@ def test_a_session_that_holds_a_deleted_topic_hears_of_it(client: WireClient, to
 
     def reported(session_epoch: int) -> int:
         again = FetchRequest(session_id=session_id, session_epoch=session_epoch)
-        (answer,) = client.call(again, 18).responses
-        assert answer.topic_id == old_id
-        return int(answer.partitions[0].error_code)
+        (response,) = client.call(again, 18).responses
+        assert response.topic_id == old_id
+        return int(response.partitions[0].error_code)
 
     delete_topic(client, topic)
     deleted = [reported(1), reported(2)]

@@ -37,9 +37,9 @@ def heartbeat(client: WireClient, group: str, member_epoch: int, member_id: str 
 
 
 def test_a_members_epoch_counts(client: WireClient, group: str, producer: TransactionalProducer) -> None:
-    answer = heartbeat(client, group, 0)
-    assert answer.error_code == ErrorCode.NONE
-    epoch = answer.member_epoch
+    response = heartbeat(client, group, 0)
+    assert response.error_code == ErrorCode.NONE
+    epoch = response.member_epoch
     requested: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": epoch}
     assert producer.commit_offset(group, group, 5, **requested) == ErrorCode.NONE
     assert producer.commit_offset(group, group, 6, **{**requested, "generation_id_or_member_epoch": epoch + 1}) == (

@@ -35,10 +35,10 @@ def producer(client: WireClient, topic: str) -> TransactionalProducer:
 
 
 def test_transaction_version_2_is_returned(client: WireClient) -> None:
-    answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
-    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    response = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert levels["transaction.version"] == 2
-    versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     keys = (22, 24, 25, 26, 27, 65, 66)
     assert [versions[key] for key in keys] == [(0, 5), (0, 5), (0, 4), (0, 5), (1, 2), (0, 0), (0, 2)]
     assert versions[28] in ((0, 5), (0, 6)), "the second is that of Apache Kafka 4.4.0, and ours"
@@ -53,8 +53,8 @@ def test_of_a_partition_that_is_named_twice_the_last_batch_is_in_the_transaction
     batches = [batch_of(value=value, is_transactional=True, **fields) for value in (b"one", b"two")]
     data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, records=batch) for batch in batches])
     request = ProduceRequest(topic, acks=-1, timeout_ms=30_000, topic_data=[data])
-    [answer] = client.call(request, version).responses[0].partition_responses
-    assert (answer.error_code, answer.base_offset) == (0, 0)
+    [response] = client.call(request, version).responses[0].partition_responses
+    assert (response.error_code, response.base_offset) == (0, 0)
     assert producer.end(commit=True, version=1 if version < 12 else 5) == ErrorCode.NONE
     until(lambda: read_committed(client, topic) == [b"two"])
 
@@ -84,11 +84,11 @@ def test_a_sequence_of_an_aborted_transaction_is_still_a_duplicate(
 ) -> None:
     """Its epoch is still the same: no broker can know new records by it (tests/support/copier.py)."""
     assert producer.add(topic) == {topic: ErrorCode.NONE}
-    assert producer.send_and_answer(topic, b"aborted", version=version).base_offset == 0
+    assert producer.send_and_respond(topic, b"aborted", version=version).base_offset == 0
     assert producer.end(commit=False, version=1) == ErrorCode.NONE
     until(lambda: last_stable_offset(client, topic) == 2)
     assert producer.add(topic) == {topic: ErrorCode.NONE}
-    again = producer.send_and_answer(topic, b"lost", version=version, base_sequence=0)
+    again = producer.send_and_respond(topic, b"lost", version=version, base_sequence=0)
     assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
     assert producer.end(commit=True, version=1) == ErrorCode.NONE
     until(lambda: last_stable_offset(client, topic) == 3)
@@ -131,10 +131,10 @@ def test_each_end_at_version_5_raises_the_epoch(topic: str, producer: Transactio
 def test_a_partition_that_was_not_added_takes_nothing(
     client: WireClient, topic: str, producer: TransactionalProducer, version: int, code: int
 ) -> None:
-    answer = producer.send_and_answer(topic, version=version)
-    assert (answer.error_code, answer.base_offset) == (code, -1)
+    response = producer.send_and_respond(topic, version=version)
+    assert (response.error_code, response.base_offset) == (code, -1)
     if version < 11:
-        assert answer.error_message == "Partition was not added to the transaction"
+        assert response.error_message == "Partition was not added to the transaction"
     assert list_offset(client, topic, LATEST).offset == 0
 
 
@@ -196,15 +196,17 @@ def test_batches_of_a_pipeline_stay_in_their_order(
         request = produce_request(topic, batch_of(value=b"%d" % number, base_sequence=number, **fields))
         request.transactional_id = topic
         client.send(request, 12)
-    answers = [client.receive().responses[0].partition_responses[0] for _ in range(5)]
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, offset) for offset in range(5)]
+    responses = [client.receive().responses[0].partition_responses[0] for _ in range(5)]
+    assert [(response.error_code, response.base_offset) for response in responses] == [
+        (0, offset) for offset in range(5)
+    ]
     assert values_in(fetch(client, topic)) == [b"%d" % number for number in range(5)]
 
 
 def test_a_batch_sent_again_is_answered_with_its_offset(topic: str, producer: TransactionalProducer) -> None:
-    assert producer.send_and_answer(topic).base_offset == 0
-    assert producer.send_and_answer(topic, base_sequence=0).base_offset == 0
-    assert producer.send_and_answer(topic).base_offset == 1
+    assert producer.send_and_respond(topic).base_offset == 0
+    assert producer.send_and_respond(topic, base_sequence=0).base_offset == 0
+    assert producer.send_and_respond(topic).base_offset == 1
 
 
 # -- AddPartitionsToTxn -----------------------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ def test_a_newer_producer_aborts_the_transaction_of_the_older_one(
 def test_the_next_step_after_an_end_never_meets_concurrent_transactions(
     client: WireClient, topic: str, producer: TransactionalProducer
 ) -> None:
-    """Apache Kafka writes the markers behind its answer; here they stand before it."""
+    """Apache Kafka writes the markers behind its response; here they stand before it."""
     for _ in range(20):
         assert producer.send(topic) == ErrorCode.NONE
         assert producer.end(commit=True) == ErrorCode.NONE

@@ -35,8 +35,8 @@ class Life:
         while True:
             number = self.next_number = self.next_number + 1
             key = b"k%d" % (number % KEY_COUNT)
-            answer = await client.produce(topic, b"%d" % number, key=key)
-            assert answer.error_code == 0
+            response = await client.produce(topic, b"%d" % number, key=key)
+            assert response.error_code == 0
             self.values[key] = number
             await asyncio.sleep(0.02)
 

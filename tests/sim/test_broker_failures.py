@@ -358,8 +358,8 @@ async def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(machi
     await machine.boot()
     client = machine.connect()
     for topic in topics:
-        answer = await client.fetch(topic, 0)
-        assert (answer.error_code in GONE) == is_in(machine, topic, SECOND_DIR), topic
+        response = await client.fetch(topic, 0)
+        assert (response.error_code in GONE) == is_in(machine, topic, SECOND_DIR), topic
     assert await offline_paths(client) == [SECOND_DIR]
     assert not machine.has_failed
 

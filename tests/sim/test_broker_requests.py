@@ -40,10 +40,10 @@ def on_machine(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> Callable
 
 
 async def timed(machine: Machine, request: Coroutine[Any, Any, Any]) -> tuple[Any, float]:
-    """Return an answer, and how many virtual ms it took."""
+    """Return a response, and how many virtual ms it took."""
     start = machine.loop.time()
-    answer = await request
-    return answer, (machine.loop.time() - start) * 1000
+    response = await request
+    return response, (machine.loop.time() - start) * 1000
 
 
 @on_machine
@@ -155,7 +155,7 @@ async def test_acks_0_is_not_answered_and_appends(machine: Machine) -> None:
     client = machine.connect()
     topic = await client.create_topic("orders")
     assert await client.produce(topic, b"quiet", acks=0) is None
-    # the next answer on this connection is that of the next request
+    # the next response on this connection is that of the next request
     fetched = await client.fetch(topic, 0, max_wait_ms=1000)
     assert values_of(fetched) == [b"quiet"]
     assert not client.link.received

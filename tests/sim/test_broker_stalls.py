@@ -75,8 +75,8 @@ async def _poll(machine: Machine, topic: Topic, until: float, found: list[float]
     offset = (await client.list_offset(topic, -1)).offset
     while machine.loop.time() < until:
         requested_at = machine.loop.time()
-        answer = await client.fetch(topic, offset, max_wait_ms=500)
-        for value in values_of(answer):
+        response = await client.fetch(topic, offset, max_wait_ms=500)
+        for value in values_of(response):
             offset += 1
             produced = float(value or b"")
             if produced >= requested_at:  # else it came before the poll did, and waited for it
@@ -99,12 +99,12 @@ async def requested_when_cold(
     stalls.stall_next("read", "cold-0", 500)
     others = asyncio.create_task(use_meanwhile(machine, warm, 1000))
     start = machine.loop.time()
-    answer = await send()
+    response = await send()
     took_ms = (machine.loop.time() - start) * 1000
     assert stalls.stalled
     assert 500 <= took_ms < 502
     assert_undelayed(await others, count=90)
-    return answer
+    return response
 
 
 def on_machine(test: Callable[[Machine, Stalls], Coroutine[Any, Any, None]], **properties: str) -> Callable[[], None]:
@@ -170,7 +170,7 @@ async def test_a_flush_of_2_s_delays_nobody(machine: Machine, stalls: Stalls) ->
 
 
 @on_machine
-async def test_flush_messages_holds_the_answers_of_its_topic_until_they_are_durable(
+async def test_flush_messages_holds_the_responses_of_its_topic_until_they_are_durable(
     machine: Machine, stalls: Stalls
 ) -> None:
     client = machine.connect()
@@ -180,9 +180,9 @@ async def test_flush_messages_holds_the_answers_of_its_topic_until_they_are_dura
     stalls.stall_next("sync", "flushed-0", 2000)
     others = asyncio.create_task(use_meanwhile(machine, warm, 4000))
     start = machine.loop.time()
-    answers = await asyncio.gather(*(machine.connect().produce(flushed, b"v") for _ in range(5)))
+    responses = await asyncio.gather(*(machine.connect().produce(flushed, b"v") for _ in range(5)))
     assert 2000 <= (machine.loop.time() - start) * 1000 < 2010
-    assert sorted(answer.base_offset for answer in answers) == list(range(5))
+    assert sorted(response.base_offset for response in responses) == list(range(5))
     log = machine.logs()[TopicPartition("flushed", 0)]
     assert log.recovery_point == log.log_end_offset == 5
     assert_undelayed(await others, count=350)

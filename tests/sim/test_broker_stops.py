@@ -133,9 +133,9 @@ async def test_a_checkpoint_that_cannot_be_read_takes_its_directory_offline(loop
     client = machine.connect()
     assert await offline_paths(client) == [SECOND_DIR]
     for topic in topics:
-        answer = await client.fetch(topic, 0)
-        assert (answer.error_code in GONE) == is_in(machine, topic, SECOND_DIR)
-        assert answer.error_code in GONE or values_of(answer) == [b"v"]
+        response = await client.fetch(topic, 0)
+        assert (response.error_code in GONE) == is_in(machine, topic, SECOND_DIR)
+        assert response.error_code in GONE or values_of(response) == [b"v"]
     await machine.stop()
 
 

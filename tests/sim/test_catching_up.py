@@ -229,9 +229,9 @@ async def test_many_partitions_without_news_are_settled_in_turns(loop: SimLoop) 
     counts: list[int] = []
     requeue = follower_watch.FollowerWatch.requeue
 
-    def note(watch: follower_watch.FollowerWatch, answers: Any) -> None:
-        counts.append(len(answers))
-        requeue(watch, answers)
+    def note(watch: follower_watch.FollowerWatch, responses: Any) -> None:
+        counts.append(len(responses))
+        requeue(watch, responses)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(follower_watch.FollowerWatch, "requeue", note)

@@ -106,16 +106,16 @@ def begin_the_same_generation_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroupLog, "begin_generation", begin_generation)
 
 
-def answer_before_the_assignment_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def respond_before_the_assignment_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer requests that waited, as a SyncGroup does, when the records of the decision are appended."""
     take_waiting = ShardHost._pop_waiting
 
-    def answer(self: ShardHost[Any], replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
-        for future, response in take_waiting(self, replies):
+    def respond(self: ShardHost[Any], parked_responses: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
+        for future, response in take_waiting(self, parked_responses):
             set_outcome(future, response)
         return []
 
-    monkeypatch.setattr(ShardHost, "_pop_waiting", answer)
+    monkeypatch.setattr(ShardHost, "_pop_waiting", respond)
 
 
 def take_offsets_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def elect_nobody_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
         (skip_changes_between_two_images, "I10: ", 3),
         (append_what_is_refused, "I11: ", 18),
         (begin_the_same_generation_again, "I9, one owner: ", 0),
-        (answer_before_the_assignment_is_committed, "I9, one owner: ", 20),
+        (respond_before_the_assignment_is_committed, "I9, one owner: ", 20),
         (take_offsets_of_any_generation, "I9, fenced: ", 0),
         (keep_the_bytes_of_answered_requests, "I13: ", 0),
         (receive_beyond_the_bound, "I13: ", 5),

@@ -28,8 +28,8 @@ def test_configs_are_taken_up_by_the_nodes_that_they_are_of(name: str, readers: 
         change = AlterableConfig(name="message.max.bytes", value="2000")
         resource = AlterConfigsResource(resource_type=RESOURCE_BROKER, resource_name=name, configs=[change])
         client = Connections(world, "admin", "10.1.0.1")
-        answer = await client.call(int(name or "1"), IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        assert answer.responses[0].error_code == 0, answer
+        response = await client.call(int(name or "1"), IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert response.responses[0].error_code == 0, response
         await asyncio.sleep(2)
         return has_read
 

@@ -55,9 +55,9 @@ async def test_it_describes_the_controllers_and_no_broker(loop: SimLoop) -> None
     machine = ControllerMachine(loop, **ALONE)
     await machine.boot()
     client = machine.connect()
-    answer = await client.call(DescribeClusterRequest(endpoint_type=CONTROLLERS), 2)
-    assert (answer.error_code, answer.controller_id) == (ErrorCode.NONE, 1)
-    assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [(1, "127.0.0.1", 9092)]
+    response = await client.call(DescribeClusterRequest(endpoint_type=CONTROLLERS), 2)
+    assert (response.error_code, response.controller_id) == (ErrorCode.NONE, 1)
+    assert [(node.broker_id, node.host, node.port) for node in response.brokers] == [(1, "127.0.0.1", 9092)]
     refused = await client.call(DescribeClusterRequest(endpoint_type=1), 2)
     assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert "endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER" in refused.error_message

@@ -96,8 +96,8 @@ def directory_of_kafkapy() -> SimDisk:
             topic = await client.create_topic(name, 2, segment_ms="100", index_interval_bytes="100")
             for number in range(30):
                 fields = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": number}
-                answer = await client.produce(topic, b"%d" % number * 20, partition=0, **fields)
-                assert answer.error_code == 0
+                response = await client.produce(topic, b"%d" % number * 20, partition=0, **fields)
+                assert response.error_code == 0
                 await client.produce(topic, b"plain")
         await machine.stop()
 

@@ -49,7 +49,7 @@ class LetterLife(Life):
         await disturbing
 
     async def die(self) -> None:
-        """Let the broker be killed, and start on the states that were persisted; nobody got the answers under way."""
+        """Let the broker be killed, and start on the states that were persisted; nobody got the responses under way."""
         self.death_count += 1
         for consumer in self.consumers:
             consumer.cancel()

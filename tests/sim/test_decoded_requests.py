@@ -127,7 +127,7 @@ async def test_what_a_request_waits_for_does_not_wait_for_room(loop: SimLoop) ->
 
 
 async def test_questions_of_other_brokers_do_not_wait_for_room(loop: SimLoop) -> None:
-    """Offset commits that hold it on two brokers would wait for each other's answers until their time is over."""
+    """Offset commits that hold it on two brokers would wait for each other's responses until their time is over."""
 
     decoded = DecodedRequests()
     machine = await boot(loop, decoded)
@@ -138,8 +138,8 @@ async def test_questions_of_other_brokers_do_not_wait_for_room(loop: SimLoop) ->
         transaction = AddPartitionsToTxnTransaction(
             "t", producer_id=1, producer_epoch=0, verify_only=True, topics=topics
         )
-        answer = await client.call(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
-        (topic,) = answer.results_by_transaction[0].topic_results
+        response = await client.call(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
+        (topic,) = response.results_by_transaction[0].topic_results
         assert len(topic.results_by_partition) == partitions
     for room in rooms:
         room.release()
@@ -169,9 +169,9 @@ async def rebalance(machine: Machine) -> None:
 
 
 async def member_id(client: KafkaClient) -> str:
-    answer = await client.call(join("", 1), 9)
-    assert answer.member_id
-    name: str = answer.member_id
+    response = await client.call(join("", 1), 9)
+    assert response.member_id
+    name: str = response.member_id
     return name
 
 

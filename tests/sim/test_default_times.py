@@ -43,9 +43,9 @@ class Writer(Client):
         try:
             place = await self.place(TOPIC, self._partition)
             request = produce_request(place, TOPIC, self._partition, build_batch([(0, None, b"x", ())]))
-            answer = (await self.connections.call(place.leader_id, request)).responses[0].partition_responses[0]
-            if answer.error_code:
-                raise LostError(answer.error_code)
+            response = (await self.connections.call(place.leader_id, request)).responses[0].partition_responses[0]
+            if response.error_code:
+                raise LostError(response.error_code)
         except LostError:
             self.forget_place(TOPIC, self._partition)
             raise

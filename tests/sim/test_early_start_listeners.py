@@ -20,7 +20,7 @@ WITHOUT_QUORUM = {
 def send_request(**properties: str) -> Any:
     """Start a controller, ask it to describe the quorum; return the error code, and what /readyz says of listeners.
 
-    None if there is no answer in a minute.
+    None if there is no response in a minute.
     """
     found: list[Any] = []
 
@@ -30,8 +30,8 @@ def send_request(**properties: str) -> Any:
         missing = machine.controller.node.conditions["listeners"]()
         try:
             call = machine.connect().call(DescribeQuorumRequest(), 2)
-            answer = await asyncio.wait_for(call, 60)
-            found.append((answer.error_code, missing))
+            response = await asyncio.wait_for(call, 60)
+            found.append((response.error_code, missing))
         except TimeoutError:
             found.append((None, missing))
         await machine.stop()

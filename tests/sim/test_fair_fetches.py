@@ -1,4 +1,4 @@
-"""A fetcher's partitions take turns: none with much to copy keeps others, whose producers wait, out of the answers."""
+"""A fetcher's partitions take turns: one with much to copy does not keep others, whose producers wait, out."""
 
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
@@ -7,7 +7,7 @@ from tests.support.hosting import NOW_MS, batch
 BACKLOG = 300
 
 
-async def test_a_partition_with_a_backlog_does_not_keep_another_out_of_the_answers(loop: SimLoop) -> None:
+async def test_a_partition_with_a_backlog_does_not_keep_another_out_of_the_responses(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, replica_fetch_max_bytes="1000", replica_fetch_response_max_bytes="1000")
     world.create_topic(3, replicas=(1, 2))
     for number in (0, 2):

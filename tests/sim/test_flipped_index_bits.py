@@ -65,8 +65,8 @@ async def use(machine: Machine) -> None:
     for number in range(3):
         await client.create_topic(f"more{number}", 40)
     for number in range(RECORD_COUNT, 2 * RECORD_COUNT):
-        answer = await client.produce(topic, b"%d" % number * 20)
-        assert (answer.error_code, answer.base_offset) == (0, number)
+        response = await client.produce(topic, b"%d" % number * 20)
+        assert (response.error_code, response.base_offset) == (0, number)
     assert not machine.has_failed
     log = machine.logs()[PARTITION]
     assert [log.read(offset, 1, wait=True).first_offset for offset in range(2 * RECORD_COUNT)] == list(

@@ -274,7 +274,7 @@ async def test_batches_of_a_later_epoch_than_requested_are_left_out(loop: SimLoo
 
 
 def tamper_once(world: ReplicaWorld, change: Any) -> None:
-    """Change the first answer with records, and let the others pass."""
+    """Change the first response with records, and let the others pass."""
 
     def tamper(_sender: int, _receiver: int, response: Any) -> Any:
         if isinstance(response, FetchResponse):
@@ -558,11 +558,11 @@ async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(loop: 
     await world.stop()
 
 
-async def test_an_isr_change_whose_answer_is_lost_counts_all_the_same(loop: SimLoop) -> None:
+async def test_an_isr_change_whose_response_is_lost_counts_all_the_same(loop: SimLoop) -> None:
     """The controller has the follower in the ISR: it may elect it, so nothing is committed that it has not."""
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1,))
-    world.cut.add((0, 1))  # the controller's answers, and its metadata
+    world.cut.add((0, 1))  # the controller's responses, and its metadata
     await world.until(lambda: set(world.registration().isr) == {1, 2})
     world.cut |= {(2, 1), (1, 2)}
     code, _ = await world.produce(1, b"only here", timeout_ms=10_000)

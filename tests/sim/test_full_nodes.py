@@ -69,8 +69,8 @@ class FullNodes(Client):
             )
             for name, replicas in replicas_by_topic.items()
         ]
-        answer = await self.connections.call(2, CreateTopicsRequest(topics=topics, timeout_ms=5000))
-        assert not any(topic.error_code for topic in answer.topics)
+        response = await self.connections.call(2, CreateTopicsRequest(topics=topics, timeout_ms=5000))
+        assert not any(topic.error_code for topic in response.topics)
 
     async def finish(self) -> None:
         """Stop the clients, and compare all logs with what they were told."""
@@ -118,8 +118,8 @@ class FullNodes(Client):
         self.forget_place(*partition)
         place = await self.place(*partition)
         data = build_batch([(START_WALL_MS + self.world.loop.now_ms(), None, value, ())])
-        answer = await self.connections.call(place.leader_id, produce_request(place, *partition, data))
-        return int(answer.responses[0].partition_responses[0].error_code)
+        response = await self.connections.call(place.leader_id, produce_request(place, *partition, data))
+        return int(response.responses[0].partition_responses[0].error_code)
 
     async def is_without(self, node_id: int, *partitions: TopicPartition) -> None:
         """Wait until others lead partitions, without a node in their ISRs."""

@@ -17,7 +17,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.classic.states import ClassicState
-from kafkapy.group.decision import Reply
+from kafkapy.group.decision import ParkedResponse
 from kafkapy.group.records import decode_record
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
@@ -57,8 +57,8 @@ class Shard(ClassicWorld):
             (self.printed[member_id],) = fields["protocols"].values()
         return super().join(member_id, **fields)
 
-    def _hand_out(self, replies: list[Reply]) -> None:
-        responses = [reply.response for reply in replies if isinstance(reply.response, JoinGroupResponse)]
+    def _hand_out(self, parked_responses: list[ParkedResponse]) -> None:
+        responses = [parked.response for parked in parked_responses if isinstance(parked.response, JoinGroupResponse)]
         joined = [response for response in responses if response.error_code == ErrorCode.NONE]
         for response in joined:
             self.reported.setdefault(response.generation_id, set()).add(response.member_id)
@@ -66,7 +66,7 @@ class Shard(ClassicWorld):
             assert response.leader in self.reported[response.generation_id], "who leads is there"
             for member in response.members:
                 assert self.printed.get(member.member_id, member.metadata) == member.metadata
-        super()._hand_out(replies)
+        super()._hand_out(parked_responses)
 
 
 class World:
@@ -102,10 +102,10 @@ class World:
             return self.random.randrange(REBALANCE_MS * 2)
         return self.random.randrange(500)
 
-    def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
-        dynamic = {member.member_id for member in answer.members if member.group_instance_id is None}
-        assert dynamic <= self.shard.reported[answer.generation_id], "who does not join is not in the generation"
-        return assign(answer, self.partition_count, is_cooperative=self.is_cooperative)
+    def assign(self, response: JoinGroupResponse) -> dict[str, bytes]:
+        dynamic = {member.member_id for member in response.members if member.group_instance_id is None}
+        assert dynamic <= self.shard.reported[response.generation_id], "who does not join is not in the generation"
+        return assign(response, self.partition_count, is_cooperative=self.is_cooperative)
 
     # -- a run ----------------------------------------------------------------------------------------------------
 

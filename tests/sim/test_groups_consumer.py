@@ -52,7 +52,7 @@ def short_count(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
             assert decision.response == ConsumerGroupHeartbeatResponse(
                 member_id=member.member_id, member_epoch=member.member_epoch, heartbeat_interval_ms=interval_ms
             )
-            assert not any((decision.records, decision.replies, decision.effects, decision.due_regexes))
+            assert not any((decision.records, decision.parked_responses, decision.effects, decision.due_regexes))
         return is_short
 
     monkeypatch.setattr(heartbeat, "_changes_nothing", checked)

@@ -111,8 +111,8 @@ class World:
     def pick_topics(self) -> tuple[str, ...]:
         return (TOPIC,)
 
-    def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
-        return assign(answer, self.partition_count, is_cooperative=self.is_cooperative)
+    def assign(self, response: JoinGroupResponse) -> dict[str, bytes]:
+        return assign(response, self.partition_count, is_cooperative=self.is_cooperative)
 
     def reported(self, consumer: Consumer, assignment: bytes) -> None:
         partitions = [partition.partition for partition in assigned_partitions(assignment)]

@@ -50,7 +50,7 @@ def life(disk: SimDisk, work: Callable[[Machine], Coroutine[Any, Any, None]], **
     run(main)
 
 
-async def longest_answer_ms(machine: Machine, topic: Topic, during: asyncio.Task[Any]) -> float:
+async def longest_response_ms(machine: Machine, topic: Topic, during: asyncio.Task[Any]) -> float:
     """Produce on a connection of its own until a task is done; return how long the slowest answer took, in ms."""
     client, longest, count = machine.connect(), 0.0, 0
     while not during.done():
@@ -67,13 +67,13 @@ def test_who_uses_other_topics_waits_a_turn_at_most() -> None:
         client = machine.connect()
         orders = await client.create_topic("orders")
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
-        assert await longest_answer_ms(machine, orders, creating) < TURN_MS + 2 * STEP_MS + ROUND_TRIP_MS
+        assert await longest_response_ms(machine, orders, creating) < TURN_MS + 2 * STEP_MS + ROUND_TRIP_MS
         large = creating.result()
         for partition in range(PARTITION_COUNT):
             assert (await client.produce(large, b"v", partition=partition)).error_code == ErrorCode.NONE
 
         deleting = asyncio.ensure_future(client.delete_topic(large))
-        assert await longest_answer_ms(machine, orders, deleting) < TURN_MS + 2 * STEP_MS + ROUND_TRIP_MS
+        assert await longest_response_ms(machine, orders, deleting) < TURN_MS + 2 * STEP_MS + ROUND_TRIP_MS
         assert set(machine.logs()) == {TopicPartition("orders", 0)}
         await machine.stop()
 
@@ -116,8 +116,8 @@ def test_a_coordinator_that_is_found_while_its_topic_is_made_coordinates() -> No
         assert not first.done(), "the topic is told of, but not made yet"
         (found,) = (await client.call(requested, 6)).coordinators
         assert found.error_code == ErrorCode.NONE
-        answer = await client.call(commit_request("readers", "orders", 4), 9)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        response = await client.call(commit_request("readers", "orders", 4), 9)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
         await first
         await machine.stop()
 
@@ -162,7 +162,7 @@ def test_who_changes_nothing_does_not_wait_for_a_large_change() -> None:
     life(SimDisk(), work)
 
 
-def test_the_answer_to_a_large_change_is_there_before_its_client_gives_up() -> None:
+def test_the_response_to_a_large_change_is_there_before_its_client_gives_up() -> None:
     async def work(machine: Machine) -> None:
         client = machine.connect()
         timeout_ms = PARTITION_COUNT * STEP_MS / 2
@@ -245,8 +245,8 @@ def test_a_topic_that_is_gone_from_the_metadata_takes_no_records_though_the_brok
         assert await other_codes(client, new) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert not any(change.done() for change in (creating, deleting, recreating))
         await asyncio.gather(creating, deleting, recreating)
-        answer = await produce_at(client, new, version, b"new")
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        response = await produce_at(client, new, version, b"new")
+        assert (response.error_code, response.base_offset) == (ErrorCode.NONE, 0)
         assert await other_codes(client, new) == {ErrorCode.NONE}
         await machine.stop()
 

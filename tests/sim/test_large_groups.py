@@ -1,4 +1,4 @@
-"""What is asked of a large group is answered in turns, as one answer, and others are served in between."""
+"""What is asked of a large group is answered in turns, as one response, and others are served in between."""
 
 import asyncio
 from typing import Any
@@ -43,11 +43,11 @@ async def started(loop: SimLoop) -> tuple[Machine, KafkaClient]:
 async def overtaken(machine: Machine, requested: Any, version: int) -> tuple[Any, int]:
     """Return the response, and how many requests of another connection were answered meanwhile."""
     other, count = machine.connect(), 0
-    answer = asyncio.ensure_future(machine.connect().call(requested, version))
-    while not answer.done():
+    response = asyncio.ensure_future(machine.connect().call(requested, version))
+    while not response.done():
         await other.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]), 5)
         count += 1
-    return answer.result(), count
+    return response.result(), count
 
 
 @pytest.mark.parametrize("version", [7, 9])
@@ -116,11 +116,11 @@ async def test_a_group_that_changes_while_it_is_described_is_described_as_it_is_
         joining.member_id = f"member-{number:02}"
         await client.call(joining, 1)
     monkeypatch.setattr(described_groups, "MEMBERS_AT_ONCE", 2)
-    answer = asyncio.ensure_future(machine.connect().call(ConsumerGroupDescribeRequest(["group"]), 1))
+    response = asyncio.ensure_future(machine.connect().call(ConsumerGroupDescribeRequest(["group"]), 1))
     leaving = ConsumerGroupHeartbeatRequest("group", member_id="member-00", member_epoch=-1)
     assert (await client.call(leaving, 1)).error_code == ErrorCode.NONE
-    assert not answer.done()
+    assert not response.done()
 
-    (group,) = (await answer).groups
+    (group,) = (await response).groups
     assert sorted(member.member_id for member in group.members) == [f"member-{each:02}" for each in range(1, MEMBERS)]
     await machine.stop()

@@ -5,11 +5,15 @@ from typing import Any
 
 from kafkapy.group.long_work import LongWork
 from kafkapy.group.streams.target import LARGE, TargetInput
+from kafkapy.group.streams.topic_configuration import MOST_TASKS
+from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
+    TaskIds,
+    TaskOffset,
     Topology,
 )
 from kafkapy.runtime.coordinators import long_decisions
@@ -44,17 +48,37 @@ async def test_a_first_target_of_many_tasks_is_computed_once_and_needs_no_heartb
     (group,) = (await client.call(StreamsGroupDescribeRequest(["g"]), 1)).groups
     targets = [len(member.target_assignment.active_tasks) for member in group.members]
     assert targets == [LARGE // 2, LARGE // 2]
-    answers = [await beat(client, each, epoch) for each, epoch in epochs.items()]
-    assert [len(answer.active_tasks) for answer in answers] == targets
+    responses = [await beat(client, each, epoch) for each, epoch in epochs.items()]
+    assert [len(response.active_tasks) for response in responses] == targets
     assert len([work for work in computed if isinstance(work, TargetInput)]) == 1
     await machine.stop()
 
 
-async def beat(client: KafkaClient, member_id: str, epoch: int) -> Any:
+async def test_a_member_may_have_all_tasks_of_the_largest_topology_and_report_their_offsets(loop: SimLoop) -> None:
+    machine = Machine(loop, offsets_topic_num_partitions="1")
+    await machine.boot()
+    client = machine.connect()
+    partitions = MOST_TASKS // MOST_SUBTOPOLOGIES
+    await client.create_topic("in", partitions)
+    while (await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)).coordinators[0].error_code:
+        await asyncio.sleep(0.1)
+    names = [str(each) for each in range(MOST_SUBTOPOLOGIES)]
+    topology = Topology(0, subtopologies=[Subtopology(each, source_topics=["in"]) for each in names])
+    joined = await beat(client, "a", 0, topology=topology)
+    offsets = [TaskOffset(each, partition=number, offset=1) for each in names for number in range(partitions)]
+    has_all = {
+        "active_tasks": [TaskIds(each, partitions=list(range(partitions))) for each in names],
+        "task_offsets": offsets,
+        "task_end_offsets": offsets,
+    }
+    await beat(client, "a", joined.member_epoch, **has_all)
+    await machine.stop()
+
+
+async def beat(client: KafkaClient, member_id: str, epoch: int, **fields: Any) -> Any:
     joins = {"rebalance_timeout_ms": 60_000, "topology": READS, "process_id": member_id} if epoch == 0 else {}
-    request = StreamsGroupHeartbeatRequest(
-        "g", member_id=member_id, member_epoch=epoch, active_tasks=[], standby_tasks=[], warmup_tasks=[], **joins
-    )
-    answer = await client.call(request, 1)
-    assert answer.error_code == 0, answer
-    return answer
+    tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    request = StreamsGroupHeartbeatRequest("g", member_id=member_id, member_epoch=epoch, **{**joins, **tasks, **fields})
+    response = await client.call(request, 1)
+    assert response.error_code == 0, response
+    return response

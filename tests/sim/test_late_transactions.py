@@ -29,8 +29,8 @@ async def send(client: KafkaClient, topic: Topic, partition: int, transactional_
     """Open a transaction in one partition."""
     await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 5)
     request = InitProducerIdRequest(transactional_id, transaction_timeout_ms=1000)
-    answer = await client.call(request, INIT_PRODUCER_ID_VERSION)
-    producer = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch, "base_sequence": 0}
+    response = await client.call(request, INIT_PRODUCER_ID_VERSION)
+    producer = {"producer_id": response.producer_id, "producer_epoch": response.producer_epoch, "base_sequence": 0}
     batch = client.batch([b"value"], is_transactional=True, **producer)
     data = TopicProduceData(
         topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(partition, records=batch)]

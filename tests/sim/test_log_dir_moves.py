@@ -142,8 +142,8 @@ async def test_a_replica_moves_while_it_is_written_and_read(machine: Machine) ->
 
 async def produce_all(client: KafkaClient, topic: Topic, first: int, end: int) -> None:
     for number in range(first, end):
-        answer = await client.produce(topic, b"%d " % number + bytes(10_000))
-        assert answer.error_code == 0, answer
+        response = await client.produce(topic, b"%d " % number + bytes(10_000))
+        assert response.error_code == 0, response
 
 
 @on_machine()
@@ -444,7 +444,7 @@ async def test_a_producer_waits_until_what_it_wrote_during_a_move_is_durable_whe
     await asyncio.sleep(1)
     assert directory_of(machine, topic) == SECOND_DIR
     assert not second.done()
-    assert [(await answer).error_code for answer in (first, second)] == [0, 0]
+    assert [(await response).error_code for response in (first, second)] == [0, 0]
     assert machine.logs()[TopicPartition("orders", 0)].recovery_point == 2
     machine.disk.hook = None
 
@@ -463,10 +463,10 @@ def test_a_disk_that_fails_under_a_read_is_blamed_though_the_replica_has_left_it
         machine.disk.chill()
         machine.disk.fail("read", errno.EIO, path=f"{FIRST_DIR}/orders-0/")
         call = client.fetch(topic, 4) if api == "fetch" else client.list_offset(topic, 1)
-        answer = asyncio.create_task(call)
+        response = asyncio.create_task(call)
         await asyncio.sleep(1)
-        assert (directory_of(machine, topic), answer.done()) == (SECOND_DIR, False)
-        assert (await answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (directory_of(machine, topic), response.done()) == (SECOND_DIR, False)
+        assert (await response).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert machine.server._log_manager.directories.offline_paths == [FIRST_DIR]
         machine.disk.hook = None
         machine.disk.heal()

@@ -56,16 +56,16 @@ async def begin(client: KafkaClient, *topics: Topic) -> EndTxnRequest:
         )
         for each in topics
     ]
-    answer = await client.call(
+    response = await client.call(
         ProduceRequest(TRANSACTIONAL_ID, acks=-1, timeout_ms=30_000, topic_data=data), PRODUCE_VERSION
     )
-    assert [each.partition_responses[0].error_code for each in answer.responses] == [ErrorCode.NONE] * len(topics)
+    assert [each.partition_responses[0].error_code for each in response.responses] == [ErrorCode.NONE] * len(topics)
     return EndTxnRequest(
         TRANSACTIONAL_ID, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
     )
 
 
-async def test_a_failed_directory_holds_up_no_answer_and_its_marker_is_written_when_it_is_back(loop: SimLoop) -> None:
+async def test_a_failed_directory_holds_up_no_response_and_its_marker_is_written_when_it_is_back(loop: SimLoop) -> None:
     machine = Machine(loop, **PROPERTIES)
     await machine.boot()
     client = machine.connect()

@@ -15,7 +15,7 @@ from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.security.authorizer import AllowAll
 from kafkapy.serving.large_requests import LargeRequests, Undecoded
 from tests.simulator.loop import SimLoop
-from tests.simulator.reactor_world import World, answer
+from tests.simulator.reactor_world import World, response_of
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.wire import request_frame
 
@@ -24,7 +24,7 @@ async def _keeps(info: ConnectionInfo, request: bytes) -> Writer:
     """As a request that is passed on to the controller: needs its frame, waits several times, and is not held."""
     for _ in range(10):
         await asyncio.sleep(0.1)
-    return answer(b"kept")
+    return response_of(b"kept")
 
 
 async def _brief(info: ConnectionInfo, request: bytes) -> Writer:
@@ -33,7 +33,7 @@ async def _brief(info: ConnectionInfo, request: bytes) -> Writer:
     if request.endswith(b"unreadable"):
         raise ProtocolError("unreadable")
     assert not request.endswith(b"failing")
-    return answer(b"brief")
+    return response_of(b"brief")
 
 
 @pytest.mark.parametrize("how", ["answered", "unreadable", "failing"])

@@ -15,7 +15,7 @@ from kafkapy.record.batch import Record
 from kafkapy.record.batches import batches
 from kafkapy.record.compression import GZIP
 from kafkapy.record.legacy import build_message_set
-from kafkapy.runtime.pool import ANSWER_BYTES, HeavyWork
+from kafkapy.runtime.pool import RESPONSE_BYTES, HeavyWork
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop
 
@@ -62,7 +62,7 @@ async def test_old_consumers_that_take_nothing_hold_a_bounded_share_and_keep_nob
         client.link.stop_reading()
         await client.send(fetch_of("orders", 0), VERSION)
     await asyncio.sleep(5)
-    assert ANSWER_BYTES / 2 < heavy.answer_bytes < ANSWER_BYTES + 2 * len(VALUE)
+    assert RESPONSE_BYTES / 2 < heavy.response_bytes < RESPONSE_BYTES + 2 * len(VALUE)
     other, start = machine.connect(), loop.time()
     assert await old_fetch(other, "orders", 0) == []
     assert loop.time() - start < 0.3
@@ -70,14 +70,14 @@ async def test_old_consumers_that_take_nothing_hold_a_bounded_share_and_keep_nob
     for client in stuck:
         client.link.channel.close()
     await asyncio.sleep(1)
-    assert heavy.answer_bytes == 0
+    assert heavy.response_bytes == 0
     assert len(await old_fetch(other, "orders", 0)) == 9
     await asyncio.sleep(1)
-    assert (heavy.answer_bytes, heavy.bytes_in_use) == (0, 0)
+    assert (heavy.response_bytes, heavy.bytes_in_use) == (0, 0)
     await machine.stop()
 
 
-async def test_an_old_consumer_reads_all_of_what_is_more_than_an_answer(loop: SimLoop) -> None:
+async def test_an_old_consumer_reads_all_of_what_is_more_than_a_response(loop: SimLoop) -> None:
     machine = await with_records(loop, 14)
     client = machine.connect()
     found: list[int] = []
@@ -103,7 +103,7 @@ async def test_a_small_compressed_set_that_inflates_far_is_not_converted_on_the_
     await client.send(request, VERSION)
     frame = await client.link.receive_frame()
     assert struct.unpack_from(">i", frame) == (1,)
-    answer = LegacyProduceResponse.decode(frame[4:], VERSION).responses[0].partition_responses[0]
-    assert (answer.error_code, answer.base_offset) == (0, 0)
+    response = LegacyProduceResponse.decode(frame[4:], VERSION).responses[0].partition_responses[0]
+    assert (response.error_code, response.base_offset) == (0, 0)
     assert machine.io_pool.finished_count > before
     await machine.stop()

@@ -214,8 +214,8 @@ async def test_a_produce_with_a_name_that_no_topic_can_have_does_not_wait(loop: 
     world.create_topic(replicas=(1, 2), isr=(1, 2))
     connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)
     frame = memoryview(bytearray(produce_frame("orders", "n" * 32_000)))
-    answer = await route(world, connection, frame)
-    _, position = read_response_header(bytes(answer), ProduceRequest.API_KEY, 9)
-    topics = ProduceResponse.decode(bytes(answer)[position:], 9).responses
+    response = await route(world, connection, frame)
+    _, position = read_response_header(bytes(response), ProduceRequest.API_KEY, 9)
+    topics = ProduceResponse.decode(bytes(response)[position:], 9).responses
     assert [topic.partition_responses[0].error_code for topic in topics] == [7, 3]
     await world.stop()

@@ -16,7 +16,7 @@ from kafkapy.reactor.limits import (
 )
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import LinkRules
-from tests.simulator.reactor_world import World, answer
+from tests.simulator.reactor_world import World, response_of
 
 WORK_MS = 10
 CONNECTIONS = 100
@@ -39,7 +39,7 @@ async def waits_of(loop: SimLoop, ends: "asyncio.Future[object]") -> list[float]
 def world_of(loop: SimLoop, work_ms: float = WORK_MS) -> World:
     async def work(info: ConnectionInfo, request: bytes) -> Writer:
         loop.block(work_ms)
-        return answer(request)
+        return response_of(request)
 
     return World(loop, work=work)
 
@@ -104,7 +104,7 @@ async def test_connections_are_accepted_between_turns(loop: SimLoop) -> None:
         loop.block(1)
         world.connect()
         waiting.append(len(world.listener.backlog))
-        return answer(request)
+        return response_of(request)
 
     world = World(loop, work=work)
     clients = [world.connect() for _ in range(CONNECTIONS)]
@@ -129,11 +129,11 @@ async def test_a_listener_without_new_connections_is_left_alone_between_turns(lo
     assert len(asked) == 1, "the look that finds none is the last"
 
 
-def test_a_connection_goes_on_when_its_answers_leave_after_the_turns_of_others() -> None:
-    """A turn's last answer fills the output while another connection has a turn, so that it is sent after the turns."""
+def test_a_connection_goes_on_when_its_responses_leave_after_the_turns_of_others() -> None:
+    """A turn's last response fills the output while another connection has a turn: it is sent after the turns."""
 
     async def large(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(bytes(ReactorLimits().connection.max_output_bytes // FRAMES_PER_TURN + 10))
+        return response_of(bytes(ReactorLimits().connection.max_output_bytes // FRAMES_PER_TURN + 10))
 
     async def main(loop: SimLoop) -> None:
         world = World(loop, ReactorLimits(num_network_threads=1), large=large)

@@ -61,8 +61,8 @@ async def serving(loop: SimLoop) -> tuple[WiredCluster, RequestingPeer]:
 
 async def test_requests_are_answered_over_one_connection(loop: SimLoop) -> None:
     cluster, requester = await serving(loop)
-    answers = await asyncio.gather(requester.send_request(), requester.send_request(), requester.send_request())
-    assert [answer.error_code for answer in answers] == [42, 42, 42]  # about no partition
+    responses = await asyncio.gather(requester.send_request(), requester.send_request(), requester.send_request())
+    assert [response.error_code for response in responses] == [42, 42, 42]  # about no partition
     assert len(requester.connector.attempts) == 1
     requester.peer.close()
     await cluster.stop()

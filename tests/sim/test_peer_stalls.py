@@ -52,8 +52,8 @@ async def requested(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any
     versions = ApiVersionsResponse(api_keys=[ApiVersion(api_key=FETCH, min_version=VERSION, max_version=VERSION)])
     await server.send_frame(frame(versions, API_VERSIONS, 4, 0))
     await server.receive_frame()
-    answer = PartitionData(partition_index=0, records=RECORDS)
-    response = FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[answer])])
+    part = PartitionData(partition_index=0, records=RECORDS)
+    response = FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
 
     async def end() -> Any:
         result = await outcome

@@ -19,7 +19,7 @@ FAULTY_SEEDS = 200
 """A planted fault has to be found within so many: from the one where it was found first, by make soak from 0 on."""
 
 
-def answer_a_vote_before_its_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+def respond_to_a_vote_before_its_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     def write(file: QuorumStateFile, state: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> None:
         opened = file._disk.open(file.path + ".tmp", create=True)
         opened.truncate(0)
@@ -64,7 +64,7 @@ def acknowledge_records_before_their_fsync(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
     [
-        (answer_a_vote_before_its_fsync, 0),
+        (respond_to_a_vote_before_its_fsync, 0),
         (change_two_voters_at_once, 17),
         (commit_records_of_earlier_epochs, 0),
         (acknowledge_records_before_their_fsync, 0),

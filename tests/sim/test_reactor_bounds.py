@@ -13,7 +13,7 @@ from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import LinkRules, SimClient
-from tests.simulator.reactor_world import World, answer, wait_handler
+from tests.simulator.reactor_world import World, response_of, wait_handler
 
 
 def frame(body: bytes) -> bytes:
@@ -22,7 +22,7 @@ def frame(body: bytes) -> bytes:
 
 async def big_handler(info: ConnectionInfo, request: bytes) -> Writer:
     """`big 1000` answers with 1000 bytes."""
-    return answer(bytes(int(request.split(b" ")[1])))
+    return response_of(bytes(int(request.split(b" ")[1])))
 
 
 # ---- answers that nobody takes
@@ -35,7 +35,7 @@ async def test_a_peer_that_does_not_drain_is_not_read_from(loop: SimLoop):
     client.stop_reading()
     sender = asyncio.create_task(client.send(frame(b"big 10000") * 5000))
     await asyncio.sleep(1)
-    assert len(world.started) <= 7, "one buffer on its way and the bound of answers"
+    assert len(world.started) <= 7, "one buffer on its way and the bound of responses"
     assert not sender.done()
     assert world.reactor.request_memory.bytes < 10_000
     client.read()
@@ -48,7 +48,7 @@ async def test_500_stuck_consumers_hold_no_memory_and_do_not_delay_the_others(lo
     released = []
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(file, 0, len(file.data), lambda: released.append(True)))
+        return response_of(b"records ", FileRegion(file, 0, len(file.data), lambda: released.append(True)))
 
     file = BytesFile(bytes(2_000_000))
     world = World(loop, fetch=fetch)
@@ -57,7 +57,7 @@ async def test_500_stuck_consumers_hold_no_memory_and_do_not_delay_the_others(lo
         client.stop_reading()
         await client.send(frame(b"fetch x") * 3)
     await asyncio.sleep(1)
-    assert len(world.started) == 500, "one answer each, as a region"
+    assert len(world.started) == 500, "one response each, as a region"
     assert world.reactor.request_memory.bytes <= 500 * 3 * len(frame(b"fetch x"))
     assert world.reactor.request_memory.requests == 0
     other = world.connect()
@@ -67,10 +67,10 @@ async def test_500_stuck_consumers_hold_no_memory_and_do_not_delay_the_others(lo
     assert world.reactor.request_memory.bytes == 0
 
 
-async def test_beyond_the_bound_of_all_unread_answers_those_that_wait_for_longest_are_closed(
+async def test_beyond_the_bound_of_all_unread_responses_those_that_wait_for_longest_are_closed(
     loop: SimLoop, caplog: pytest.LogCaptureFixture
 ):
-    """The next answer of each is larger than what a connection may have unread when its request is started."""
+    """The next response of each is larger than what a connection may have unread when its request is started."""
     world = World(loop, big=big_handler, rules=LinkRules(capacity_bytes=10_000))
     world.reactor.unsent.max_bytes = 11_000_000
     stuck = [world.connect() for _ in range(20)]

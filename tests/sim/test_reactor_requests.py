@@ -12,7 +12,7 @@ from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import LinkRules
-from tests.simulator.reactor_world import World, answer, wait_handler
+from tests.simulator.reactor_world import World, response_of, wait_handler
 
 
 def frame(body: bytes) -> bytes:
@@ -20,7 +20,7 @@ def frame(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_answers_come_in_request_order_though_waits_overlap(loop: SimLoop, seed: int):
+async def test_responses_come_in_request_order_though_waits_overlap(loop: SimLoop, seed: int):
     world = World(loop, wait=wait_handler, rules=LinkRules(0, 5, max_piece_bytes=7))
     client = world.connect()
     waits = [loop.rng.randrange(0, 300) for _ in range(30)]
@@ -43,7 +43,7 @@ async def test_answers_of_many_connections_at_one_time_all_leave(loop: SimLoop):
 
 
 async def _echo(info: ConnectionInfo, request: bytes) -> Writer:
-    return answer(request)
+    return response_of(request)
 
 
 async def test_the_next_request_starts_when_the_one_before_waits(loop: SimLoop):
@@ -54,7 +54,7 @@ async def test_the_next_request_starts_when_the_one_before_waits(loop: SimLoop):
         steps.append(b"append " + request)
         await asyncio.sleep(0.01)
         steps.append(b"end " + request)
-        return answer(request)
+        return response_of(request)
 
     world = World(loop, step=step)
     client = world.connect()
@@ -64,7 +64,7 @@ async def test_the_next_request_starts_when_the_one_before_waits(loop: SimLoop):
 
 
 async def test_a_handler_that_gives_way_is_answered_before_the_loop_reads_again(loop: SimLoop):
-    """It goes on after what was scheduled before, and its answer leaves in the same pass."""
+    """It goes on after what was scheduled before, and its response leaves in the same pass."""
 
     events: list[str] = []
     in_next_pass: list[bool] = []
@@ -74,7 +74,7 @@ async def test_a_handler_that_gives_way_is_answered_before_the_loop_reads_again(
         loop.call_soon(loop.call_soon, lambda: in_next_pass.append(world.reactor.is_quiet))
         await asyncio.sleep(0)
         events.append("answered")
-        return answer(request)
+        return response_of(request)
 
     world = World(loop, commit=commit)
     client = world.connect()
@@ -88,14 +88,14 @@ async def test_a_handler_may_yield_to_the_loop_and_await_tasks(loop: SimLoop):
     async def busy(info: ConnectionInfo, request: bytes) -> Writer:
         await asyncio.sleep(0)
         results = await asyncio.gather(asyncio.sleep(0.01, b"a"), asyncio.sleep(0.02, b"b"))
-        return answer(b"".join(results))
+        return response_of(b"".join(results))
 
     client = World(loop, busy=busy).connect()
     await client.send_frame(b"busy x")
     assert await client.receive_frame() == b"ab"
 
 
-async def test_a_request_without_an_answer_keeps_the_order(loop: SimLoop):
+async def test_a_request_without_a_response_keeps_the_order(loop: SimLoop):
     async def silent(info: ConnectionInfo, request: bytes) -> None:
         await asyncio.sleep(0.02)
 
@@ -157,10 +157,10 @@ def test_an_unexpected_error_closes_the_connection_with_its_traceback(wait: bool
     assert "KeyError: 'our mistake'" in caplog.text
 
 
-async def test_a_throttled_answer_leaves_first_and_then_nothing_starts(loop: SimLoop):
+async def test_a_throttled_response_leaves_first_and_then_nothing_starts(loop: SimLoop):
     async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
         info.throttle_ms = 300
-        return answer(request)
+        return response_of(request)
 
     world = World(loop, throttle=throttle)
     client = world.connect()
@@ -171,10 +171,10 @@ async def test_a_throttled_answer_leaves_first_and_then_nothing_starts(loop: Sim
     assert 300 <= loop.now_ms() < 305
 
 
-async def test_close_after_answer_sends_the_answer_and_starts_nothing_more(loop: SimLoop):
+async def test_close_after_answer_sends_the_response_and_starts_nothing_more(loop: SimLoop):
     async def fail(info: ConnectionInfo, request: bytes) -> Writer:
-        info.close_after_answer = True
-        return answer(b"login failed")
+        info.close_after_response = True
+        return response_of(b"login failed")
 
     world = World(loop, fail=fail)
     client = world.connect()
@@ -184,9 +184,9 @@ async def test_close_after_answer_sends_the_answer_and_starts_nothing_more(loop:
     assert world.started == [b"fail 1"]
 
 
-async def test_a_failed_request_without_an_answer_can_close_the_connection(loop: SimLoop):
+async def test_a_failed_request_without_a_response_can_close_the_connection(loop: SimLoop):
     async def acks_zero(info: ConnectionInfo, request: bytes) -> None:
-        info.close_after_answer = True
+        info.close_after_response = True
 
     client = World(loop, acks_zero=acks_zero).connect()
     await client.send_frame(b"acks_zero 1")
@@ -198,7 +198,7 @@ async def test_before_login_requests_go_one_at_a_time_and_small(loop: SimLoop):
     async def login(info: ConnectionInfo, request: bytes) -> Writer:
         await asyncio.sleep(0.05)
         info.is_authenticated = True
-        return answer(b"welcome")
+        return response_of(b"welcome")
 
     world = World(loop, security_protocol="SASL_PLAINTEXT", login=login)
     client, stranger = world.connect(), world.connect()
@@ -212,7 +212,7 @@ async def test_before_login_requests_go_one_at_a_time_and_small(loop: SimLoop):
 async def test_a_login_may_take_ten_seconds(loop: SimLoop):
     async def login(info: ConnectionInfo, request: bytes) -> Writer:
         info.is_authenticated = True
-        return answer(b"welcome")
+        return response_of(b"welcome")
 
     world = World(loop, security_protocol="SASL_PLAINTEXT", login=login)
     clients = silent, trickling, chatting, prompt = [world.connect() for _ in range(4)]
@@ -251,12 +251,12 @@ async def test_a_half_closed_peer_is_not_waited_for_longer_than_the_linger(loop:
     assert world.reactor.request_memory.bytes == 0
 
 
-async def test_a_reset_while_a_request_waits_drops_its_answer_and_releases_its_region(loop: SimLoop):
+async def test_a_reset_while_a_request_waits_drops_its_response_and_releases_its_region(loop: SimLoop):
     released = []
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
         await asyncio.sleep(0.1)
-        return answer(b"", FileRegion(BytesFile(bytes(1000)), 0, 1000, lambda: released.append(True)))
+        return response_of(b"", FileRegion(BytesFile(bytes(1000)), 0, 1000, lambda: released.append(True)))
 
     world = World(loop, fetch=fetch)
     client = world.connect()
@@ -344,7 +344,7 @@ async def test_a_handler_may_hold_its_connection_until_it_is_done(loop: SimLoop)
     async def hold(info: ConnectionInfo, request: bytes) -> Writer | None:
         info.is_held = True
         await asyncio.sleep(0.1)
-        return answer(request)
+        return response_of(request)
 
     async def late_hold(info: ConnectionInfo, request: bytes) -> Writer | None:
         await asyncio.sleep(0.1)

@@ -8,7 +8,7 @@ from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop
-from tests.simulator.reactor_world import World, answer
+from tests.simulator.reactor_world import World, response_of
 
 DATA = bytes(range(256)) * 2048
 
@@ -30,7 +30,7 @@ async def test_a_cold_read_of_500_ms_delays_only_its_connection(loop: SimLoop):
     released = []
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(file, 1000, 500_000, lambda: released.append(loop.time())))
+        return response_of(b"records ", FileRegion(file, 1000, 500_000, lambda: released.append(loop.time())))
 
     world = World(loop, fetch=fetch)
     client = world.connect()
@@ -48,7 +48,7 @@ async def test_an_fsync_of_2_s_delays_only_who_waits_for_it(loop: SimLoop):
         synced = loop.create_future()
         world.io_pool.submit(lambda: loop.block(2000), lambda result, error: synced.set_result(None))
         await synced
-        return answer(b"durable")
+        return response_of(b"durable")
 
     world = World(loop, write=write)
     client = world.connect()
@@ -68,13 +68,13 @@ async def test_a_disk_that_stalls_a_read_and_a_sync_delays_no_other_connection(l
     disk.hook = lambda operation, path: loop.block(stalls_ms.get(operation, 0))
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(log, 0, len(DATA)))
+        return response_of(b"records ", FileRegion(log, 0, len(DATA)))
 
     async def flush(info: ConnectionInfo, request: bytes) -> Writer:
         synced = loop.create_future()
         world.io_pool.submit(log.sync, lambda result, error: synced.set_result(None))
         await synced
-        return answer(b"synced")
+        return response_of(b"synced")
 
     world = World(loop, fetch=fetch, flush=flush)
     reader, flusher = world.connect(), world.connect()
@@ -91,7 +91,7 @@ async def test_a_disk_that_stalls_a_read_and_a_sync_delays_no_other_connection(l
 async def test_a_blocking_call_on_the_loop_would_have_shown(loop: SimLoop):
     async def block(info: ConnectionInfo, request: bytes) -> Writer:
         loop.block(500)
-        return answer(b"done")
+        return response_of(b"done")
 
     world = World(loop, block=block)
     client, other = world.connect(), world.connect()
@@ -103,7 +103,7 @@ async def test_small_cold_regions_are_warmed_in_the_pool_too(loop: SimLoop):
     file = BytesFile(DATA, is_cold=True, on_cold_read=lambda: loop.block(30))
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(file, 0, 100))
+        return response_of(b"records ", FileRegion(file, 0, 100))
 
     world = World(loop, fetch=fetch)
     client = world.connect()
@@ -118,7 +118,7 @@ async def test_a_region_being_warmed_outlives_its_connection(loop: SimLoop):
     released = []
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(file, 0, 300_000, lambda: released.append(loop.now_ms())))
+        return response_of(b"records ", FileRegion(file, 0, 300_000, lambda: released.append(loop.now_ms())))
 
     world = World(loop, fetch=fetch)
     client = world.connect()
@@ -136,7 +136,7 @@ async def test_a_file_cut_under_a_region_closes_its_connection(loop: SimLoop):
     released = []
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"", FileRegion(file, 0, 400_000, lambda: released.append(True)))
+        return response_of(b"", FileRegion(file, 0, 400_000, lambda: released.append(True)))
 
     world = World(loop, fetch=fetch)
     client, other = world.connect(), world.connect()

@@ -86,8 +86,8 @@ async def test_records_are_sent_once_however_many_partitions_have_some(loop: Sim
 
         world.tamper = count_bytes
         for _ in range(3):
-            answers = await asyncio.gather(*(world.produce(1, bytes(100), number=number) for number in range(8)))
-            assert {code for code, _ in answers} == {0}
+            responses = await asyncio.gather(*(world.produce(1, bytes(100), number=number) for number in range(8)))
+            assert {code for code, _ in responses} == {0}
         assert sent_bytes == sum(world.nodes[1].log(number=number).segments.active.size for number in range(8))
         await world.stop()
 

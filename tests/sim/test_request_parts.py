@@ -1,4 +1,4 @@
-"""Large requests: how they are cut into parts and their answers put together, and what they do to their connection."""
+"""Large requests: how they are cut into parts, their responses are joined, and what they do to their connection."""
 
 import asyncio
 import logging
@@ -83,7 +83,7 @@ def answered(groups: list[OffsetFetchRequestGroup]) -> OffsetFetchResponse:
         ((), (0,), (7, 0, PART_ELEMENTS, 1)),
     ],
 )
-def test_answers_of_the_parts_make_the_answer_of_the_whole(sizes: Any) -> None:
+def test_answers_of_the_parts_make_the_response_of_the_whole(sizes: Any) -> None:
     request = requested(*sizes)
     parts = list(cut(request.groups, GROUPS))
     whole = OffsetFetchResponse(groups=[])
@@ -172,8 +172,8 @@ async def test_metadata_creates_no_more_topics_than_one_operation_may(
 ) -> None:
     machine, client = await booted(loop)
     with caplog.at_level(logging.WARNING):
-        answer = await client.call(metadata_of(metadata.MAX_CREATED + 1), 12)
-    assert [each.error_code for each in answer.topics] == [3] * (metadata.MAX_CREATED + 1)
+        response = await client.call(metadata_of(metadata.MAX_CREATED + 1), 12)
+    assert [each.error_code for each in response.topics] == [3] * (metadata.MAX_CREATED + 1)
     assert "its request names 5001 that do not exist" in caplog.text
     assert {each.name for each in (await client.call(MetadataRequest(None), 12)).topics} == {"__consumer_offsets"}
     await client.call(metadata_of(600), 12)

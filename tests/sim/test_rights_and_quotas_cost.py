@@ -69,8 +69,8 @@ async def acls(client: KafkaClient) -> None:
         for name, pattern, who, op in [*others, *mine]
     ]
     for first in range(0, ACL_COUNT, PER_REQUEST):
-        answer = await client.call(CreateAclsRequest(creations[first : first + PER_REQUEST]), 3)
-        assert {result.error_code for result in answer.results} == {0}
+        response = await client.call(CreateAclsRequest(creations[first : first + PER_REQUEST]), 3)
+        assert {result.error_code for result in response.results} == {0}
 
 
 def quotas(client_id: str) -> Setup:

@@ -3,7 +3,7 @@
 No record is lost, in two hands, or delivered again once it is done.
 
 Each life is drawn from a seed: members that accept, release, reject, renew, sleep through their locks and leave without
-a word. The checker keeps what each answer promised. A life ends when all records are done.
+a word. The checker keeps what each response promised. A life ends when all records are done.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SEEDS = range(60 * SOAK_FACTOR)
 
 
 class Checker:
-    """What is known of each record by the answers."""
+    """What is known of each record by the responses."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -1,7 +1,7 @@
 """A queue whose leader and whose state's coordinator move between brokers, by chance, while members work.
 
-Answers are lost where a broker is cut off, and leaders may not know that they were replaced: no record is lost, in two
-hands, or delivered again once it is done. KAFKAPY_SOAK_SEEDS multiplies the seeds.
+Responses are lost where a broker is cut off, and leaders may not know that they were replaced: no record is lost, in
+two hands, or delivered again once it is done. KAFKAPY_SOAK_SEEDS multiplies the seeds.
 """
 
 import asyncio

@@ -125,9 +125,9 @@ async def test_a_leader_that_does_not_know_that_it_was_replaced_writes_nothing(q
 async def test_acknowledgements_wait_for_a_coordinator_that_is_away(queue: Queue) -> None:
     member = await consume_some(queue)
     queue.brokers.cut_off(COORDINATOR)
-    answer = queue.brokers.loop.create_task(member.acknowledge({0: [(15, 19, [ACK_ACCEPT])]}))
+    response = queue.brokers.loop.create_task(member.acknowledge({0: [(15, 19, [ACK_ACCEPT])]}))
     await asyncio.sleep(3)
-    assert not answer.done()
+    assert not response.done()
     queue.brokers.unreachable.clear()
-    (part,) = parts_of(await answer)
+    (part,) = parts_of(await response)
     assert part.error_code == 0

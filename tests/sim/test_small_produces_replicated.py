@@ -39,10 +39,10 @@ def framed(number: int, timeout_ms: int) -> bytes:
 
 
 class Client:
-    """Sends requests to node 1, together or each alone; `answers` are the bytes that it has got."""
+    """Sends requests to node 1, together or each alone; `responses` are the bytes that it has got."""
 
     def __init__(self, world: ReplicaWorld, *, is_together: bool) -> None:
-        self.answers = b""
+        self.responses = b""
         self._node = world.nodes[1]
         self._small = SmallProduces(self._node.services())
         self._connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)
@@ -68,25 +68,25 @@ class Client:
                 self._node.run(self._handle(data[position:end_position]))
             else:
                 end_position = served.end_position
-                if served.answers is not None:
-                    self._take(served.answers)
+                if served.responses is not None:
+                    self._take(served.responses)
                 else:
                     assert served.wait is not None
                     served.wait(self._take)
             position = end_position
 
     def codes(self) -> list[int]:
-        """Return the error codes of the answers, in the order of the requests."""
+        """Return the error codes of the responses, in the order of the requests."""
         found, position = {}, 0
-        while position < len(self.answers):
-            size = int.from_bytes(self.answers[position : position + 4], "big")
-            response = ProduceResponse.decode(self.answers[position + 9 : position + 4 + size], VERSION)
-            found[int.from_bytes(self.answers[position + 4 : position + 8], "big")] = response
+        while position < len(self.responses):
+            size = int.from_bytes(self.responses[position : position + 4], "big")
+            response = ProduceResponse.decode(self.responses[position + 9 : position + 4 + size], VERSION)
+            found[int.from_bytes(self.responses[position + 4 : position + 8], "big")] = response
             position += 4 + size
         return [found[number].responses[0].partition_responses[0].error_code for number in sorted(found)]
 
-    def _take(self, answers: bytes) -> None:
-        self.answers += answers
+    def _take(self, responses: bytes) -> None:
+        self.responses += responses
 
     async def _handle(self, frame: bytes) -> None:
         header, position = read_request_header(frame[4:])
@@ -183,14 +183,14 @@ async def stopped(world: ReplicaWorld, client: Client) -> list[int]:
 
 
 @pytest.mark.parametrize("scene", [replicated, lost_follower, lost_amid, deposed, too_few_left, stopped])
-def test_answers_are_those_of_each_alone(scene: Scene) -> None:
+def test_responses_are_those_of_each_alone(scene: Scene) -> None:
     async def play(loop: SimLoop, *, is_together: bool) -> bytes:
         configs = {"min.insync.replicas": "2"} if scene is too_few_left else {}
         world, client = await begin(loop, is_together=is_together, configs=configs)
         expected = await scene(world, client)
         assert client.codes() == [0, *expected]
         await world.stop()
-        return client.answers
+        return client.responses
 
     together, alone = (run(lambda loop, way=way: play(loop, is_together=way)) for way in (True, False))
     assert together == alone

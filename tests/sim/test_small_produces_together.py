@@ -35,7 +35,7 @@ def produce(topic: Topic, records: bytes | memoryview) -> ProduceRequest:
 async def send_together(
     client: KafkaClient, topic: Topic, version: int = PRODUCE_VERSION, **producer: int
 ) -> list[Any]:
-    """Send a request for each of NUMBERS before the first is answered; return the answers."""
+    """Send a request for each of NUMBERS before the first is answered; return the responses."""
     for number, value in enumerate(NUMBERS):
         fields = {**producer, "base_sequence": producer["base_sequence"] + number} if producer else {}
         await client.send(produce(topic, client.batch([value], **fields)), version)
@@ -49,9 +49,9 @@ async def test_what_arrives_together_is_one_write(machine: Machine) -> None:
     await client.produce(topic, b"first")
     writes: list[str] = []
     machine.disk.hook = lambda operation, path: writes.append(path) if operation == "write" else None
-    answers = await send_together(client, topic)
+    responses = await send_together(client, topic)
     assert len([path for path in writes if "orders-0" in path]) == 1
-    assert [answer.base_offset for answer in answers] == [1, 2, 3, 4, 5]
+    assert [response.base_offset for response in responses] == [1, 2, 3, 4, 5]
     assert values_of(await client.fetch(topic, 1)) == NUMBERS
 
 
@@ -74,12 +74,14 @@ async def test_a_full_disk_refuses_all_that_would_be_one_write_and_keeps_none_of
     await client.produce(topic, b"first", base_sequence=0, **producer)
     machine.disk.capacity_bytes = machine.disk.used_bytes() + 200
     refused = await send_together(client, topic, base_sequence=1, **producer)
-    assert {answer.error_code for answer in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
-    assert {(answer.base_offset, answer.log_start_offset) for answer in refused} == {(-1, -1)}
+    assert {response.error_code for response in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert {(response.base_offset, response.log_start_offset) for response in refused} == {(-1, -1)}
     assert values_of(await client.fetch(topic, 0)) == [b"first"]
     machine.disk.heal()
     again = await send_together(client, topic, base_sequence=1, **producer)
-    assert [(answer.error_code, answer.base_offset) for answer in again] == [(0, offset) for offset in range(1, 6)]
+    assert [(response.error_code, response.base_offset) for response in again] == [
+        (0, offset) for offset in range(1, 6)
+    ]
     assert [found.base_sequence for found in await client.read_all(topic)] == list(range(6))
 
 
@@ -90,7 +92,7 @@ async def test_a_disk_that_fails_refuses_all_that_would_be_one_write(machine: Ma
     await client.produce(topic, b"first")
     machine.disk.fail("write", errno.EIO, path="orders-0")
     refused = [*await send_together(client, topic), *await send_together(client, topic)]
-    assert {answer.error_code for answer in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert {response.error_code for response in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
 
 
 @pytest.mark.parametrize("version", [11, 13])
@@ -101,12 +103,12 @@ async def test_a_topic_made_again_is_another_one(loop: SimLoop, version: int) ->
     topic = await client.create_topic("orders")
     await send_together(client, topic, version)
     await client.delete_topic(topic)
-    assert {answer.error_code for answer in await send_together(client, topic, version)} == {
+    assert {response.error_code for response in await send_together(client, topic, version)} == {
         ErrorCode.UNKNOWN_TOPIC_ID if version == 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
     again = await client.create_topic("orders")
-    answers = await send_together(client, again, version)
-    assert [answer.base_offset for answer in answers] == [0, 1, 2, 3, 4]
+    responses = await send_together(client, again, version)
+    assert [response.base_offset for response in responses] == [0, 1, 2, 3, 4]
     await machine.stop()
 
 
@@ -219,8 +221,8 @@ async def test_a_transaction_does_not_begin_before_sequence_0(machine: Machine) 
         fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": base_sequence}
         request = produce(topic, client.batch([b"v"] * 3, **fields, is_transactional=True))
         request.transactional_id = "id"
-        answer = (await client.call(request, 11)).responses[0].partition_responses[0]
-        assert answer.error_code == ErrorCode.INVALID_RECORD
+        response = (await client.call(request, 11)).responses[0].partition_responses[0]
+        assert response.error_code == ErrorCode.INVALID_RECORD
     assert values_of(await client.fetch(topic, 0)) == [b"first"]
 
 
@@ -256,7 +258,7 @@ async def test_a_frame_larger_than_what_is_allowed_is_refused_however_it_arrives
     client = machine.connect()
     topic = await client.create_topic("orders")
     await client.produce(topic, b"first")
-    assert {answer.error_code for answer in await send_together(client, topic)} == {0}
+    assert {response.error_code for response in await send_together(client, topic)} == {0}
     with pytest.raises(EOFError):
         await client.produce(topic, b"v" * 3000)
     await machine.stop()

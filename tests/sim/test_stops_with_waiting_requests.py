@@ -20,7 +20,7 @@ async def test_a_produce_that_waits_for_a_lost_follower_is_not_acknowledged_by_t
     await world.stop()
 
 
-async def test_an_answer_of_a_coordinator_that_waits_for_its_commit_fails_at_the_stop(loop: SimLoop) -> None:
+async def test_a_response_of_a_coordinator_that_waits_for_its_commit_fails_at_the_stop(loop: SimLoop) -> None:
     class Host:
         """What CommitWait asks of a coordinator's partition."""
 

@@ -6,21 +6,21 @@ from typing import Any
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
 from tests.simulator.loop import SimLoop
-from tests.simulator.reactor_world import World, answer
+from tests.simulator.reactor_world import World, response_of
 
 DAYS_MS = 10**9
 
 
 async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
     info.throttle_ms = int(request.split()[1])
-    return answer(request)
+    return response_of(request)
 
 
 async def throttle_later(info: ConnectionInfo, request: bytes) -> Writer:
     _, throttle_ms, wait_ms = request.split()
     await asyncio.sleep(int(wait_ms) / 1000)
     info.throttle_ms = int(throttle_ms)
-    return answer(request)
+    return response_of(request)
 
 
 def new_world(loop: SimLoop) -> World:

@@ -20,7 +20,7 @@ from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import LinkRules, SimChannel, SimClient
-from tests.simulator.reactor_world import World, answer, wait_handler
+from tests.simulator.reactor_world import World, response_of, wait_handler
 from tests.support.certificates import Authority, client_context, server_context
 
 AUTHORITY = Authority()
@@ -45,12 +45,12 @@ def context() -> ssl.SSLContext:
 
 
 async def whoami(info: ConnectionInfo, request: bytes) -> Writer:
-    return answer(info.principal.encode())
+    return response_of(info.principal.encode())
 
 
 async def big(info: ConnectionInfo, request: bytes) -> Writer:
     """`big 1000` answers with 1000 bytes."""
-    return answer(bytes(int(request.split(b" ")[1])))
+    return response_of(bytes(int(request.split(b" ")[1])))
 
 
 # ---- what a link relies on
@@ -114,7 +114,7 @@ async def test_requests_held_while_muted_are_served_when_that_ends(
 ):
     async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
         info.throttle_ms = 500
-        return answer(request)
+        return response_of(request)
 
     world = World(loop, tls=tls, throttle=throttle)
     client = await world.connect_tls(context)
@@ -149,7 +149,7 @@ async def test_regions_are_read_in_pieces_and_released_once_their_ciphertext_has
     released: list[float] = []
 
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(file, 1000, 2_000_000, lambda: released.append(loop.time())))
+        return response_of(b"records ", FileRegion(file, 1000, 2_000_000, lambda: released.append(loop.time())))
 
     world = World(loop, tls=tls, fetch=fetch, rules=LinkRules(capacity_bytes=50_000))
     client = await world.connect_tls(context)
@@ -165,7 +165,7 @@ async def test_regions_are_read_in_pieces_and_released_once_their_ciphertext_has
 
 async def test_a_region_that_was_cut_ends_its_connection(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
     async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-        return answer(b"records ", FileRegion(BytesFile(bytes(90_000)), 0, 100_000))
+        return response_of(b"records ", FileRegion(BytesFile(bytes(90_000)), 0, 100_000))
 
     world = World(loop, tls=tls, fetch=fetch)
     client = await world.connect_tls(context)
@@ -189,12 +189,12 @@ async def test_a_peer_that_does_not_drain_is_not_read_from(loop: SimLoop, tls: S
     await sender
 
 
-async def test_the_last_answer_leaves_whole_before_the_connection_closes(
+async def test_the_last_response_leaves_whole_before_the_connection_closes(
     loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
 ):
     async def last(info: ConnectionInfo, request: bytes) -> Writer:
-        info.close_after_answer = True
-        return answer(bytes(300_000))
+        info.close_after_response = True
+        return response_of(bytes(300_000))
 
     world = World(loop, tls=tls, last=last, rules=LinkRules(capacity_bytes=5000))
     client = await world.connect_tls(context)

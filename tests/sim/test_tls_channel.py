@@ -12,7 +12,7 @@ from kafkapy.reactor.tls import TlsChannel
 from kafkapy.reactor.tls_admission import ServerTls
 from tests.simulator.loop import SimLoop
 from tests.simulator.network import LinkRules
-from tests.simulator.reactor_world import World, answer
+from tests.simulator.reactor_world import World, response_of
 from tests.support.certificates import Authority, client_context, server_context
 
 AUTHORITY = Authority()
@@ -29,12 +29,12 @@ def context() -> ssl.SSLContext:
 
 
 async def last(info: ConnectionInfo, request: bytes) -> Writer:
-    info.close_after_answer = True
-    return answer(bytes(60_000))
+    info.close_after_response = True
+    return response_of(bytes(60_000))
 
 
 async def big(info: ConnectionInfo, request: bytes) -> Writer:
-    return answer(bytes(60_000))
+    return response_of(bytes(60_000))
 
 
 class Owner:

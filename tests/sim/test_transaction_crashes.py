@@ -40,7 +40,7 @@ def broken_structure(history: list[Event]) -> list[Anomaly]:
 
 
 @pytest.mark.parametrize("seed", range(4 * SOAK_FACTOR))
-def test_kills_and_lost_answers_leave_no_anomaly(seed: int) -> None:
+def test_kills_and_lost_responses_leave_no_anomaly(seed: int) -> None:
     assert not find_anomalies(lived(TransactionComputer(seed), is_power_cut=False))
 
 

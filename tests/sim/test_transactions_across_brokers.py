@@ -92,8 +92,8 @@ async def test_a_client_of_version_1_has_its_partitions_verified(brokers: Linked
 @linked
 async def test_what_comes_while_a_question_is_under_way_goes_together(brokers: LinkedBrokers) -> None:
     producers = [await producer_at(brokers, f"t-{number}") for number in range(10)]
-    answers = asyncio.gather(producers[0].send(), *(producer.send(partition_id=1) for producer in producers))
-    assert await answers == [ErrorCode.NONE] * 11
+    responses = asyncio.gather(producers[0].send(), *(producer.send(partition_id=1) for producer in producers))
+    assert await responses == [ErrorCode.NONE] * 11
     requests = requested(brokers, COORDINATOR, AddPartitionsToTxnRequest)
     assert sum(len(each.transactions) for each in requests) == 10, "both partitions of t-0 are one entry"
     assert len(requests) == 1
@@ -129,7 +129,7 @@ async def test_a_broker_that_no_longer_coordinates_answers_not_coordinator(broke
 @linked
 async def test_a_coordinator_that_stands_still_is_waited_for_until_it_is_fenced(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
-    brokers.nodes[COORDINATOR].answers.clear()
+    brokers.nodes[COORDINATOR].responses.clear()
     sending = asyncio.ensure_future(producer.send())
     await asyncio.sleep(2)
     assert not sending.done()
@@ -150,12 +150,12 @@ async def test_verification_needs_authorization(brokers: LinkedBrokers) -> None:
 async def test_the_end_of_the_transaction_before_is_waited_for(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    brokers.nodes[LEADER].answers.clear()
+    brokers.nodes[LEADER].responses.clear()
     assert await producer.end() == ErrorCode.NONE
     sending = asyncio.ensure_future(producer.send())
     await asyncio.sleep(0.05)
     assert (sending.done(), producer.state()) == (False, "PrepareCommit")
-    brokers.nodes[LEADER].answers.set()
+    brokers.nodes[LEADER].responses.set()
     assert await sending == ErrorCode.NONE
 
 
@@ -171,12 +171,12 @@ def test_markers_reach_partitions_of_all_brokers_before_the_end(commit: bool) ->
         local = SimProducer(brokers.nodes[COORDINATOR])
         local.producer_id, local.epoch = producer.producer_id, producer.epoch
         assert await local.send("trades") == ErrorCode.NONE
-        brokers.nodes[LEADER].answers.clear()
+        brokers.nodes[LEADER].responses.clear()
         assert await producer.end(commit=commit) == ErrorCode.NONE
         await asyncio.sleep(1)
         assert producer.state() == ("PrepareCommit" if commit else "PrepareAbort")
         assert shape_of(batches_of(brokers.nodes[COORDINATOR], "trades")) == ["records", "marker"]
-        brokers.nodes[LEADER].answers.set()
+        brokers.nodes[LEADER].responses.set()
         await become(producer, "CompleteCommit" if commit else "CompleteAbort")
         for partition_id in range(2):
             assert shape_of(batches_of(brokers.nodes[LEADER], "orders", partition_id)) == ["records", "marker"]
@@ -217,7 +217,7 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_later(brokers: L
 async def test_a_new_leader_gets_the_marker_at_once(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    brokers.nodes[LEADER].answers.clear()
+    brokers.nodes[LEADER].responses.clear()
     assert await producer.end() == ErrorCode.NONE
     await asyncio.sleep(5)
     brokers.fence(LEADER)
@@ -328,12 +328,12 @@ async def taken_over(brokers: LinkedBrokers, producer: SimProducer) -> None:
 async def test_a_decision_is_answered_and_carried_out_once_the_replicas_have_it(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    brokers.nodes[COORDINATOR].answers.clear()  # what has been answered is replicated; nothing more is
+    brokers.nodes[COORDINATOR].responses.clear()  # what has been answered is replicated; nothing more is
     ending = asyncio.ensure_future(producer.end())
     await asyncio.sleep(5)
     assert (ending.done(), producer.state()) == (False, "PrepareCommit")
     assert requested(brokers, LEADER, WriteTxnMarkersRequest) == []
-    brokers.nodes[COORDINATOR].answers.set()
+    brokers.nodes[COORDINATOR].responses.set()
     assert await ending == ErrorCode.NONE
     await become(producer, "CompleteCommit")
     assert len(requested(brokers, LEADER, WriteTxnMarkersRequest)) == 1

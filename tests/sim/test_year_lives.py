@@ -154,11 +154,11 @@ def test_replicas_differ(monkeypatch: pytest.MonkeyPatch) -> None:
 class Answering:
     """Connections on which each request is answered so."""
 
-    def __init__(self, **answer: int) -> None:
-        self._answer = SimpleNamespace(partitions=[SimpleNamespace(error_code=0, **answer)])
+    def __init__(self, **response: int) -> None:
+        self._response = SimpleNamespace(partitions=[SimpleNamespace(error_code=0, **response)])
 
     async def call(self, *_request: Any) -> Any:
-        return SimpleNamespace(topics=[self._answer])
+        return SimpleNamespace(topics=[self._response])
 
 
 def test_a_reader_is_sent_back_to_what_it_has_read() -> None:

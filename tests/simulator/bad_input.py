@@ -3,7 +3,7 @@
     python -m tests.simulator.bad_input >lines
 
 A whole broker in virtual time is sent Kafka's own requests, every served API at every version, as they are and changed
-at random (seeded), and produce requests with changed batches of every codec. A line each: the answer's bytes, or that
+at random (seeded), and produce requests with changed batches of every codec. A line each: the response's bytes, or that
 the connection was closed, or that the request waits; and the log lines of it. Further lines are changed messages of all
 schemas, decoded: their JSON, or the error.
 
@@ -36,7 +36,7 @@ CHANGED_BATCHES: Final = 120
 CHANGED_MESSAGES: Final = 3
 """Of each golden message."""
 ANSWERED_WITHIN_S: Final = 2.0
-"""Virtual: a request without an answer then waits for records, or for members."""
+"""Virtual: a request without a response then waits for records, or for members."""
 SHUTDOWN_APIS: Final = frozenset({7})
 """ControlledShutdown stops the broker that is asked."""
 PRODUCE_VERSION: Final = 11

@@ -176,20 +176,20 @@ class User:
             self._sequences[key] = producer["base_sequence"] + len(values)
 
     async def send(self, model: TopicModel, batch: Retry) -> bool:
-        """Produce with acks=all; return whether it was acknowledged. What has no answer yet is in model.retries."""
+        """Produce with acks=all; return whether it was acknowledged. What has no response yet is in model.retries."""
         partition = model.partitions[batch.partition]
         partition.sent.add(batch.values)
         if batch.producer:
             self.model.retries.append(batch)
-        answer = await self.client.produce(model.topic, *batch.values, partition=batch.partition, **batch.producer)
+        response = await self.client.produce(model.topic, *batch.values, partition=batch.partition, **batch.producer)
         if batch.producer:
             self.model.retries.remove(batch)
-        if answer.error_code:
-            assert answer.error_code in FORGOTTEN or model.fate is not Fate.CREATED, answer
+        if response.error_code:
+            assert response.error_code in FORGOTTEN or model.fate is not Fate.CREATED, response
             return False
-        before = partition.acknowledged.setdefault(answer.base_offset, batch.values)
-        assert before == batch.values, f"{model.topic.name}-{batch.partition} has two batches at {answer.base_offset}"
-        self._note(f"produced {model.topic.name}-{batch.partition} {answer.base_offset} {len(batch.values)}")
+        before = partition.acknowledged.setdefault(response.base_offset, batch.values)
+        assert before == batch.values, f"{model.topic.name}-{batch.partition} has two batches at {response.base_offset}"
+        self._note(f"produced {model.topic.name}-{batch.partition} {response.base_offset} {len(batch.values)}")
         return True
 
     async def fetch(self) -> None:
@@ -202,12 +202,12 @@ class User:
         if not known:
             return
         offset = self.random.choice(list(known))
-        answer = await self.client.fetch(model.topic, offset, partition=partition, max_wait_ms=50)
-        if answer.error_code:
-            assert answer.error_code in GONE, answer
+        response = await self.client.fetch(model.topic, offset, partition=partition, max_wait_ms=50)
+        if response.error_code:
+            assert response.error_code in GONE, response
             assert model.fate is not Fate.CREATED
             return
-        self._note(f"fetched {model.topic.name}-{partition} {offset} {len(answer.records)}")
+        self._note(f"fetched {model.topic.name}-{partition} {offset} {len(response.records)}")
 
 
 class Doom:
@@ -351,8 +351,8 @@ class Checker:
                 await self._check_partition(model, number, partition)
 
     async def _check_topics(self) -> None:
-        answer = await self.client.call(MetadataRequest(topics=None), 12)
-        found = {topic.name: topic for topic in answer.topics}
+        response = await self.client.call(MetadataRequest(topics=None), 12)
+        found = {topic.name: topic for topic in response.topics}
         assert found.keys() <= self.model.topics.keys()
         for name, model in self.model.topics.items():
             if model.fate is Fate.CREATED:
@@ -404,7 +404,7 @@ class Checker:
         self.model.history.append(f"found {name} up to {end_offset}, {len(missing)} lost")
 
     async def retry(self, user: User, batch: Retry) -> None:
-        """Send again what had no answer, as producers do: it must not be there twice, which the next check sees."""
+        """Send again what had no response, as producers do: it must not be there twice, which the next check sees."""
         model = self.model.topics[batch.topic]
         if model.fate is not Fate.CREATED:
             return

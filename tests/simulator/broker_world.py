@@ -137,7 +137,7 @@ class Topic:
 
 
 class KafkaClient:
-    """A client on one connection. Requests may be pipelined: `send` each, `receive` the answers in order."""
+    """A client on one connection. Requests may be pipelined: `send` each, `receive` the responses in order."""
 
     def __init__(self, link: SimClient, machine: Machine) -> None:
         self.link = link
@@ -146,7 +146,7 @@ class KafkaClient:
         self._next_correlation_id = 1
 
     async def call(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer. Raises EOFError where the connection ends before it."""
+        """Send a request and return its response. Raises EOFError where the connection ends before it."""
         await self.send(request, version)
         return await self.receive()
 
@@ -160,7 +160,7 @@ class KafkaClient:
         api_key, version, correlation_id = self._sent.popleft()
         frame = await self.link.receive_frame()
         answered, position = read_response_header(frame, api_key, version)
-        assert answered == correlation_id, "answers come in the order of their requests"
+        assert answered == correlation_id, "responses come in the order of their requests"
         return response_type(api_key).decode(frame[position:], version)
 
     # -- the APIs, for one partition --------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class KafkaClient:
         return build_batch([(now_ms, key, value, ()) for value in values], **fields)
 
     async def produce(self, topic: Topic, *values: bytes, acks: int = -1, partition: int = 0, **fields: Any) -> Any:
-        """Produce a batch and return the partition's answer; with acks=0 send it and return None."""
+        """Produce a batch and return the partition's response; with acks=0 send it and return None."""
         data = PartitionProduceData(partition, records=self.batch(values, **fields))
         request = ProduceRequest(
             acks=acks,
@@ -210,7 +210,7 @@ class KafkaClient:
         max_bytes: int = 1 << 20,
         leader_epoch: int = -1,
     ) -> Any:
-        """Fetch outside of a session and return the partition's answer. leader_epoch: the one known; -1 says none."""
+        """Fetch outside of a session and return the partition's response. leader_epoch: the one known; -1 says none."""
         requested = FetchPartition(
             partition, current_leader_epoch=leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes
         )
@@ -243,14 +243,14 @@ class KafkaClient:
         end_offset = (await self.list_offset(topic, -1, partition=partition)).offset
         found: list[RecordBatch] = []
         while offset < end_offset:
-            answer = await self.fetch(topic, offset, partition=partition)
-            assert answer.error_code == 0, answer
-            assert answer.records, f"nothing at {offset} of {end_offset}"
-            found += batches(answer.records)
+            response = await self.fetch(topic, offset, partition=partition)
+            assert response.error_code == 0, response
+            assert response.records, f"nothing at {offset} of {end_offset}"
+            found += batches(response.records)
             offset = found[-1].next_offset
         return found
 
 
-def values_of(answer: Any) -> list[bytes | None]:
-    """Return the values of all records in a fetch's answer."""
-    return [record.value for batch in batches(answer.records or b"") for record in batch.records()]
+def values_of(response: Any) -> list[bytes | None]:
+    """Return the values of all records in a fetch's response."""
+    return [record.value for batch in batches(response.records or b"") for record in batch.records()]

@@ -53,7 +53,7 @@ class Consumer:
         if not self.is_running:
             return
         if self.token is not None:
-            self._look_for_answer()
+            self._look_for_response()
         elif self.world.now_ms >= self.next_ms:
             self._heartbeat() if self.is_member else self._join()
 
@@ -61,7 +61,7 @@ class Consumer:
 
     def _send(self, request: str, token: int) -> None:
         self.request, self.token, self.sent_ms = request, token, self.world.now_ms
-        self._look_for_answer()
+        self._look_for_response()
 
     def _join(self) -> None:
         self.is_member = False
@@ -100,26 +100,26 @@ class Consumer:
         if self.is_leader and self.known_count != self.world.partition_count:
             self._join()
 
-    def _look_for_answer(self) -> None:
+    def _look_for_response(self) -> None:
         assert self.token is not None
         if self.world.shard.is_waiting(self.token):
             if self.world.now_ms - self.sent_ms > REQUEST_MS:
                 self._retry()
             return
-        answer = self.world.shard.take(self.token)
+        response = self.world.shard.take(self.token)
         if self.world.loses():
             self._retry()
             return
         self.token = None
-        code = answer.code if isinstance(answer, ApiError) else answer.error_code
+        code = response.code if isinstance(response, ApiError) else response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+            self.member_id = response.member_id
         elif code != ErrorCode.NONE:
             self._refused(code)
         elif self.request == "join":
-            self._joined(answer)
+            self._joined(response)
         else:
-            self._synced(answer.assignment)
+            self._synced(response.assignment)
 
     def _retry(self) -> None:
         """Ask again a little later: the connection was lost."""
@@ -149,25 +149,25 @@ class Consumer:
         """Whether it goes on with heartbeats as if it had its assignment."""
         return False
 
-    def _joined(self, answer: JoinGroupResponse) -> None:
-        self.member_id, self.generation = answer.member_id, answer.generation_id
+    def _joined(self, response: JoinGroupResponse) -> None:
+        self.member_id, self.generation = response.member_id, response.generation_id
         if self.forgets_to_sync():
             self.is_member, self.owned = True, set()
             return
-        self.is_leader = answer.leader == answer.member_id
+        self.is_leader = response.leader == response.member_id
         self.known_count = self.world.partition_count
         assignments = {}
-        if answer.skip_assignment:
+        if response.skip_assignment:
             self.known_count = -1  # what has changed while it was away nobody has noticed (KIP-814): it looks again
         elif self.is_leader:
-            assignments = self.world.assign(answer)
+            assignments = self.world.assign(response)
         token = self.world.shard.sync(
             self.member_id,
             self.generation,
             assignments,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
-            protocol_name=answer.protocol_name,
+            protocol_name=response.protocol_name,
         )
         self._send("sync", token)
 
@@ -184,13 +184,13 @@ class Consumer:
             self._join()  # so that others get what it has given up
 
 
-def assign(answer: JoinGroupResponse, partition_count: int, *, is_cooperative: bool) -> dict[str, bytes]:
+def assign(response: JoinGroupResponse, partition_count: int, *, is_cooperative: bool) -> dict[str, bytes]:
     """Return the leader's assignment; cooperatively, what somebody else still has is left out."""
     everything = [TopicPartition(TOPIC, partition) for partition in range(partition_count)]
-    members = sorted(member.member_id for member in answer.members)
+    members = sorted(member.member_id for member in response.members)
     wanted = {member_id: set(everything[index :: len(members)]) for index, member_id in enumerate(members)}
     if is_cooperative:
-        owners = _owners(answer)
+        owners = _owners(response)
         wanted = {
             member_id: {partition for partition in partitions if owners.get(partition, member_id) == member_id}
             for member_id, partitions in wanted.items()
@@ -198,10 +198,10 @@ def assign(answer: JoinGroupResponse, partition_count: int, *, is_cooperative: b
     return {member_id: encode_assignment(partitions) for member_id, partitions in wanted.items()}
 
 
-def _owners(answer: JoinGroupResponse) -> dict[TopicPartition, str]:
+def _owners(response: JoinGroupResponse) -> dict[TopicPartition, str]:
     """Return who has what, by the latest generation that claims it."""
     latest: dict[TopicPartition, tuple[int, str]] = {}
-    for member in answer.members:
+    for member in response.members:
         subscription, _ = ConsumerProtocolSubscription.read(member.metadata, 2, VERSION)
         for topic in subscription.owned_partitions:
             for partition in topic.partitions:

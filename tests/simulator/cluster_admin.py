@@ -44,7 +44,7 @@ DONE_OR_EXISTS: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 class Administrator(Client):
-    """`doing`: the step under way; `last_codes`: the errors of its last answer."""
+    """`doing`: the step under way; `last_codes`: the errors of its last response."""
 
     def __init__(self, world: ClusterWorld, checker: ClusterChecker) -> None:
         super().__init__(world, checker, "administrator", 98)
@@ -125,11 +125,11 @@ class Administrator(Client):
         try:
             place = await self.place(MADE, partition)
             data = build_batch([(START_WALL_MS + self.world.loop.now_ms(), None, b"made", ())])
-            answer = await self.connections.call(place.leader_id, produce_request(place, MADE, partition, data))
+            response = await self.connections.call(place.leader_id, produce_request(place, MADE, partition, data))
         except LostError:
             self.forget_place(MADE, partition)
             return False
-        self.last_codes = [each for each in errors_in(answer) if each]
+        self.last_codes = [each for each in errors_in(response) if each]
         if self.last_codes:
             self.forget_place(MADE, partition)
         return not self.last_codes
@@ -147,13 +147,13 @@ class Administrator(Client):
         while True:
             attempts += 1
             try:
-                answer = await self.connections.send_to_any(request)
+                response = await self.connections.send_to_any(request)
             except LostError:
                 await self.pause()
                 continue
             is_repeated = attempts > 1 or ErrorCode.ELECTION_NOT_NEEDED in done_codes
             accepted = {ErrorCode.NONE, *done_codes} if is_repeated else {ErrorCode.NONE}
-            self.last_codes = [code for code in errors_in(answer) if code not in accepted]
+            self.last_codes = [code for code in errors_in(response) if code not in accepted]
             if not self.last_codes:
                 return
             await self.pause()

@@ -1,7 +1,7 @@
 """Clients of a simulated cluster, which record what they were told: producers, consumers, committers, an administrator.
 
 Each speaks the wire protocol over connections of its own, finds leaders and coordinators by asking, and tries again
-until told to stop. A request without an answer within CALL_S is given up, its connection too.
+until told to stop. A request without a response within CALL_S is given up, its connection too.
 """
 
 import asyncio
@@ -85,11 +85,11 @@ class Connections:
         self._nodes = [computer.node_id for computer in world.brokers]
 
     async def call(self, node_id: int, request: Any, version: int | None = None) -> Any:
-        """Return the answer. Raises LostError."""
+        """Return the response. Raises LostError."""
         return await (await self.send(node_id, request, version))
 
     async def send(self, node_id: int, request: Any, version: int | None = None) -> "asyncio.Future[Any]":
-        """Send a request; return what will be its answer, or raise LostError."""
+        """Send a request; return what will be its response, or raise LostError."""
         link = self._links.get(node_id)
         if link is None or link.is_closed:
             link = self._links[node_id] = _Link(await self.connect(node_id))
@@ -130,7 +130,7 @@ class Connections:
 
 
 class _Link:
-    """A connection, and the requests on it that wait for their answers."""
+    """A connection, and the requests on it that wait for their responses."""
 
     def __init__(self, channel: SimChannel) -> None:
         self._client = SimClient(channel)
@@ -141,10 +141,10 @@ class _Link:
 
     def send(self, request: Any, version: int) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        response: asyncio.Future[Any] = loop.create_future()
+        response.add_done_callback(lambda done: done.cancelled() or done.exception())
         number, self._next_id = self._next_id, self._next_id + 1
-        self._waiting.append((request.API_KEY, version, number, answer))
+        self._waiting.append((request.API_KEY, version, number, response))
         frame = request_frame(request, version, correlation_id=number)
         try:
             sent = self._client.channel.send([len(frame).to_bytes(4, "big") + frame], False)
@@ -152,22 +152,22 @@ class _Link:
             sent = 0
         if not sent:  # a frame that is cut ends the connection, too: small ones find room
             self.close()
-        loop.call_later(CALL_S, self._give_up, answer)
-        return answer
+        loop.call_later(CALL_S, self._give_up, response)
+        return response
 
-    def _give_up(self, answer: "asyncio.Future[Any]") -> None:
-        if not answer.done():
+    def _give_up(self, response: "asyncio.Future[Any]") -> None:
+        if not response.done():
             self.close()
 
     async def _read(self) -> None:
         try:
             while True:
                 frame = await self._client.receive_frame()
-                api_key, version, number, answer = self._waiting.popleft()
+                api_key, version, number, response = self._waiting.popleft()
                 answered, position = read_response_header(frame, api_key, version)
-                assert answered == number, "answers come in the order of their requests"
-                if not answer.done():
-                    answer.set_result(response_type(api_key).decode(frame[position:], version))
+                assert answered == number, "responses come in the order of their requests"
+                if not response.done():
+                    response.set_result(response_type(api_key).decode(frame[position:], version))
         except (EOFError, OSError):
             self.close()
 
@@ -177,9 +177,9 @@ class _Link:
         self.is_closed = True
         self._reader.cancel()
         self._client.channel.close()
-        for _, _, _, answer in self._waiting:
-            if not answer.done():
-                answer.set_exception(LostError("no answer"))
+        for _, _, _, response in self._waiting:
+            if not response.done():
+                response.set_exception(LostError("no response"))
 
 
 @dataclass
@@ -255,14 +255,14 @@ class Batch:
     base_sequence: int
     data: bytes
     attempts: int = 0
-    answers: list[int] = field(default_factory=list)
+    responses: list[int] = field(default_factory=list)
 
 
 class IdempotentProducer(Client):
     """Writes numbers to a partition, up to MAX_IN_FLIGHT batches at once, each until it is acknowledged.
 
     After a restart a partition remembers a producer's last batch only, as Kafka's snapshot does: a batch that was
-    appended together with later ones, all of whose answers were lost, is then out of order when it is sent again.
+    appended together with later ones, all of whose responses were lost, is then out of order when it is sent again.
     Kafka promises no more than that it is there once. Then the client goes on as a new producer, under another name.
     """
 
@@ -284,10 +284,10 @@ class IdempotentProducer(Client):
         rng = self.world.loop.rng
         while len(self._unacknowledged) < rng.randrange(1, MAX_IN_FLIGHT + 1):
             self._unacknowledged.append(self._new_batch(rng.randrange(1, 4)))
-        answers = [await self._send(place, batch) for batch in self._in_flight()]
+        responses = [await self._send(place, batch) for batch in self._in_flight()]
         try:
-            for answer in answers:
-                if not self._take((await answer).responses[0].partition_responses[0]):
+            for part in responses:
+                if not self._take((await part).responses[0].partition_responses[0]):
                     raise LostError("to be tried again")
         except LostError:
             self.connections.drop(place.leader_id)  # what is under way on it may still be done, and never twice
@@ -330,17 +330,17 @@ class IdempotentProducer(Client):
             place.leader_id, produce_request(place, self._topic, self._partition, batch.data)
         )
 
-    def _take(self, answer: Any) -> bool:
-        """Take the answer to the oldest batch; return whether the next one is of use."""
+    def _take(self, response: Any) -> bool:
+        """Take the response to the oldest batch; return whether the next one is of use."""
         batch = self._unacknowledged[0]
-        code = answer.error_code
-        batch.answers.append(code)
+        code = response.error_code
+        batch.responses.append(code)
         if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             del self._unacknowledged[0]
             self.progress += 1
             self._has_acknowledged = True
-            if answer.base_offset >= 0:
-                self.checker.acknowledge(self._topic, self._partition, answer.base_offset, batch.values)
+            if response.base_offset >= 0:
+                self.checker.acknowledge(self._topic, self._partition, response.base_offset, batch.values)
             self.checker.note_order(self._topic, self._partition, self.name, batch.values)
             return True
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_forgotten(batch):
@@ -352,7 +352,7 @@ class IdempotentProducer(Client):
         ):
             raise ViolationError(
                 f"I4: {self.name} was told {ErrorCode(code).name} for {batch.values}, whose predecessors were "
-                f"acknowledged ({batch.answers})"
+                f"acknowledged ({batch.responses})"
             )
         return False
 
@@ -408,13 +408,13 @@ class PlainProducer(Client):
         except LostError:
             self.forget_place(self._topic, self._partition)
             raise
-        answer = response.responses[0].partition_responses[0]
-        if answer.error_code == ErrorCode.NONE:
+        part = response.responses[0].partition_responses[0]
+        if part.error_code == ErrorCode.NONE:
             self.progress += 1
-            self.checker.acknowledge(self._topic, self._partition, answer.base_offset, [value])
+            self.checker.acknowledge(self._topic, self._partition, part.base_offset, [value])
             await asyncio.sleep(self.world.loop.rng.expovariate(PRODUCES_PER_S))
             return
-        if answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS:
+        if part.error_code == ErrorCode.NOT_ENOUGH_REPLICAS:
             self.checker.refuse(self._topic, self._partition, value)
         self.forget_place(self._topic, self._partition)
         await self.pause()
@@ -457,24 +457,24 @@ class Consumer(Client):
         self._take(response.responses[0].partitions[0], place)
         await asyncio.sleep(self.world.loop.rng.uniform(0, LONGEST_REST_S))
 
-    def _take(self, answer: Any, place: Place) -> None:
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or answer.diverging_epoch.end_offset >= 0:
+    def _take(self, response: Any, place: Place) -> None:
+        if response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or response.diverging_epoch.end_offset >= 0:
             raise ViolationError(
                 f"I1: {self.name} has read to {self.position} (leader epoch {self._last_epoch}), and node "
-                f"{place.leader_id} at epoch {place.leader_epoch} answers {answer.error_code} {answer.diverging_epoch}"
+                f"{place.leader_id} at epoch {place.leader_epoch} says {response.error_code} {response.diverging_epoch}"
             )
-        if answer.error_code:
+        if response.error_code:
             self.forget_place(self._topic, self._partition)
-            raise LostError(answer.error_code)
-        for batch in batches(answer.records or b""):
+            raise LostError(response.error_code)
+        for batch in batches(response.records or b""):
             for record in batch.records():
                 if record.offset >= self.position:
                     self.checker.see(self._topic, self._partition, record.offset, bytes(record.value or b""))
             self.position = max(self.position, batch.next_offset)
             self._last_epoch = batch.partition_leader_epoch
             self.progress += 1
-        if self.position > answer.high_watermark >= 0 and answer.records:
-            raise ViolationError(f"I1: {self.name} was given {self.position - 1}, above {answer.high_watermark}")
+        if self.position > response.high_watermark >= 0 and response.records:
+            raise ViolationError(f"I1: {self.name} was given {self.position - 1}, above {response.high_watermark}")
 
 
 class Committer(Client):
@@ -508,9 +508,9 @@ class Committer(Client):
             group_id=self.name,
             topics=[OffsetCommitRequestTopic(self._topic, topic_id=place.topic_id, partitions=[part])],
         )
-        answer = (await self.connections.call(self._coordinator_id, request)).topics[0].partitions[0]
-        if answer.error_code:
-            raise LostError(answer.error_code)
+        response = (await self.connections.call(self._coordinator_id, request)).topics[0].partitions[0]
+        if response.error_code:
+            raise LostError(response.error_code)
         self._acknowledged = self._requested
         self.progress += 1
 
@@ -522,12 +522,12 @@ class Committer(Client):
         (group,) = (await self.connections.call(self._coordinator_id, request)).groups
         if group.error_code:
             raise LostError(group.error_code)
-        answer = group.topics[0].partitions[0]
-        if answer.error_code:
-            raise LostError(answer.error_code)
-        if not at_least <= answer.committed_offset <= self._requested:
+        response = group.topics[0].partitions[0]
+        if response.error_code:
+            raise LostError(response.error_code)
+        if not at_least <= response.committed_offset <= self._requested:
             raise ViolationError(
-                f"I9: {self.name} is at {answer.committed_offset}: "
+                f"I9: {self.name} is at {response.committed_offset}: "
                 f"{at_least} was acknowledged, {self._requested} requested"
             )
-        self._acknowledged = max(self._acknowledged, answer.committed_offset)
+        self._acknowledged = max(self._acknowledged, response.committed_offset)

@@ -1,7 +1,7 @@
 """Members of a classic group in a simulated cluster: the checker is told who was assigned what, and what was committed.
 
 Each partition has one owner in a generation: a member that got its assignment may rely on it, whatever becomes of the
-coordinator, as its answer was sent once the assignment was committed. So a generation that was synced never comes
+coordinator, as its response was sent once the assignment was committed. So a generation that was synced never comes
 again with other owners, and offsets of an earlier one are refused.
 """
 
@@ -131,8 +131,8 @@ class GroupMember(Client):
             topics=[OffsetCommitRequestTopic(self._topic, topic_id=place.topic_id, partitions=[part])],
         )
         newest = self.checker.newest_generation(GROUP)
-        answer = await self.connections.call(self._coordinator_id, request)
-        if not self._is_refused(answer.topics[0].partitions[0].error_code):
+        response = await self.connections.call(self._coordinator_id, request)
+        if not self._is_refused(response.topics[0].partitions[0].error_code):
             self.checker.commit_of(GROUP, self._generation, newest)
             self.progress += 1
 

@@ -410,8 +410,8 @@ class ClusterLives:
         kind = self._chance.choice(("replicas", "replicas", "cancel", "elect"))
         if kind == "elect":
             with suppress(LostError):
-                answer = await self._admin.send_to_any(ElectLeadersRequest(topic_partitions=None, timeout_ms=2000))
-                self.world.note(f"elected: {answer.error_code}")
+                response = await self._admin.send_to_any(ElectLeadersRequest(topic_partitions=None, timeout_ms=2000))
+                self.world.note(f"elected: {response.error_code}")
             return
         count = self._chance.choice((2, 3))
         await self._request_replicas(None if kind == "cancel" else self._chance.sample(self._brokers, count))
@@ -422,8 +422,8 @@ class ClusterLives:
         topic = ReassignableTopic(name, partitions=[ReassignablePartition(0, replicas=replicas)])
         request = AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic])
         with suppress(LostError):
-            answer = await self._admin.send_to_any(request)
-            code = answer.error_code or answer.responses[0].partitions[0].error_code
+            response = await self._admin.send_to_any(request)
+            code = response.error_code or response.responses[0].partitions[0].error_code
             self.world.note(f"replicas {replicas} of {name}: {code}")
 
     # -- the end ----------------------------------------------------------------------------------------------------

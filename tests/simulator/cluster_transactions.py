@@ -91,29 +91,29 @@ class RoutedConnections:
         """Whom to ask, by what is asked for."""
 
     async def send_request(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer. Raises Lost."""
+        """Send a request and return its response. Raises Lost."""
         what = purpose_of(request)
         try:
             node_id = await self._find(what)
-            answer = await self._connections.call(node_id, request, version)
+            response = await self._connections.call(node_id, request, version)
             if self._random.random() < self._lost_share:
                 self._connections.drop(node_id)
                 raise LostError("lost by the client")
         except LostError as error:
             self._nodes.pop(what, None)
             raise Lost from error
-        if any(errors_in(answer)):
+        if any(errors_in(response)):
             self._nodes.pop(what, None)
-        return answer
+        return response
 
     async def call(self, request: Any, version: int) -> Any:
-        """Ask until there is an answer without an error."""
+        """Ask until there is a response without an error."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(Lost):
-                    answer = await self.send_request(request, version)
-                    if not any(errors_in(answer)):
-                        return answer
+                    response = await self.send_request(request, version)
+                    if not any(errors_in(response)):
+                        return response
                 await asyncio.sleep(0.1)
 
     async def _find(self, what: tuple[Any, ...]) -> int:
@@ -152,14 +152,14 @@ def purpose_of(request: Any) -> tuple[Any, ...]:
     return TRANSACTION, getattr(request, "transactional_id", "") or request.v3_and_below_transactional_id
 
 
-def errors_in(answer: Any) -> Iterator[int]:
-    """Yield the error codes of an answer and of its parts."""
-    if isinstance(answer, list | tuple):
-        for each in answer:
+def errors_in(response: Any) -> Iterator[int]:
+    """Yield the error codes of a response and of its parts."""
+    if isinstance(response, list | tuple):
+        for each in response:
             yield from errors_in(each)
-    elif isinstance(answer, MessageStruct):
-        for name in answer.field_names():
-            value = getattr(answer, name)
+    elif isinstance(response, MessageStruct):
+        for name in response.field_names():
+            value = getattr(response, name)
             if name.endswith("error_code"):
                 yield value
             else:

@@ -1,8 +1,8 @@
 """A network between computers that fail: packets are lost in one direction or both, late, and computers go silent.
 
 A connection is as TCP's: what is lost is sent again, so a lossy or cut direction delays what is sent, and what waits
-behind it; who asks for a connection whose answer is lost, asks again. A process that was killed ends its connections; a
-computer without power does not, and its next life resets what it knows nothing of.
+behind it; who asks for a connection whose response is lost, asks again. A process that was killed ends its connections;
+a computer without power does not, and its next life resets what it knows nothing of.
 """
 
 from collections.abc import Callable

@@ -273,9 +273,9 @@ async def new_transactions(
 ) -> Transactions:
     await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 5)
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    answer = await client.call(request, INIT_PRODUCER_ID_VERSION)
-    assert (answer.error_code, answer.producer_epoch) == (0, 0), answer
-    return Transactions(client, topic, transactional_id, answer.producer_id, partition)
+    response = await client.call(request, INIT_PRODUCER_ID_VERSION)
+    assert (response.error_code, response.producer_epoch) == (0, 0), response
+    return Transactions(client, topic, transactional_id, response.producer_id, partition)
 
 
 def new_batches(client: KafkaClient, producer_id: int, producer_epoch: int) -> Iterator[bytes]:
@@ -320,14 +320,14 @@ async def join_streams(client: KafkaClient) -> StreamsGroupHeartbeatRequest:
         "streams", member_id="member", process_id="process", topology=reads, **nothing
     )
     request.rebalance_timeout_ms = 60_000
-    answer = await client.call(request, MODERN_HEARTBEAT_VERSION)
-    while not answer.active_tasks:
-        assert answer.error_code == 0, answer
-        await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
-        request = StreamsGroupHeartbeatRequest("streams", member_id="member", member_epoch=answer.member_epoch)
-        answer = await client.call(request, MODERN_HEARTBEAT_VERSION)
-    request.member_epoch = answer.member_epoch
-    request.endpoint_information_epoch = answer.endpoint_information_epoch
+    response = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    while not response.active_tasks:
+        assert response.error_code == 0, response
+        await asyncio.sleep(response.heartbeat_interval_ms / 1000)
+        request = StreamsGroupHeartbeatRequest("streams", member_id="member", member_epoch=response.member_epoch)
+        response = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    request.member_epoch = response.member_epoch
+    request.endpoint_information_epoch = response.endpoint_information_epoch
     return request
 
 
@@ -343,8 +343,8 @@ async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
         else:
             counted = frame
         with counter if number >= REPEATS else nullcontext():
-            answers = await _serve(client, counted)
-        assert all(answers), "every request is answered"
+            responses = await _serve(client, counted)
+        assert all(responses), "every request is answered"
     return {
         "instructions": counter.instructions / REPEATS,
         "calls": counter.calls / REPEATS,

@@ -3,7 +3,7 @@
     python -m tests.simulator.part_costs raft recovery                           # microseconds an operation, as JSON
     cd .venv-compiled/checkout && ../bin/python -m tests.simulator.part_costs    # the same, compiled
 
-In each load one part has most of the work: followers with their leader's answers to them, both kinds of groups, Raft,
+In each load one part has most of the work: followers with their leader's responses to them, both kinds of groups, Raft,
 timers, recovery. (The controller's is `python -m benchmarks.turns`.) Time is virtual, disk and network are simulated,
 but recovery reads files, in the directory for temporary ones. The simulator stays interpreted and counts, so a part
 gains more than its load shows.
@@ -100,8 +100,8 @@ async def followers(loop: SimLoop, meter: Meter) -> None:
 
 
 async def _produce_to_all(world: ReplicaWorld, partition_count: int, values: Sequence[bytes]) -> None:
-    answers = await asyncio.gather(*(world.produce(1, *values, number=number) for number in range(partition_count)))
-    assert {error_code for error_code, _ in answers} == {0}
+    responses = await asyncio.gather(*(world.produce(1, *values, number=number) for number in range(partition_count)))
+    assert {error_code for error_code, _ in responses} == {0}
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ async def _group_broker(loop: SimLoop) -> tuple[Machine, KafkaClient, bytes]:
 
 
 async def _send_often(client: KafkaClient, frames: Sequence[bytes], times: int, *, error_at: int) -> None:
-    """Send the frames together, again and again. error_at: where an answer has its error code."""
+    """Send the frames together, again and again. error_at: where a response has its error code."""
     for _ in range(times):
         await client.link.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
         for _ in frames:
@@ -154,12 +154,12 @@ async def _join_all(client: KafkaClient, group_id: str, topic_id: bytes) -> dict
         request = ConsumerGroupHeartbeatRequest(
             group_id, member_id=member_id, member_epoch=epochs.get(member_id, 0), **fields
         )
-        answer = await client.call(request, 1)
-        assert answer.error_code == 0, answer
-        is_new = answer.assignment is not None or epochs.get(member_id) != answer.member_epoch
-        epochs[member_id] = answer.member_epoch
-        if answer.assignment is not None:
-            owned[member_id] = {number for each in answer.assignment.topic_partitions for number in each.partitions}
+        response = await client.call(request, 1)
+        assert response.error_code == 0, response
+        is_new = response.assignment is not None or epochs.get(member_id) != response.member_epoch
+        epochs[member_id] = response.member_epoch
+        if response.assignment is not None:
+            owned[member_id] = {number for each in response.assignment.topic_partitions for number in each.partitions}
         return is_new
 
     for number in range(MEMBERS):
@@ -304,18 +304,18 @@ class Quorum:
         elif isinstance(effect, effects.SendRequest):
             request = effect
 
-            def reply(response: Any) -> None:
-                answer = events.ResponseReceived(request.node_id, request.request_id, response)
-                self._events.append((node_id, answer))
+            def respond(response: Any) -> None:
+                event = events.ResponseReceived(request.node_id, request.request_id, response)
+                self._events.append((node_id, event))
 
-            self._events.append((effect.node_id, events.RequestReceived(reply, effect.request)))
-        elif isinstance(effect, effects.Reply | effects.ReplyWithRecords):
-            reply_to: Any = effect.reply_to
+            self._events.append((effect.node_id, events.RequestReceived(respond, effect.request)))
+        elif isinstance(effect, effects.SendResponse | effects.SendResponseWithRecords):
+            respond_to: Any = effect.respond_to
             response: Any = effect.response
-            if isinstance(effect, effects.ReplyWithRecords):
+            if isinstance(effect, effects.SendResponseWithRecords):
                 sent = tuple(each for each in batches if each.last_offset >= effect.fetch_offset)
                 response = replace(response, batches=sent)
-            reply_to(response)
+            respond_to(response)
 
 
 def raft(meter: Meter) -> None:

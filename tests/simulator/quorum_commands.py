@@ -69,12 +69,12 @@ class TextCluster(Cluster):
     def send_request(self, source: Node, effect: SendRequest) -> None:
         target = self.nodes[effect.node_id]
 
-        def reply(response: m.Response) -> None:
+        def respond(response: m.Response) -> None:
             event = ResponseReceived(effect.node_id, effect.request_id, response)
             text = response_text(response)
             self._send(target.node_id, source.node_id, text, source.when_alive(lambda: source.step(event)))
 
-        event = RequestReceived(reply, effect.request)
+        event = RequestReceived(respond, effect.request)
         text = request_text(effect.request)
         failed = RequestFailed(effect.node_id, effect.request_id)
         self._send(
@@ -86,10 +86,10 @@ class TextCluster(Cluster):
         )
 
     def client_sends(self, target_id: int, request: m.Request) -> None:
-        def reply(response: m.Response) -> None:
+        def respond(response: m.Response) -> None:
             self._send(target_id, CLIENT, response_text(response), lambda: None)
 
-        event = RequestReceived(reply, request)
+        event = RequestReceived(respond, request)
         self._send(CLIENT, target_id, request_text(request), lambda: self.nodes[target_id].step(event))
 
     def _send(self, *message: Any) -> None:

@@ -28,11 +28,11 @@ from kafkapy.raft.effects import (
     InstallSnapshot,
     LeaderChanged,
     PersistElection,
-    Reply,
-    ReplyWithRecords,
-    ReplyWithSnapshot,
     ResetLogToSnapshot,
     SendRequest,
+    SendResponse,
+    SendResponseWithRecords,
+    SendResponseWithSnapshot,
     TruncateLog,
     WriteSnapshotPart,
 )
@@ -265,15 +265,15 @@ class Node:
                 cluster.on_leader_changed(self, effect)
             case SendRequest():
                 cluster.send_request(self, effect)
-            case Reply():
-                effect.reply_to(effect.response)
-            case ReplyWithRecords():
-                effect.reply_to(self.with_records(effect))
-            case ReplyWithSnapshot():
+            case SendResponse():
+                effect.respond_to(effect.response)
+            case SendResponseWithRecords():
+                effect.respond_to(self.with_records(effect))
+            case SendResponseWithSnapshot():
                 snapshot = self.snapshots[effect.snapshot_id]
                 cluster.snapshots_sent[effect.snapshot_id] = snapshot
                 data = b"x" if effect.position < SNAPSHOT_PARTS else b""
-                effect.reply_to(replace(effect.response, size_bytes=SNAPSHOT_PARTS, data=data))
+                effect.respond_to(replace(effect.response, size_bytes=SNAPSHOT_PARTS, data=data))
             case WriteSnapshotPart():
                 pass
             case InstallSnapshot():
@@ -317,7 +317,7 @@ class Node:
         for batches in (self.batches, self.platter.batches):
             del batches[bisect_left(batches, end_offset, key=base_offset_of) :]
 
-    def with_records(self, effect: ReplyWithRecords) -> Response:
+    def with_records(self, effect: SendResponseWithRecords) -> Response:
         response = effect.response
         assert isinstance(response, FetchResponse)
         first = bisect_left(self.batches, effect.fetch_offset, key=last_offset_of)
@@ -528,20 +528,20 @@ class Cluster:
             self.after(5, failed)
             return
 
-        def reply(response: Response) -> None:
+        def respond(response: Response) -> None:
             event = ResponseReceived(effect.node_id, effect.request_id, response)
             self.deliver(target.node_id, source.node_id, source.when_alive(lambda: source.step(event)))
 
-        self.deliver(source.node_id, target.node_id, self._arrival(target, effect.request, reply))
+        self.deliver(source.node_id, target.node_id, self._arrival(target, effect.request, respond))
 
-    def _arrival(self, target: Node, request: Request, reply: Callable[[Response], None]) -> Callable[[], None]:
-        return target.when_alive(lambda: target.step(RequestReceived(reply, request)))
+    def _arrival(self, target: Node, request: Request, respond: Callable[[Response], None]) -> Callable[[], None]:
+        return target.when_alive(lambda: target.step(RequestReceived(respond, request)))
 
     def client_request(self, target: Node, request: Request) -> list[Any]:
-        """Put a question to a node; the answer appears in the list."""
-        answers: list[Any] = []
-        target.step(RequestReceived(answers.append, request))
-        return answers
+        """Put a question to a node; the response appears in the list."""
+        responses: list[Any] = []
+        target.step(RequestReceived(responses.append, request))
+        return responses
 
     # ---- what clients do
 

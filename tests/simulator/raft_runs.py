@@ -64,10 +64,10 @@ def change_voters(cluster: Cluster) -> None:
         outsiders = [node_id for node_id in cluster.nodes if node_id not in voter_ids]
         if outsiders and (len(voter_ids) <= 3 or cluster.rng.random() < 0.5):
             voter = voter_of(cluster.rng.choice(outsiders))
-            answers = cluster.client_request(leader, AddVoterRequest(voter=voter, timeout_ms=5000))
+            responses = cluster.client_request(leader, AddVoterRequest(voter=voter, timeout_ms=5000))
         else:
             victim = key_of(cluster.rng.choice(voter_ids))
-            answers = cluster.client_request(leader, RemoveVoterRequest(voter=victim))
-        if not answers or answers[0].error == 0:
+            responses = cluster.client_request(leader, RemoveVoterRequest(voter=victim))
+        if not responses or responses[0].error == 0:
             return
-    raise AssertionError(f"seed {cluster.seed}: no voter change was accepted: {answers}")
+    raise AssertionError(f"seed {cluster.seed}: no voter change was accepted: {responses}")

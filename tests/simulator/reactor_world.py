@@ -22,8 +22,8 @@ ADDRESS = ("10.0.0.9", 9092)
 Handler = Callable[[ConnectionInfo, bytes], Coroutine[Any, Any, Writer | None]]
 
 
-def answer(body: bytes, region: FileRegion | None = None) -> Writer:
-    """Return an answer of `body`, and the region behind it."""
+def response_of(body: bytes, region: FileRegion | None = None) -> Writer:
+    """Return a response of `body`, and the region behind it."""
     out = Writer()
     out += body
     if region is not None:
@@ -111,10 +111,10 @@ class SimLogin:
 
 
 async def _echo(info: ConnectionInfo, request: bytes) -> Writer | None:
-    return answer(request)
+    return response_of(request)
 
 
 async def wait_handler(info: ConnectionInfo, request: bytes) -> Writer | None:
     """`wait 250 x` answers with itself after 250 ms."""
     await asyncio.sleep(int(request.split(b" ")[1]) / 1000)
-    return answer(request)
+    return response_of(request)

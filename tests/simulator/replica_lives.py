@@ -1,9 +1,9 @@
 """A leader and its followers under faults, with a checker of what clients were told.
 
 One partition on three nodes, min.insync.replicas 2. Links are cut in one or both directions, or slow; nodes are fenced,
-requests to the controller or its answers are lost, and nodes crash and forget what was not synced: one at a time, while
-another in-sync replica runs, as nothing else could keep what was acknowledged. Then all is mended, and everybody has to
-agree. A seed decides everything.
+requests to the controller or its responses are lost, and nodes crash and forget what was not synced: one at a time,
+while another in-sync replica runs, as nothing else could keep what was acknowledged. Then all is mended, and everybody
+has to agree. A seed decides everything.
 
 The checker (names of the invariants: reliability, 1.4):
 
@@ -202,7 +202,7 @@ class Lives:
         self.world.heal()
 
     async def _lose_controller(self) -> None:
-        """Let the leader's requests to the controller be lost, or the answers, and metadata come later than answers."""
+        """Let the leader's requests to the controller be lost, or the responses, and metadata come later than these."""
         node_id = max(self.world.registration().leader, 1)
         others = [each for each in NODES if each != node_id]
         follower = self._random.choice(others)

@@ -157,11 +157,11 @@ class SimPeer:
         world.loop.call_later(timeout_ms / 1000, self._fail, answered)
         world.requests.append((self._from, self._to, api_key, request))
 
-        def reply(response: Any) -> None:
+        def respond(response: Any) -> None:
             if not answered.done():
                 answered.set_result(response)
 
-        world.send(self._from, self._to, lambda: world.serve(self._from, self._to, kind, frame, version, reply))
+        world.send(self._from, self._to, lambda: world.serve(self._from, self._to, kind, frame, version, respond))
         return answered
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class SimController:
         world = self._world
         answered: asyncio.Future[Any] = world.loop.create_future()
 
-        def answer(result: Any) -> None:
+        def respond(result: Any) -> None:
             if not answered.done():
                 answered.set_result(result)
 
@@ -194,7 +194,7 @@ class SimController:
                 result: Any = world.commit(decide(world.cluster.controller, 0))
             except ApiError as error:
                 result = error
-            world.send(CONTROLLER, self._from, lambda: answer(result))
+            world.send(CONTROLLER, self._from, lambda: respond(result))
 
         world.alterations.append(request)
         world.send(self._from, CONTROLLER, arrive)
@@ -220,7 +220,7 @@ class ReplicaWorld:
         self.slow: dict[tuple[int, int], int] = {}
         """(from, to) -> milliseconds more that what is sent there takes."""
         self.deaf: set[int] = set()
-        """Nodes that hear of no metadata, though they get the controller's answers."""
+        """Nodes that hear of no metadata, though they get the controller's responses."""
         self.controller_timeout_ms = 1000
         self.cut: set[tuple[int, int]] = set()
         """(from, to): what is sent there is lost."""
@@ -318,8 +318,8 @@ class ReplicaWorld:
         life = self.cluster.epochs[node_id]
         request = registration_request(node_id, incarnation=life + 1, previous_broker_epoch=-1)
         controller = self.cluster.controller
-        answer = self.commit(controller.decide_register_broker(request, self.cluster.now_ms, is_local=True))
-        self.cluster.epochs[node_id] = answer.broker_epoch
+        response = self.commit(controller.decide_register_broker(request, self.cluster.now_ms, is_local=True))
+        self.cluster.epochs[node_id] = response.broker_epoch
         node = self._start(node_id, self.nodes[node_id].disk)
         self.unfence(node_id)
         node.follow(self.cluster.image)
@@ -352,13 +352,13 @@ class ReplicaWorld:
         for node in self.nodes.values():
             node.follow(self.cluster.image)
 
-    def serve(self, sender: int, receiver: int, kind: Any, frame: bytes, version: int, reply: Any) -> None:
+    def serve(self, sender: int, receiver: int, kind: Any, frame: bytes, version: int, respond: Any) -> None:
         """A request has arrived at a node: answer it, if that runs."""
         node = self.nodes[receiver]
         if node.is_up:
-            node.run(self._serve(node, sender, kind, frame, version, reply))
+            node.run(self._serve(node, sender, kind, frame, version, respond))
 
-    async def _serve(self, node: Node, sender: int, kind: Any, frame: bytes, version: int, reply: Any) -> None:
+    async def _serve(self, node: Node, sender: int, kind: Any, frame: bytes, version: int, respond: Any) -> None:
         peer = ConnectionInfo(f"node {node.node_id}-node {sender}", "PLAINTEXT", "PLAINTEXT", f"node {sender}", 0)
         context = RequestContext(RequestHeader(kind.API_KEY, version, 0, "broker"), peer)
         response = await HANDLERS[kind.API_KEY](node.services(), context, kind.decode(frame, version))
@@ -368,7 +368,7 @@ class ReplicaWorld:
         if self.tamper is not None:
             response = self.tamper(sender, node.node_id, response)
         if response is not None:
-            self.send(node.node_id, sender, lambda: reply(response))
+            self.send(node.node_id, sender, lambda: respond(response))
 
     # -- clients
 

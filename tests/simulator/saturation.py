@@ -81,11 +81,11 @@ class Flood(Client):
             request.acks = 1
             self._sent.append(await self.connections.send(place.leader_id, request))
         try:
-            answer = (await self._sent.popleft()).responses[0].partition_responses[0]
+            response = (await self._sent.popleft()).responses[0].partition_responses[0]
         except LostError:
             self._sent.clear()
             raise
-        assert answer.error_code == 0
+        assert response.error_code == 0
         self.progress += 1
 
 
@@ -130,8 +130,8 @@ async def _create_topic(client: Client) -> None:
         CreatableReplicaAssignment(node_id - 1, broker_ids=[node_id, *({*NODES} - {node_id})]) for node_id in NODES
     ]
     topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments)
-    answer = await client.connections.send_to_any(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-    assert answer.topics[0].error_code == 0
+    response = await client.connections.send_to_any(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+    assert response.topics[0].error_code == 0
 
 
 def _epochs(world: ClusterWorld) -> tuple[int, int]:

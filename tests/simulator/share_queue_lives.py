@@ -175,9 +175,9 @@ class QueueComputer:
         client, dice = self._machine.connect(), self.random
         while True:
             partition, count = dice.randrange(PARTITION_COUNT), dice.choice((1, 2, 10))
-            answer = await client.produce(self._topic, *[b"x"] * count, partition=partition)
-            if answer.error_code == 0:
-                self.sent += [(partition, answer.base_offset + each) for each in range(count)]
+            response = await client.produce(self._topic, *[b"x"] * count, partition=partition)
+            if response.error_code == 0:
+                self.sent += [(partition, response.base_offset + each) for each in range(count)]
             await asyncio.sleep(dice.choice((0, 0.05, 0.3)))
 
     async def _steer(self) -> None:
@@ -200,7 +200,7 @@ class QueueComputer:
         if low.error_code or high.error_code or high.offset <= low.offset:
             return
         offset = low.offset + min(self.random.randrange(8), high.offset - low.offset)
-        # known before the answer: the deletion may stand though the machine dies
+        # known before the response: the deletion may stand though the machine dies
         self.deleted_before[partition] = max(self.deleted_before[partition], offset)
         part = DeleteRecordsPartition(partition_index=partition, offset=offset)
         topic = DeleteRecordsTopic(self._topic.name, partitions=[part])
@@ -279,14 +279,14 @@ class QueueMember:
         if self.computer.now() - self._beaten_s < 0.2 and self._assigned:
             return
         self._beaten_s = self.computer.now()
-        answer = await self._beat(self._epoch)
-        if answer.error_code:
+        response = await self._beat(self._epoch)
+        if response.error_code:
             self._epoch = 0
             await asyncio.sleep(0.1)
             return
-        self._epoch = answer.member_epoch
-        if answer.assignment is not None:
-            found = [each for topic in answer.assignment.topic_partitions for each in topic.partitions]
+        self._epoch = response.member_epoch
+        if response.assignment is not None:
+            found = [each for topic in response.assignment.topic_partitions for each in topic.partitions]
             if found != self._assigned:
                 self._assigned = found
 
@@ -317,13 +317,13 @@ class QueueMember:
                 )
             ],
         )
-        answer = await self.client.call(request, 2)
-        if answer.error_code:
+        response = await self.client.call(request, 2)
+        if response.error_code:
             self._session_epoch = 0
             return []
         self._session_epoch += 1
         acquired = []
-        for part in (part for topic in answer.responses for part in topic.partitions):
+        for part in (part for topic in response.responses for part in topic.partitions):
             for each in part.acquired_records:
                 acquired.append((part.partition_index, each.first_offset, each.last_offset))
                 for offset in range(each.first_offset, each.last_offset + 1):
@@ -350,10 +350,10 @@ class QueueMember:
         try:
             await self.client.send(request, 2)
             if not self._is_good and dice.random() < 0.05:
-                raise EOFError  # closes the connection before the answer
-            answer = await self.client.receive()
-            is_known = not answer.error_code and not answer.responses[0].partitions[0].error_code
-            self._session_epoch = 0 if answer.error_code else self._session_epoch + 1
+                raise EOFError  # closes the connection before the response
+            response = await self.client.receive()
+            is_known = not response.error_code and not response.responses[0].partitions[0].error_code
+            self._session_epoch = 0 if response.error_code else self._session_epoch + 1
         finally:
             for place, act in zip(places, acts, strict=True):
                 computer.add(begin_s, act if is_known else Act.UNKNOWN, self.name, place)

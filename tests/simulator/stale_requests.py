@@ -66,11 +66,11 @@ class StaleRequests:
         """Write a record in epoch 1 of a new producer, so that its epoch 0 is over."""
         while True:
             try:
-                answer = await self._clients.send_to_any(InitProducerIdRequest(transactional_id=None))
-                if answer.error_code == ErrorCode.NONE:
-                    written = await self._answer(self._leader(), self._write(answer.producer_id, 1))
+                response = await self._clients.send_to_any(InitProducerIdRequest(transactional_id=None))
+                if response.error_code == ErrorCode.NONE:
+                    written = await self._respond(self._leader(), self._write(response.producer_id, 1))
                     if code_of(written) == ErrorCode.NONE:
-                        self._producer_id = answer.producer_id
+                        self._producer_id = response.producer_id
                         return
             except LostError:
                 pass
@@ -83,9 +83,9 @@ class StaleRequests:
         """
         before = self._state()
         requests = list(self._requests())
-        answers = await asyncio.gather(*(self._answer(*each[1:]) for each in requests))
-        for (expected, _, request), answer in zip(requests, answers, strict=True):
-            code = code_of(answer)
+        responses = await asyncio.gather(*(self._respond(*each[1:]) for each in requests))
+        for (expected, _, request), response in zip(requests, responses, strict=True):
+            code = code_of(response)
             if code != expected:
                 raise ViolationError(f"{ErrorCode(code).name}, not {expected.name}, answers the late {request}")
         self.sent_count += len(requests)
@@ -95,7 +95,7 @@ class StaleRequests:
             if after[name] != value:
                 raise ViolationError(f"late requests have changed the {name}: {value}, then {after[name]}")
 
-    async def _answer(self, node: Node, request: Any) -> Any:
+    async def _respond(self, node: Node, request: Any) -> Any:
         computer, connections = node
         return await connections.call(computer.node_id, request, VERSIONS.get(request.API_KEY))
 
@@ -257,11 +257,11 @@ class StaleRequests:
         return produce_request(place, *self._partition, data)
 
 
-def code_of(answer: Any) -> int:
-    """Return an answer's error code, or that of its only partition."""
-    if code := getattr(answer, "error_code", 0):
+def code_of(response: Any) -> int:
+    """Return a response's error code, or that of its only partition."""
+    if code := getattr(response, "error_code", 0):
         return int(code)
-    topics = getattr(answer, "topics", None) or getattr(answer, "responses", ())
+    topics = getattr(response, "topics", None) or getattr(response, "responses", ())
     for topic in topics:
         for partition in getattr(topic, "partitions", None) or topic.partition_responses:
             return int(partition.error_code)

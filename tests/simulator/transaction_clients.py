@@ -1,6 +1,6 @@
 """Transactional clients of a simulated broker, over a network that loses answers; they outlive the broker.
 
-A transaction is a list of steps. A step is asked again, as real clients do, until it has an answer that is no "not
+A transaction is a list of steps. A step is asked again, as real clients do, until it has a response that is no "not
 yet": over a new connection if the old one ended, and in the broker's next life if it died. What a client did and saw
 goes into a history (tests/support/history.py).
 """
@@ -36,11 +36,11 @@ TOPICS = ("left", "right")
 PARTITION_COUNT = 2
 PARTITIONS = [(topic, number) for topic in TOPICS for number in range(PARTITION_COUNT)]
 TIMEOUT_MS = 2000
-ANSWER_TIMEOUT_S = 1.0
+RESPONSE_TIMEOUT_S = 1.0
 PAUSE_S = 0.02
 """Longer than a request can be on its way.
 
-Clients of before KIP-890 wait for so long before they do anything that a request without an answer could still meet,
+Clients of before KIP-890 wait for so long before they do anything that a request without a response could still meet,
 as nothing protects them (KAFKA-17754).
 """
 NOT_YET = frozenset(
@@ -62,7 +62,7 @@ def group_of(transactional_id: str) -> str:
 
 
 class Lost(Exception):
-    """No answer came."""
+    """No response came."""
 
 
 class Stage:
@@ -88,7 +88,7 @@ class RequestSender(Protocol):
     """Where a client's requests go."""
 
     async def send_request(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer. Raises Lost."""
+        """Send a request and return its response. Raises Lost."""
 
 
 class Connection:
@@ -102,14 +102,14 @@ class Connection:
         self._machine: Machine | None = None
 
     async def send_request(self, request: Any, version: int) -> Any:
-        """Send a request and return its answer. Raises Lost."""
+        """Send a request and return its response. Raises Lost."""
         try:
             client = self._connected()
             await client.send(request, version)
             if self._random.random() < self._lost_share:
                 await asyncio.sleep(self._random.uniform(0, 0.01))
                 raise EOFError
-            return await asyncio.wait_for(client.receive(), ANSWER_TIMEOUT_S)
+            return await asyncio.wait_for(client.receive(), RESPONSE_TIMEOUT_S)
         except (EOFError, OSError, TimeoutError):
             self._drop()
             raise Lost from None
@@ -140,9 +140,9 @@ class Transaction:
     requested_at: float | None = None
     """When its end was asked for first."""
     may_be_decided: bool = False
-    """That request was sent, and has no answer."""
+    """That request was sent, and has no response."""
     sent: list[tuple[tuple[str, int, str], float]] = field(default_factory=list)
-    """The record that has no answer yet, and when it was sent."""
+    """The record that has no response yet, and when it was sent."""
 
 
 class Membership(Protocol):
@@ -217,7 +217,7 @@ class TransactionClient:
             await self.step()
 
     async def step(self) -> None:
-        """Do the next thing; one that has no answer stays the next."""
+        """Do the next thing; one that has no response stays the next."""
         try:
             if self._transaction is not None:
                 await self._go_on(self._transaction)
@@ -229,9 +229,9 @@ class TransactionClient:
             else:
                 await asyncio.sleep(PAUSE_S)
         except Lost:
-            await self._see_to_lost_answer()
+            await self._see_to_lost_response()
 
-    async def _see_to_lost_answer(self) -> None:
+    async def _see_to_lost_response(self) -> None:
         """Ask again; or abort at once, while the record that was sent may still be on its way."""
         transaction = self._transaction
         if transaction is not None and transaction.sent and self._random.random() < 0.4:
@@ -307,8 +307,8 @@ class TransactionClient:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(topic, partitions=[partition])],
         )
-        answer = await self._connection.send_request(request, 0)
-        return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+        response = await self._connection.send_request(request, 0)
+        return int(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
     async def _send(self, transaction: Transaction, record: tuple[str, int, str]) -> int:
         topic, partition, value = record
@@ -324,8 +324,8 @@ class TransactionClient:
         )
         request = produce_request(topic, batch, partition=partition)
         request.transactional_id = self.transactional_id
-        answer = await self._connection.send_request(request, 12 if self.is_v2 else 10)
-        (result,) = answer.responses[0].partition_responses
+        response = await self._connection.send_request(request, 12 if self.is_v2 else 10)
+        (result,) = response.responses[0].partition_responses
         if result.error_code == ErrorCode.NONE:
             self._sequences[topic, partition] = sequence + 1
             self._stage.history.append(self._write_of(transaction, result.base_offset))
@@ -351,8 +351,8 @@ class TransactionClient:
         if sent not in self._stage.history[-50:]:
             self._stage.history.append(sent)
         is_behind = self.membership.is_behind(transaction.member_epoch)
-        answer = await self._connection.send_request(request, 5 if self.is_v2 else 3)
-        code = int(answer.topics[0].partitions[0].error_code)
+        response = await self._connection.send_request(request, 5 if self.is_v2 else 3)
+        code = int(response.topics[0].partitions[0].error_code)
         assert not (is_behind and code == ErrorCode.NONE), f"{transaction} is of a generation that is over"
         self.membership.refused(code)
         return code
@@ -367,12 +367,12 @@ class TransactionClient:
             committed=transaction.is_commit,
         )
         was_sent_before, transaction.may_be_decided = transaction.may_be_decided, True
-        answer = await self._connection.send_request(request, 5 if self.is_v2 else 1)
+        response = await self._connection.send_request(request, 5 if self.is_v2 else 1)
         transaction.may_be_decided = was_sent_before
-        if answer.error_code == ErrorCode.NONE and self.is_v2:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        if response.error_code == ErrorCode.NONE and self.is_v2:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._sequences.clear()
-        return int(answer.error_code)
+        return int(response.error_code)
 
     def _end(self, transaction: Transaction, code: int) -> None:
         outcome = Outcome.COMMITTED if transaction.is_commit else Outcome.ABORTED
@@ -415,16 +415,16 @@ class TransactionClient:
         if self.is_v2 and self.producer_id >= 0 and self._random.random() < 0.5:
             known = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
         request = InitProducerIdRequest(self.transactional_id, transaction_timeout_ms=TIMEOUT_MS, **known)
-        answer = await self._connection.send_request(request, 5 if self.is_v2 else 1)
-        if answer.error_code == ErrorCode.NONE:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = await self._connection.send_request(request, 5 if self.is_v2 else 1)
+        if response.error_code == ErrorCode.NONE:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._sequences.clear()
             self._has_unknown_sequence = False
             self._is_ready = True
             if self.on_new_producer is not None:
                 await self.on_new_producer(self)
-        elif answer.error_code not in NOT_YET:
-            assert known, f"{self.name}: InitProducerId is refused: {answer}"
+        elif response.error_code not in NOT_YET:
+            assert known, f"{self.name}: InitProducerId is refused: {response}"
             self.producer_id = self.epoch = -1
             self._is_ready = False
         await asyncio.sleep(PAUSE_S)
@@ -454,7 +454,7 @@ class TransactionReader:
             await asyncio.sleep(0.1)
 
     async def read_all(self) -> None:
-        """Read on in each partition, as far as there is an answer, and look at the groups."""
+        """Read on in each partition, as far as there is a response, and look at the groups."""
         for partition in PARTITIONS:
             with suppress(Lost):
                 await self.read(*partition)
@@ -466,41 +466,43 @@ class TransactionReader:
         topics = [OffsetFetchRequestTopics(TOPICS[0], partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
         invoked = self._stage.now()
-        (answer,) = (await self._connection.send_request(request, 9)).groups
-        if answer.error_code == ErrorCode.NONE:
-            value = answer.topics[0].partitions[0].committed_offset
+        (response,) = (await self._connection.send_request(request, 9)).groups
+        if response.error_code == ErrorCode.NONE:
+            value = response.topics[0].partitions[0].committed_offset
             seen = Observe(Limit.COMMITTED_OFFSET, group, value, invoked, self._stage.now())
             self._stage.history += [seen] if value >= 0 else []
 
     async def read(self, topic: str, number: int) -> Any:
-        """Read on; return the partition's answer."""
+        """Read on; return the partition's response."""
         position, invoked = self._positions[topic, number], self._stage.now()
         request = fetch_request(
             topic, position, partition=number, isolation_level=self._isolation_level, max_wait_ms=0, min_bytes=0
         )
-        answer = (await self._connection.send_request(request, 12)).responses[0].partitions[0]
-        if answer.error_code == ErrorCode.NONE:
-            self._note(f"{topic}-{number}", answer, invoked)
-            found = batches_in(answer)
+        response = (await self._connection.send_request(request, 12)).responses[0].partitions[0]
+        if response.error_code == ErrorCode.NONE:
+            self._note(f"{topic}-{number}", response, invoked)
+            found = batches_in(response)
             self._positions[topic, number] = found[-1].next_offset if found else position
-        return answer
+        return response
 
-    def _note(self, partition: str, answer: Any, invoked: float) -> None:
+    def _note(self, partition: str, response: Any, invoked: float) -> None:
         completed = self._stage.now()
         for limit, value in (
-            (Limit.HIGH_WATERMARK, answer.high_watermark),
-            (Limit.LAST_STABLE_OFFSET, answer.last_stable_offset),
+            (Limit.HIGH_WATERMARK, response.high_watermark),
+            (Limit.LAST_STABLE_OFFSET, response.last_stable_offset),
         ):
             if value >= 0:
                 self._stage.history.append(Observe(limit, partition, value, invoked, completed))
         is_read_committed = self._isolation_level == READ_COMMITTED
-        records = values_of(answer, is_read_committed=is_read_committed)
+        records = values_of(response, is_read_committed=is_read_committed)
         if records:
             poll = Poll(self._name, is_read_committed, partition, records, invoked, completed)
             self._stage.history.append(poll)
 
 
-def values_of(answer: Any, *, is_read_committed: bool) -> tuple[tuple[int, str], ...]:
+def values_of(response: Any, *, is_read_committed: bool) -> tuple[tuple[int, str], ...]:
     """Return offset and value of each record that an application gets."""
-    kept = kept_batches(answer) if is_read_committed else [each for each in batches_in(answer) if not each.is_control]
+    kept = (
+        kept_batches(response) if is_read_committed else [each for each in batches_in(response) if not each.is_control]
+    )
     return tuple((record.offset, bytes(record.value or b"").decode()) for batch in kept for record in batch.records())

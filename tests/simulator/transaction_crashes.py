@@ -1,4 +1,4 @@
-"""Lives of a simulated broker whose clients run transactions: killed, cut from power, out of room, with lost answers.
+"""Lives of a simulated broker whose clients run transactions: killed, cut from power, out of room, with lost responses.
 
 The whole broker runs, over a disk and a network in memory. Clients of both kinds outlive it (transaction_clients.py);
 two share a transactional id, one begins shortly before its last epoch, transactional ids expire while their clients
@@ -342,10 +342,10 @@ async def find_coordinators(client: KafkaClient, *transactional_ids: str) -> Non
 async def open_transactions(client: KafkaClient) -> list[tuple[TopicPartition, ProducerState]]:
     """Return the partitions that have an open transaction, and whose it is."""
     topics = [TopicRequest(topic, partition_indexes=list(range(PARTITION_COUNT))) for topic in (*TOPICS, INTERNAL[0])]
-    answer = await client.call(DescribeProducersRequest(topics), 0)
+    response = await client.call(DescribeProducersRequest(topics), 0)
     return [
         (TopicPartition(topic.name, partition.partition_index), producer)
-        for topic in answer.topics
+        for topic in response.topics
         for partition in topic.partitions
         for producer in partition.active_producers
         if producer.current_txn_start_offset >= 0
@@ -381,11 +381,11 @@ async def look_at_all(client: KafkaClient, stage: Stage, transactional_ids: list
         offset, end_offset, stable = 0, 1, 1
         while offset < stable:
             request = fetch_request(topic, offset, partition=number, isolation_level=READ_COMMITTED, max_wait_ms=0)
-            answer = (await client.call(request, 12)).responses[0].partitions[0]
-            assert answer.error_code == 0, answer
-            end_offset, stable = answer.high_watermark, answer.last_stable_offset
-            records += values_of(answer, is_read_committed=True)
-            found = batches_in(answer)
+            response = (await client.call(request, 12)).responses[0].partitions[0]
+            assert response.error_code == 0, response
+            end_offset, stable = response.high_watermark, response.last_stable_offset
+            records += values_of(response, is_read_committed=True)
+            found = batches_in(response)
             offset = found[-1].next_offset if found else stable
         events.append(Finish(f"{topic}-{number}", tuple(records), stable, end_offset))
     return events

@@ -273,10 +273,10 @@ async def commit_offset(hosting: TransactionHosting, producer: SimProducer, offs
     request = TxnOffsetCommitRequest(
         name, group_id=name, producer_id=producer.producer_id, producer_epoch=producer.epoch, topics=[requested]
     )
-    answer = await hosting.groups.call(
+    response = await hosting.groups.call(
         name, lambda shard, token, now_ms: shard.offsets.commit_in_transaction(request, 5), write
     )
-    return int(answer.topics[0].partitions[0].error_code)
+    return int(response.topics[0].partitions[0].error_code)
 
 
 def committed_numbers(hosting: TransactionHosting, topic: str, name: str) -> list[int]:

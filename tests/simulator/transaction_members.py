@@ -128,15 +128,15 @@ class ClassicMember(Member):
             self._expect(synced, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
     async def _heartbeat(self) -> None:
-        answer = await self._connection.send_request(
+        response = await self._connection.send_request(
             HeartbeatRequest(self._group_id, generation_id=self.epoch, member_id=self.member_id), 4
         )
-        if answer.error_code != ErrorCode.NONE:
-            self._expect(answer, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+        if response.error_code != ErrorCode.NONE:
+            self._expect(response, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
-    def _expect(self, answer: Any, *codes: int) -> None:
-        assert answer.error_code in (*codes, *FENCED, *NOT_YET), answer
-        self._leave_behind(answer.error_code)
+    def _expect(self, response: Any, *codes: int) -> None:
+        assert response.error_code in (*codes, *FENCED, *NOT_YET), response
+        self._leave_behind(response.error_code)
 
 
 class ModernMember(Member):
@@ -164,18 +164,18 @@ class ModernMember(Member):
             subscribed_topic_names=list(TOPICS),
             topic_partitions=self._owned,
         )
-        answer = await self._connection.send_request(request, 1)
-        if answer.error_code == ErrorCode.NONE:
-            self.epoch = answer.member_epoch
-            if answer.assignment is not None:
+        response = await self._connection.send_request(request, 1)
+        if response.error_code == ErrorCode.NONE:
+            self.epoch = response.member_epoch
+            if response.assignment is not None:
                 self._owned = [
                     TopicPartitions(each.topic_id, partitions=each.partitions)
-                    for each in answer.assignment.topic_partitions
+                    for each in response.assignment.topic_partitions
                 ]
         else:
-            assert answer.error_code in (*FENCED, *NOT_YET), answer
-            if answer.error_code in FENCED:
-                self._leave_behind(answer.error_code)
+            assert response.error_code in (*FENCED, *NOT_YET), response
+            if response.error_code in FENCED:
+                self._leave_behind(response.error_code)
 
 
 class ConsumerMember(ClassicMember):

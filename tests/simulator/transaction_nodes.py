@@ -38,7 +38,7 @@ TROUBLES = 4
 KEEPS: tuple[Keep, ...] = ("all", "torn", "none")
 """What a broker's disk keeps that was not synced: all after kill -9, some or nothing after a power cut."""
 TIMEOUT_MS = 5000
-ANSWER_S = 4.0
+RESPONSE_S = 4.0
 """After this a client asks again, and may ask another broker."""
 
 T = TypeVar("T")
@@ -215,9 +215,9 @@ class Client:
         """Become the producer of the transactional id, whoever was before."""
         request = InitProducerIdRequest(self.name, transaction_timeout_ms=TIMEOUT_MS)
         while True:
-            answer = await self._decide(lambda shard, now_ms: shard.init_producer_id(request, 5, now_ms))
-            if answer is not None and answer.error_code == ErrorCode.NONE:
-                self._take(answer)
+            response = await self._decide(lambda shard, now_ms: shard.init_producer_id(request, 5, now_ms))
+            if response is not None and response.error_code == ErrorCode.NONE:
+                self._take(response)
                 return
             await asyncio.sleep(0.05)
 
@@ -283,19 +283,19 @@ class Client:
             self.name, producer_id=self._producer_id, producer_epoch=self._epoch, committed=is_commit
         )
         while True:
-            answer = await self._decide(lambda shard, now_ms: shard.end_txn(request, 5, now_ms))
-            if answer is not None and answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            response = await self._decide(lambda shard, now_ms: shard.end_txn(request, 5, now_ms))
+            if response is not None and response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 break
             await asyncio.sleep(0.05)
-        if answer.error_code == ErrorCode.NONE:
+        if response.error_code == ErrorCode.NONE:
             (self.outcomes.committed if is_commit else self.outcomes.aborted).add(number)
-            self._take(answer)
+            self._take(response)
             return
         self.outcomes.aborted.add(number)  # it has run for too long
         await self.init()
 
-    def _take(self, answer: Any) -> None:
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+    def _take(self, response: Any) -> None:
+        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
         self._sequences.clear()
 
     async def _decide(self, decide: Any) -> Any:
@@ -304,9 +304,9 @@ class Client:
 
 
 async def answered(request: Awaitable[T]) -> T | None:
-    """Return the answer to a request; None where it is refused or does not come in time."""
+    """Return the response to a request; None where it is refused or does not come in time."""
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(RESPONSE_S):
             return await request
     except (ApiError, TimeoutError):
         return None

@@ -169,10 +169,10 @@ class YearLives(ClusterLives):
         path = self._chance.choice((LOG_DIR, SECOND_DIR))
         topic = AlterReplicaLogDirTopic(name, partitions=[partition])
         with suppress(LostError):
-            answer = await self._admin.call(
+            response = await self._admin.call(
                 computer.node_id, AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path, topics=[topic])]), 2
             )
-            code = answer.results[0].partitions[0].error_code
+            code = response.results[0].partitions[0].error_code
             self.world.note(f"{name}-{partition} of node {computer.node_id} to {path}: {code}")
             self.effects["moves between directories"] += not code
 
@@ -187,9 +187,9 @@ class YearLives(ClusterLives):
             cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=computer.directory_id
         )
         with suppress(LostError):
-            answer = await self._admin.call(self._chance.choice(self._brokers), request, 0)
-            self.world.note(f"voter {node_id} leaves: {answer.error_code}")
-            self.effects["voters that left"] += not answer.error_code
+            response = await self._admin.call(self._chance.choice(self._brokers), request, 0)
+            self.world.note(f"voter {node_id} leaves: {response.error_code}")
+            self.effects["voters that left"] += not response.error_code
         await self._for(0.2, 2)
         with suppress(LostError):
             await self._vote_again(node_id)
@@ -204,9 +204,9 @@ class YearLives(ClusterLives):
             voter_directory_id=computer.directory_id,
             listeners=[Listener("CONTROLLER", host=computer.host, port=CONTROLLER_PORT)],
         )
-        answer = await self._admin.call(self._chance.choice(self._brokers), request, 1)
-        self.world.note(f"voter {node_id} joins: {answer.error_code}")
-        if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
+        response = await self._admin.call(self._chance.choice(self._brokers), request, 1)
+        self.world.note(f"voter {node_id} joins: {response.error_code}")
+        if response.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
             self._removed.discard(node_id)
 
     async def _heal(self, tasks: Any) -> None:
@@ -332,16 +332,16 @@ class Reader(Consumer):
         node_id = self._preferred if self._preferred >= 0 else place.leader_id
         try:
             response = await self.connections.call(node_id, self._request(place))
-            answer = response.responses[0].partitions[0] if response.responses else None
-            if answer is None or answer.error_code:
-                await self._recover(place, node_id, response.error_code if answer is None else answer.error_code)
-            elif answer.preferred_read_replica >= 0:
-                self._preferred = answer.preferred_read_replica
-            elif answer.diverging_epoch.end_offset >= 0 and node_id != place.leader_id:
+            part = response.responses[0].partitions[0] if response.responses else None
+            if part is None or part.error_code:
+                await self._recover(place, node_id, response.error_code if part is None else part.error_code)
+            elif part.preferred_read_replica >= 0:
+                self._preferred = part.preferred_read_replica
+            elif part.diverging_epoch.end_offset >= 0 and node_id != place.leader_id:
                 self._preferred = -1
             else:
-                self.follower_reads += node_id != place.leader_id and bool(answer.records)
-                self._take(answer, place)
+                self.follower_reads += node_id != place.leader_id and bool(part.records)
+                self._take(part, place)
         except LostError:
             self._preferred = -1
             self.forget_place(self._topic, self._partition)
@@ -365,12 +365,12 @@ class Reader(Consumer):
             raise LostError(code)
         requested = ListOffsetsPartition(partition_index=0, current_leader_epoch=place.leader_epoch, timestamp=EARLIEST)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(self._topic, partitions=[requested])])
-        answer = (await self.connections.call(node_id, request, 8)).topics[0].partitions[0]
-        if answer.error_code:
-            raise LostError(answer.error_code)
-        if answer.offset <= self.position:
-            raise ViolationError(f"I1: {self.name} has read to {self.position}; the log starts at {answer.offset}")
-        self.position, self._last_epoch = answer.offset, -1
+        response = (await self.connections.call(node_id, request, 8)).topics[0].partitions[0]
+        if response.error_code:
+            raise LostError(response.error_code)
+        if response.offset <= self.position:
+            raise ViolationError(f"I1: {self.name} has read to {self.position}; the log starts at {response.offset}")
+        self.position, self._last_epoch = response.offset, -1
 
 
 class Trimmer(Client):
@@ -391,12 +391,12 @@ class Trimmer(Client):
         except LostError:
             self.forget_place(TOPIC, 0)
             raise
-        answer = response.topics[0].partitions[0]
-        if answer.error_code:
+        part = response.topics[0].partitions[0]
+        if part.error_code:
             self.forget_place(TOPIC, 0)
-            raise LostError(answer.error_code)
-        if answer.low_watermark < offset:
-            raise ViolationError(f"records below {offset} of {where} were deleted, and {answer.low_watermark} is there")
+            raise LostError(part.error_code)
+        if part.low_watermark < offset:
+            raise ViolationError(f"records below {offset} of {where} were deleted, and {part.low_watermark} is there")
         self.progress += 1
         await asyncio.sleep(self.world.loop.rng.uniform(0.2, 0.8))
 
@@ -430,9 +430,9 @@ class LossyProducer(Client):
             replication_factor=2,
             configs=[CreatableTopicConfig(key, value=value) for key, value in configs.items()],
         )
-        answer = await self.connections.send_to_any(CreateTopicsRequest(topics=[topic], timeout_ms=CALL_MS))
-        if answer.topics[0].error_code not in DONE_OR_EXISTS:
-            raise LostError(answer.topics[0].error_code)
+        response = await self.connections.send_to_any(CreateTopicsRequest(topics=[topic], timeout_ms=CALL_MS))
+        if response.topics[0].error_code not in DONE_OR_EXISTS:
+            raise LostError(response.topics[0].error_code)
 
 
 def live_a_year(seed: int) -> list[str]:

@@ -5,10 +5,10 @@ row for each question that the audit log has about a request:
 
     Fetch 12 (tab) topics by name (tab) 127.0.0.3 (tab) READ Topic:unknown x1 Denied at INFO by ... (tab) 29
 
-The last field: which authorization errors the answer carries. Each request is answered before the next is sent, so the
-lines between two answers are about the later one. What the log says of other addresses (the broker's own requests to
-its controller, and their envelopes, come from 127.0.0.1) or of other APIs is left out: to create a topic for a Metadata
-request, Apache Kafka sends itself a CreateTopics in the client's name, and asks again.
+The last field: which authorization errors the response carries. Each request is answered before the next is sent, so
+the lines between two responses are about the later one. What the log says of other addresses (the broker's own requests
+to its controller, and their envelopes, come from 127.0.0.1) or of other APIs is left out: to create a topic for a
+Metadata request, Apache Kafka sends itself a CreateTopics in the client's name, and asks again.
 """
 
 import re
@@ -94,16 +94,16 @@ def send(bootstrap: str, audit: Callable[[], Iterable[str]], script: Iterable[tu
         clients = {host: stack.enter_context(WireClient(bootstrap, source_host=host)) for host in HOSTS}
         for host, step in script:
             list(audit())
-            answer = clients[host].call(request(step.api, step.fields), step.version)
-            yield from _rows(step, host, audit(), answer)
+            response = clients[host].call(request(step.api, step.fields), step.version)
+            yield from _rows(step, host, audit(), response)
 
 
 def number_of(host: str) -> str:
     return host.rpartition(".")[2]
 
 
-def _rows(step: Step, host: str, lines: Iterable[str], answer: Any) -> Iterator[str]:
-    errors = ",".join(map(str, sorted(set(_errors(answer)) & AUTHORIZATION_ERRORS))) or "none"
+def _rows(step: Step, host: str, lines: Iterable[str], response: Any) -> Iterator[str]:
+    errors = ",".join(map(str, sorted(set(_errors(response)) & AUTHORIZATION_ERRORS))) or "none"
     matches = (match for match in map(LINE.search, lines) if match and match["host"] == host)
     requested = sorted(_question(match) for match in matches if match["api"] in (step.api, step.inside))
     for question in requested or ["nothing"]:
@@ -118,13 +118,13 @@ def _question(match: "re.Match[str]") -> str:
     )
 
 
-def _errors(answer: Any) -> Iterator[int]:
-    if isinstance(answer, list):
-        for each in answer:
+def _errors(response: Any) -> Iterator[int]:
+    if isinstance(response, list):
+        for each in response:
             yield from _errors(each)
-    elif isinstance(answer, MessageStruct):
-        for name in answer.field_names():
-            value = getattr(answer, name)
+    elif isinstance(response, MessageStruct):
+        for name in response.field_names():
+            value = getattr(response, name)
             if name == "error_code":
                 yield value
             else:

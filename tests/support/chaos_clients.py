@@ -263,8 +263,8 @@ class Copies:
     def restart(self) -> None:
         """Kill all; they are started again.
 
-        librdkafka 2.x may hang in send_offsets_to_transaction when the group's coordinator has moved: it has its answer
-        to AddOffsetsToTxn and sends neither FindCoordinator nor TxnOffsetCommit (seen with debug=eos,protocol).
+        librdkafka 2.x may hang in send_offsets_to_transaction when the group's coordinator has moved: it has its
+        response to AddOffsetsToTxn and sends no FindCoordinator or TxnOffsetCommit (seen by debug=eos,protocol).
         """
         for index in range(len(self._copiers)):
             self._copiers.kill_one(index)

@@ -1,7 +1,7 @@
 """A shard of classic groups without a broker: decisions are encoded, kept as a log, decoded and replayed at once.
 
-Answers are kept by token until somebody takes them; a request that waits has none. A log that fails refuses records, as
-a partition without enough replicas does.
+Responses are kept by token until somebody takes them; a request that waits has none. A log that fails refuses records,
+as a partition without enough replicas does.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
-from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.decision import Client, GroupDecision, ParkedResponse
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.shard import GroupShard
@@ -32,7 +32,7 @@ LogEntry = tuple[bytes | None, bytes | None]
 
 
 class ClassicWorld:
-    """One shard, its log, its clock; methods take a request to the shard and give the answer, None while it waits."""
+    """One shard, its log, its clock; methods take a request to the shard and give the response, None while it waits."""
 
     image = EMPTY_IMAGE
 
@@ -42,7 +42,7 @@ class ClassicWorld:
         self.now_ms = 1_000
         self.log: list[LogEntry] = []
         self.log_error: ErrorCode | None = None
-        self.answers: dict[int, Any] = {}
+        self.responses: dict[int, Any] = {}
         self.waiting: set[int] = set()
         self.next_token = 0
         self.restart()
@@ -52,7 +52,7 @@ class ClassicWorld:
     def restart(self) -> None:
         """Fail over: another coordinator loads the log; what waits is told to look for it."""
         for token in self.waiting:
-            self.answers[token] = ApiError(ErrorCode.NOT_COORDINATOR)
+            self.responses[token] = ApiError(ErrorCode.NOT_COORDINATOR)
         self.waiting.clear()
         self.shard = GroupShard(
             GroupSettings(lambda: self.config),
@@ -68,17 +68,17 @@ class ClassicWorld:
         self.shard.on_loaded(self.now_ms)
 
     def carry_out(self, decision: GroupDecision) -> None:
-        """Append and replay; hand out the replies. Raises ApiError where the log fails."""
+        """Append and replay; hand out the responses. Raises ApiError where the log fails."""
         if decision.records and self.log_error is not None:
             error = ApiError(self.log_error)
             if decision.on_failed is not None:
                 self._hand_out(decision.on_failed(error.code))
             else:
-                self._hand_out([Reply(reply.token, error) for reply in decision.replies])
+                self._hand_out([ParkedResponse(parked.token, error) for parked in decision.parked_responses])
             raise error
         for record in decision.records:
             self._append(record)
-        self._hand_out(decision.replies)
+        self._hand_out(decision.parked_responses)
 
     def carry_out_record(self, record: CoordinatorRecord) -> None:
         """Append and replay a record that something else has decided."""
@@ -91,11 +91,11 @@ class ClassicWorld:
         self.shard.replay(decoded, len(self.log))
         self.log.append((key, value))
 
-    def _hand_out(self, replies: list[Reply]) -> None:
-        for reply in replies:
-            if reply.token in self.waiting:
-                self.waiting.remove(reply.token)
-                self.answers[reply.token] = reply.response
+    def _hand_out(self, parked_responses: list[ParkedResponse]) -> None:
+        for parked in parked_responses:
+            if parked.token in self.waiting:
+                self.waiting.remove(parked.token)
+                self.responses[parked.token] = parked.response
 
     def advance(self, elapsed_ms: int) -> None:
         """Let time pass, with all that is due on its way."""
@@ -111,7 +111,7 @@ class ClassicWorld:
         self.now_ms = end_ms
 
     def call(self, decide: Any) -> int:
-        """Have the shard decide; return the token that the answer, or the ApiError, comes under."""
+        """Have the shard decide; return the token that the response, or the ApiError, comes under."""
         token = self.next_token
         self.next_token += 1
         self.waiting.add(token)
@@ -119,9 +119,9 @@ class ClassicWorld:
             decision = decide(token)
             self.carry_out(decision)
             if decision.response is not None:
-                self._hand_out([Reply(token, decision.response)])
+                self._hand_out([ParkedResponse(token, decision.response)])
         except ApiError as error:
-            self._hand_out([Reply(token, error)])
+            self._hand_out([ParkedResponse(token, error)])
         for group_id in self.shard.groups:
             self.shard.add_deadline(group_id)
         return token
@@ -154,12 +154,12 @@ class ClassicWorld:
         return self.call(lambda token: self.shard.classic.sync(request, token, self.now_ms))
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
-        """Send a Heartbeat, return the error code of the answer."""
+        """Send a Heartbeat, return the error code of the response."""
         request = HeartbeatRequest(GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance_id)
         return self.code(self.call(lambda token: self.shard.classic.heartbeat(request, self.now_ms)))
 
     def leave(self, *members: tuple[str, str | None]) -> LeaveGroupResponse:
-        """Send a LeaveGroup for members given as member id and instance id; return the answer."""
+        """Send a LeaveGroup for members given as member id and instance id; return the response."""
         request = LeaveGroupRequest(
             GROUP, members=[MemberIdentity(each, group_instance_id=instance_id) for each, instance_id in members]
         )
@@ -173,23 +173,23 @@ class ClassicWorld:
         return token in self.waiting
 
     def take(self, token: int) -> Any:
-        """Return the answer under a token, once. Raises KeyError while the request waits."""
-        return self.answers.pop(token)
+        """Return the response under a token, once. Raises KeyError while the request waits."""
+        return self.responses.pop(token)
 
     def code(self, token: int) -> int:
-        """Return the error code of the answer under a token."""
-        answer = self.take(token)
-        return answer.code if isinstance(answer, ApiError) else answer.error_code
+        """Return the error code of the response under a token."""
+        response = self.take(token)
+        return response.code if isinstance(response, ApiError) else response.error_code
 
     def joined(self, token: int) -> JoinGroupResponse:
-        """Return the answer of a JoinGroup that succeeded."""
+        """Return the response of a JoinGroup that succeeded."""
         response = self.take(token)
         assert isinstance(response, JoinGroupResponse), response
         assert response.error_code == ErrorCode.NONE, ErrorCode(response.error_code)
         return response
 
     def synced(self, token: int) -> SyncGroupResponse:
-        """Return the answer of a SyncGroup that succeeded."""
+        """Return the response of a SyncGroup that succeeded."""
         response = self.take(token)
         assert isinstance(response, SyncGroupResponse), response
         assert response.error_code == ErrorCode.NONE, ErrorCode(response.error_code)
@@ -214,18 +214,18 @@ class ClassicWorld:
         ids = [self.new_id(**fields) for _ in range(count)]
         tokens = [self.join(member_id, **fields) for member_id in ids]
         self.advance(self.config.group_initial_rebalance_delay_ms)
-        answers = [self.joined(token) for token in tokens]
-        self.sync_all(answers)
+        responses = [self.joined(token) for token in tokens]
+        self.sync_all(responses)
         return ids
 
-    def sync_all(self, answers: list[JoinGroupResponse]) -> dict[str, bytes]:
+    def sync_all(self, responses: list[JoinGroupResponse]) -> dict[str, bytes]:
         """Sync everyone who has joined; each is assigned bytes made of its id. Return the assignments."""
-        leader = next(answer for answer in answers if answer.member_id == answer.leader)
+        leader = next(response for response in responses if response.member_id == response.leader)
         assignments = {member.member_id: member.member_id.encode() for member in leader.members}
         tokens = {
-            answer.member_id: self.sync(
-                answer.member_id, answer.generation_id, assignments if answer is leader else None
+            response.member_id: self.sync(
+                response.member_id, response.generation_id, assignments if response is leader else None
             )
-            for answer in answers
+            for response in responses
         }
         return {member_id: self.synced(token).assignment for member_id, token in tokens.items()}

@@ -99,7 +99,7 @@ def produce_request(topic: str | bytes, records: bytes | None, *, acks: int = -1
 def produce(
     client: WireClient, topic: str | bytes, records: bytes | None, *, version: int | None = None, **options: Any
 ) -> Any:
-    """Produce records to a partition and return its answer."""
+    """Produce records to a partition and return its response."""
     used = version if version is not None else 12 if isinstance(topic, str) else 13
     response = client.call(produce_request(topic, records, **options), used)
     return response.responses[0].partition_responses[0]
@@ -133,19 +133,19 @@ def fetch_request(topic: str | bytes, offset: int = 0, **options: Any) -> FetchR
 def fetch(
     client: WireClient, topic: str | bytes, offset: int = 0, *, version: int | None = None, **options: Any
 ) -> Any:
-    """Fetch a partition and return its answer."""
+    """Fetch a partition and return its response."""
     used = version if version is not None else 12 if isinstance(topic, str) else 18
     response = client.call(fetch_request(topic, offset, **options), used)
     assert response.error_code == 0, response
     return response.responses[0].partitions[0]
 
 
-def batches_in(answer: Any) -> list[Any]:
-    return list(batches(answer.records)) if answer.records else []
+def batches_in(response: Any) -> list[Any]:
+    return list(batches(response.records)) if response.records else []
 
 
-def values_in(answer: Any) -> list[bytes | None]:
-    return [record.value for batch in batches_in(answer) for record in batch.records()]
+def values_in(response: Any) -> list[bytes | None]:
+    return [record.value for batch in batches_in(response) for record in batch.records()]
 
 
 def consume(
@@ -159,19 +159,19 @@ def consume(
 ) -> Iterator[Record]:
     """Yield the records that a consumer hands out between two offsets."""
     while offset < end_offset:
-        answer = fetch(client, topic, offset, partition=partition, isolation_level=isolation_level, max_wait_ms=1000)
-        assert answer.error_code == 0, answer
-        assert answer.records, f"nothing at {offset} of {end_offset}"
-        for batch in kept_batches(answer):
+        response = fetch(client, topic, offset, partition=partition, isolation_level=isolation_level, max_wait_ms=1000)
+        assert response.error_code == 0, response
+        assert response.records, f"nothing at {offset} of {end_offset}"
+        for batch in kept_batches(response):
             yield from (record for record in batch.records() if offset <= record.offset < end_offset)
-        offset = batches_in(answer)[-1].next_offset
+        offset = batches_in(response)[-1].next_offset
 
 
-def kept_batches(answer: Any) -> Iterator[Any]:
+def kept_batches(response: Any) -> Iterator[Any]:
     """Yield the batches whose records an application sees: no markers, nothing of the aborted transactions listed."""
-    to_come = sorted(answer.aborted_transactions or (), key=lambda entry: entry.first_offset)
+    to_come = sorted(response.aborted_transactions or (), key=lambda entry: entry.first_offset)
     aborting: set[int] = set()
-    for batch in batches_in(answer):
+    for batch in batches_in(response):
         while to_come and to_come[0].first_offset <= batch.last_offset:
             aborting.add(to_come.pop(0).producer_id)
         if batch.is_control:
@@ -193,7 +193,7 @@ def list_offset(
     isolation_level: int = 0,
     current_leader_epoch: int = -1,
 ) -> Any:
-    """Ask for one offset and return the partition's answer."""
+    """Ask for one offset and return the partition's response."""
     requested = ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=current_leader_epoch, timestamp=timestamp
     )

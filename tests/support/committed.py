@@ -35,7 +35,7 @@ def committed(bootstrap: str, group: str) -> Positions:
         return ({(each.topic, each.partition): each for each in found},)  # may be empty
 
     found: Positions
-    (found,) = eventually(send_request, what=f"an answer about the offsets of {group}")
+    (found,) = eventually(send_request, what=f"a response about the offsets of {group}")
     return found
 
 

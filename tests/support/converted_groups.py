@@ -25,10 +25,10 @@ def classic_group(world: MixedWorld, *shares: tuple[int, ...], **fields: Any) ->
     ids = [world.new_id(protocols=speaks(), **fields) for _ in shares]
     tokens = [world.join(member_id, protocols=speaks(), **fields) for member_id in ids]
     world.advance(0)
-    answers = [world.joined(token) for token in tokens]
+    responses = [world.joined(token) for token in tokens]
     given = {member_id: assignment(*share, topic=TOPIC) for member_id, share in zip(ids, shares, strict=True)}
-    for answer in answers:
-        world.sync(answer.member_id, answer.generation_id, given if answer.leader == answer.member_id else None)
+    for response in responses:
+        world.sync(response.member_id, response.generation_id, given if response.leader == response.member_id else None)
     assert world.group.log.state is ClassicState.STABLE
     return ids
 

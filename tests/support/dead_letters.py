@@ -26,20 +26,20 @@ NAME = "errors.deadletterqueue.topic.name"
 
 
 class TopicMaker:
-    """The active controller, as dead letters ask it. `answers`: codes of the next creations, before they work.
+    """The active controller, as dead letters ask it. `responses`: codes of the next creations, before they work.
 
     create: makes the topic of this name with these configs.
     """
 
     def __init__(self, create: Callable[[str, Mapping[str, str]], Any]) -> None:
         self.create = create
-        self.answers: list[ErrorCode] = []
+        self.responses: list[ErrorCode] = []
         self.requests: list[Any] = []
         self.api_versions = None
 
     async def send_request(self, request: Any, decide: Any) -> CreateTopicsResponse:
         self.requests.append(request)
-        code = self.answers.pop(0) if self.answers else ErrorCode.NONE
+        code = self.responses.pop(0) if self.responses else ErrorCode.NONE
         if code is ErrorCode.NOT_CONTROLLER:
             raise ApiError(code)
         (topic,) = request.topics

@@ -115,7 +115,7 @@ class Delivered:
 def deliver(exchange: Exchange, count: int, *, loss: float = 0.01, repeats: float = 0.02) -> Delivered:
     """Return `count` events of the exchange as a bad path delivers them, with a snapshot now and then.
 
-    A snapshot may be held back behind later deltas, as an answer of a REST call is.
+    A snapshot may be held back behind later deltas, as a response of a REST call is.
     """
     random = Random(f"path {exchange.symbol} {exchange.seed}")
     delivered = Delivered([], 0, 0)

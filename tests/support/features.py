@@ -12,11 +12,11 @@ SAFE_DOWNGRADE: Final = 2
 
 def feature_levels(client: WireClient) -> dict[str, int]:
     """Return the level of each feature; one of level 0 is not among them."""
-    answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
-    return {each.name: each.max_version_level for each in answer.finalized_features}
+    response = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
+    return {each.name: each.max_version_level for each in response.finalized_features}
 
 
 def set_feature_level(client: WireClient, feature: str, level: int, upgrade_type: int) -> None:
     update = FeatureUpdateKey(feature, max_version_level=level, upgrade_type=upgrade_type)
-    answer = client.call(UpdateFeaturesRequest(timeout_ms=60_000, feature_updates=[update]), 2)
-    assert answer.error_code == 0, answer
+    response = client.call(UpdateFeaturesRequest(timeout_ms=60_000, feature_updates=[update]), 2)
+    assert response.error_code == 0, response

@@ -52,7 +52,7 @@ class GroupHosting(Hosting):
         response: OffsetCommitResponse = await self.groups.commit_offsets(
             group_id, lambda shard, token, now_ms: shard.offsets.commit(request, 9, now_ms)
         )
-        return [each.error_code for answer in response.topics for each in answer.partitions]
+        return [each.error_code for topic in response.topics for each in topic.partitions]
 
     async def committed_offset(
         self, *, topic: str = "orders", partition: int = 0, group_id: str = GROUP, require_stable: bool = False
@@ -60,10 +60,10 @@ class GroupHosting(Hosting):
         requested = OffsetFetchRequestGroup(
             group_id, topics=[OffsetFetchRequestTopics(topic, topic_id=bytes(16), partition_indexes=[partition])]
         )
-        answer = await self.groups.read(
+        response = await self.groups.read(
             group_id, lambda shard: shard.offsets.fetch(requested, require_stable=require_stable)
         )
-        return answer.topics[0].partitions[0].committed_offset
+        return response.topics[0].partitions[0].committed_offset
 
 
 def commit_request(

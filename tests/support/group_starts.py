@@ -12,7 +12,7 @@ def commit_starts(bootstrap: str, group: str, topics: Sequence[str], partitions:
     """Commit offset 0 of all partitions, so that librdkafka need not ask for the start (auto.offset.reset).
 
     A member of librdkafka (2.16.0, and its sources of July 2026) may otherwise get records from before the committed
-    offset. If a partition is revoked while the member's ListOffsets is under way, the late answer ("outdated offset
+    offset. If a partition is revoked while the member's ListOffsets is under way, the late response ("outdated offset
     response") starts the fetcher of the partition all the same. When the member gets the partition again, what was
     fetched meanwhile is handed to the application until the version barrier is raised, a moment later. librdkafka does
     so with its own mock broker, too: with 500 records or more in 11 of 30 assignments.

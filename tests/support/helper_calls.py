@@ -5,7 +5,7 @@ import time
 
 
 def add(first: int, second: int) -> int:
-    print("a print of the call does not disturb the answers")
+    print("a print of the call does not disturb the responses")
     return first + second
 
 

@@ -1,8 +1,8 @@
 """What clients of transactions did and saw: events that a test records while it troubles a broker.
 
 A history is a list of events, in any order; `to_lines` and `from_lines` keep it as JSON lines. Times are seconds of one
-monotonic clock. Each event says when its request was sent (`invoked`) and when its answer came (`completed`); of what
-had no answer, `completed` is when the client gave up.
+monotonic clock. Each event says when its request was sent (`invoked`) and when its response came (`completed`); of what
+had no response, `completed` is when the client gave up.
 
 `tests.support.history_checker` finds what no broker may do in it.
 """
@@ -24,7 +24,7 @@ class Outcome(StrEnum):
     ABORTED = "aborted"
     """Also if the client never asked to commit it, or was refused for good."""
     UNKNOWN = "unknown"
-    """The client asked to commit and got no answer."""
+    """The client asked to commit and got no response."""
 
 
 class Limit(StrEnum):

@@ -16,8 +16,8 @@ import pytest
 from tests.support.bearer_tokens import SigningKey, jwks
 from tests.support.certificates import Authority, server_context
 
-Answer = tuple[int, Mapping[str, str], bytes]
-Route = Callable[["ReceivedRequest"], Answer]
+Response = tuple[int, Mapping[str, str], bytes]
+Route = Callable[["ReceivedRequest"], Response]
 
 
 def allow_urls(patch: pytest.MonkeyPatch, *urls: str) -> None:
@@ -114,12 +114,12 @@ def give_tokens(key: SigningKey, client_id: str, secret: str, *, lifetime_s: int
     """A token endpoint: OAuth 2.0's client credentials, as HTTP Basic (RFC 6749, 4.4)."""
     expected = "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()
 
-    def route(requested: ReceivedRequest) -> Answer:
+    def route(requested: ReceivedRequest) -> Response:
         if requested.headers.get("Authorization") != expected or b"grant_type=client_credentials" not in requested.body:
             return 401, {"Content-Type": "application/json"}, b'{"error":"invalid_client"}'
         now_ms = int(time.time() * 1000)
         token = key.token(now_ms=now_ms, exp=now_ms // 1000 + lifetime_s, **{"sub": client_id, **claims})
-        answer = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime_s}
-        return 200, {"Content-Type": "application/json"}, json.dumps(answer).encode()
+        response = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime_s}
+        return 200, {"Content-Type": "application/json"}, json.dumps(response).encode()
 
     return route

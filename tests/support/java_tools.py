@@ -80,9 +80,9 @@ class JavaTools:
         words = (stdin, main_class, *arguments)
         process.stdin.write("\t".join((str(int(timeout_s * 1000)), *map(_encoded, words))) + "\n")
         process.stdin.flush()
-        answer = process.stdout.readline().strip("\n").split("\t")
-        assert len(answer) == 3, f"the JVM of the tools has ended in {main_class}"
-        status, output, text = int(answer[0]), _decoded(answer[1]), _decoded(answer[2])
+        response = process.stdout.readline().strip("\n").split("\t")
+        assert len(response) == 3, f"the JVM of the tools has ended in {main_class}"
+        status, output, text = int(response[0]), _decoded(response[1]), _decoded(response[2])
         if status == TIMED_OUT:
             raise TimeoutError(f"{main_class} runs for more than {timeout_s} s:\n{text}")
         return Ended(status, text, output)

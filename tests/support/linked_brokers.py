@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from kafkapy.handlers.encoded_answers import VersionAnswers
+from kafkapy.handlers.encoded_responses import VersionResponses
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.machine import Decision
 from kafkapy.metadata.delta import difference
@@ -63,9 +63,9 @@ class LinkedBroker(TransactionHosting):
         self._brokers = brokers
         self.requests: list[Any] = []
         """What others have asked this broker, ApiVersions apart."""
-        self.answers = asyncio.Event()
+        self.responses = asyncio.Event()
         """Cleared: the broker answers nothing but ApiVersions."""
-        self.answers.set()
+        self.responses.set()
         super().__init__(brokers.loop, disk=disk, node_id=node_id, cluster=brokers.cluster, **properties)
         self._services = self.services(AllowAll())
         self._router = Router(self._services)
@@ -128,7 +128,7 @@ class LinkedBroker(TransactionHosting):
         header, position = read_request_header(frame)
         if header.api_key != API_VERSIONS:
             self.requests.append(request_type(header.api_key).decode(frame[position:], header.api_version))
-            await self.answers.wait()
+            await self.responses.wait()
         return await self._router.route(connection, frame)
 
     def _new_peer(self, host: str, port: int) -> Peer:
@@ -163,7 +163,7 @@ class LinkedBroker(TransactionHosting):
         services.share = self.share
         services.quorum = FinalizedNothing()
         services.active_controller = SimpleNamespace(api_versions=None)
-        services.version_answers = VersionAnswers()
+        services.version_responses = VersionResponses()
         services.decoded = DecodedRequests()
         return services
 

@@ -70,7 +70,7 @@ def shake_hands(client: WireClient, mechanism: str, version: int = 1) -> None:
 
 
 def log_in(client: WireClient, sasl: SaslClient, *, version: int = 2) -> Any:
-    """Send handshake and tokens; return the answer to the last of them, a failed one, too."""
+    """Send handshake and tokens; return the response to the last of them, a failed one, too."""
     shake_hands(client, sasl.mechanism)
     return exchange(client, sasl, version=version)
 

@@ -43,7 +43,7 @@ def join_request(group_id: str, member_id: str = "", **fields: Any) -> JoinGroup
 
 
 def leave(client: WireClient, group_id: str, *members: tuple[str, str | None], version: int = LEAVE) -> Any:
-    """Have members leave, given as member id and instance id; return the answer."""
+    """Have members leave, given as member id and instance id; return the response."""
     if version < 3:
         ((member_id, _),) = members
         return client.call(LeaveGroupRequest(group_id, member_id=member_id), version)
@@ -79,26 +79,26 @@ class Member:
     # -- joining --------------------------------------------------------------------------------------------------
 
     def send_join(self, version: int = JOIN, **fields: Any) -> None:
-        """Send a JoinGroup, whose answer `receive_join` takes; `fields` are other than before from now on."""
+        """Send a JoinGroup, whose response `receive_join` takes; `fields` are other than before from now on."""
         self.fields = {**self.fields, **fields}
         self.client.send(join_request(self.group_id, self.member_id, **self.fields), version)
 
     def receive_join(self) -> Any:
-        answer = self.client.receive()
-        if answer.error_code in (0, MEMBER_ID_REQUIRED):
-            self.member_id, self.generation = answer.member_id, answer.generation_id
-        self.is_leader = answer.error_code == 0 and answer.leader == answer.member_id
-        return answer
+        response = self.client.receive()
+        if response.error_code in (0, MEMBER_ID_REQUIRED):
+            self.member_id, self.generation = response.member_id, response.generation_id
+        self.is_leader = response.error_code == 0 and response.leader == response.member_id
+        return response
 
     def join(self, version: int = JOIN, **fields: Any) -> Any:
-        """Join once and return the answer, whatever it is."""
+        """Join once and return the response, whatever it is."""
         self.send_join(version, **fields)
         return self.receive_join()
 
     def get_id(self, version: int = JOIN) -> str:
         """Have a member id given out."""
-        answer = self.join(version)
-        assert answer.error_code == MEMBER_ID_REQUIRED, answer
+        response = self.join(version)
+        assert response.error_code == MEMBER_ID_REQUIRED, response
         return self.member_id
 
     # -- being a member -------------------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ class Member:
         """Return the error code of a Heartbeat."""
         instance_id = self.instance_id if version >= 3 else None
         used = self.generation if generation is None else generation
-        answer = self.client.call(
+        response = self.client.call(
             HeartbeatRequest(
                 self.group_id, generation_id=used, member_id=self.member_id, group_instance_id=instance_id
             ),
             version,
         )
-        return int(answer.error_code)
+        return int(response.error_code)
 
     def leave(self, version: int = LEAVE) -> Any:
         return leave(self.client, self.group_id, (self.member_id, self.instance_id), version=version)
@@ -148,12 +148,12 @@ class Member:
 
 
 def join_together(first: Member, *others: Member, version: int = JOIN) -> list[Any]:
-    """Have new members join an empty group, into one generation; return its answers, in their order."""
+    """Have new members join an empty group, into one generation; return its responses, in their order."""
     if version >= MEMBER_ID_REQUIRED_SINCE and first.instance_id is None:
         first.get_id(version)
-    answer = first.join(version)
+    response = first.join(version)
     if not others:
-        return [answer]
+        return [response]
     for member in others:
         if version >= MEMBER_ID_REQUIRED_SINCE and member.instance_id is None:
             member.get_id(version)

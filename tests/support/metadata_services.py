@@ -6,7 +6,7 @@ from typing import Any
 
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
-from kafkapy.handlers.encoded_answers import EncodedAnswer, EncodedAnswers
+from kafkapy.handlers.encoded_responses import EncodedResponse, EncodedResponses
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.metadata_response import MetadataResponse
@@ -116,7 +116,7 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         controller=controller,
         active_controller=controller,
         metadata_changes=controller,
-        encoded_answers=EncodedAnswers(),
+        encoded_responses=EncodedResponses(),
         topics_in_creation=TopicsInCreation(),
         **walking(),
     )
@@ -142,7 +142,7 @@ def context(api_version: int, listener_name: str = "PLAINTEXT") -> Any:
     )
 
 
-def answer(coroutine: Any) -> Any:
+def response_of(coroutine: Any) -> Any:
     """Drive a handler that must not suspend."""
     try:
         coroutine.send(None)
@@ -153,6 +153,6 @@ def answer(coroutine: Any) -> Any:
 
 def on_wire(response: Any, api_version: int) -> Any:
     """Return the response as a client reads it: what cannot be encoded at its version fails here."""
-    if isinstance(response, EncodedAnswer):
+    if isinstance(response, EncodedResponse):
         return MetadataResponse.decode(response.body, api_version)
     return type(response).decode(response.encode(api_version), api_version)

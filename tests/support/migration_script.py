@@ -1,4 +1,4 @@
-"""Scripts of groups that change their protocol, played to a broker; every answer and every record of it as text.
+"""Scripts of groups that change their protocol, played to a broker; every response and every record of it as text.
 
 What differs from run to run has a name instead: ids that brokers make, topic ids, times. Where Apache Kafka writes in
 the order of a hash map, lines are sorted.
@@ -75,9 +75,9 @@ class Play:
             self._clients[who] = self._stack.enter_context(WireClient(self._bootstrap, timeout_s=60))
         return self._clients[who]
 
-    def note(self, title: str, answer: Any) -> Any:
-        self.lines.append(f"{title}: {self._text(answer)}")
-        return answer
+    def note(self, title: str, response: Any) -> Any:
+        self.lines.append(f"{title}: {self._text(response)}")
+        return response
 
     # -- classic members ------------------------------------------------------------------------------------------
 
@@ -88,11 +88,11 @@ class Play:
         self._connected(who).send(join_request(self.group, member_id, **fields), version)
 
     def receive_join(self, who: str) -> Any:
-        answer = self._connected(who).receive()
-        if len(answer.member_id) >= ID_LENGTH:
-            self._names.setdefault(answer.member_id, f"<{who}>")
-        answer.members.sort(key=self._text)
-        return self.note(f"{who} joins", answer)
+        response = self._connected(who).receive()
+        if len(response.member_id) >= ID_LENGTH:
+            self._names.setdefault(response.member_id, f"<{who}>")
+        response.members.sort(key=self._text)
+        return self.note(f"{who} joins", response)
 
     def join(self, who: str, member_id: str = "", *owned: int, **fields: Any) -> Any:
         self.send_join(who, member_id, *owned, **fields)
@@ -163,8 +163,8 @@ class Play:
         records: list[CoordinatorRecord] = []
         offset, is_at_end = 0, False
         while not is_at_end:
-            answer = self.client.call(fetch_request(OFFSETS_TOPIC, offset, partition=partition), FETCH)
-            data = answer.responses[0].partitions[0]
+            response = self.client.call(fetch_request(OFFSETS_TOPIC, offset, partition=partition), FETCH)
+            data = response.responses[0].partitions[0]
             assert data.error_code == 0
             for batch in batches(bytes(data.records or b"")):
                 offset = batch.next_offset

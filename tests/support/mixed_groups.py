@@ -48,16 +48,16 @@ class MixedWorld(ClassicWorld):
             due = decision.due_regexes
             return decision
 
-        answer = self.take(self.call(decide))
-        if due and not isinstance(answer, ApiError):
+        response = self.take(self.call(decide))
+        if due and not isinstance(response, ApiError):
             before = self.written
             matches = resolve(due, self.image, WALL_START_MS + self.now_ms)
             self.carry_out(self.shard.consumer.resolve_regexes(request.group_id, matches))
             self.written = [*before, *self.written]
-        if isinstance(answer, ApiError):
-            raise answer
-        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-        return answer
+        if isinstance(response, ApiError):
+            raise response
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        return response
 
     @property
     def consumer_group(self) -> ConsumerGroup:

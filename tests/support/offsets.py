@@ -67,8 +67,8 @@ def commit(
 ) -> list[int]:
     """Commit and return the partitions' error codes."""
     used = version if version is not None else 9 if isinstance(topic, str) else TOPIC_IDS_SINCE
-    (answer,) = client.call(commit_request(group_id, topic, *partitions, **fields), used).topics
-    return [partition.error_code for partition in answer.partitions]
+    (response,) = client.call(commit_request(group_id, topic, *partitions, **fields), used).topics
+    return [partition.error_code for partition in response.partitions]
 
 
 def fetch_group(
@@ -80,7 +80,7 @@ def fetch_group(
     require_stable: bool = False,
     **fields: Any,
 ) -> Any:
-    """Fetch the offsets of some topics, or of all without any; return the group's part of the answer."""
+    """Fetch the offsets of some topics, or of all without any; return the group's part of the response."""
     used = version if version is not None else TOPIC_IDS_SINCE if topics and isinstance(topics[0], bytes) else 9
     if used < BATCHED_SINCE:
         named = [OffsetFetchRequestTopic(str(topic), partition_indexes=list(partitions)) for topic in topics] or None
@@ -99,8 +99,8 @@ def fetch_group(
 
 def committed(client: WireClient, group_id: str, topic: str | bytes, **options: Any) -> list[int]:
     """Return the committed offsets of the partitions asked for, -1 where there is none."""
-    (answer,) = fetch_group(client, group_id, topic, **options).topics
-    return [partition.committed_offset for partition in answer.partitions]
+    (response,) = fetch_group(client, group_id, topic, **options).topics
+    return [partition.committed_offset for partition in response.partitions]
 
 
 def delete_offsets(client: WireClient, group_id: str, topic: str, *partitions: int) -> Any:

@@ -11,7 +11,7 @@ KEY_UPDATE_REQUESTED: Final = 1
 TLS1_2: Final = 0x0303
 _SET_MAX_VERSION: Final = 124
 PATIENCE_S: Final = 20
-"""How long to wait for an answer; without one, the connection counts as ended."""
+"""How long to wait for a response; without one, the connection counts as ended."""
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
 _CALLS: Final[dict[str, tuple[Any, list[Any]]]] = {

@@ -48,7 +48,7 @@ def partition(cluster: Cluster, name: str, partition_id: int = 0) -> PartitionRe
 
 
 def alter_isr(cluster: Cluster, name: str, isr: Sequence[int], partition_id: int = 0) -> Any:
-    """Have the leader ask for another ISR; return the answer."""
+    """Have the leader ask for another ISR; return the response."""
     current = partition(cluster, name, partition_id)
     requested = alter_partition_request.PartitionData(
         partition_index=partition_id,
@@ -91,9 +91,9 @@ def reassign(
     response = cluster.commit(cluster.controller.reassignments.decide_alter(request))
     assert (response.error_code, response.error_message) == (0, None)
     return {
-        (topic.name, answer.partition_index): (answer.error_code, answer.error_message)
+        (topic.name, part.partition_index): (part.error_code, part.error_message)
         for topic in response.responses
-        for answer in topic.partitions
+        for part in topic.partitions
     }
 
 

@@ -73,7 +73,7 @@ class FakeTransport:
         request: Request,
         on_response: Callable[[Response | None], None],
     ) -> None:
-        def reply(response: Response) -> None:
+        def respond(response: Response) -> None:
             self._loop.call_later(self._delay_s, on_response, response)
 
         def arrive() -> None:
@@ -81,7 +81,7 @@ class FakeTransport:
             if target is None or {node_id, self._source_id} & self.cut_off:
                 on_response(None)
             else:
-                target.receive(request, reply)
+                target.receive(request, respond)
 
         self._loop.call_later(self._delay_s, arrive)
 

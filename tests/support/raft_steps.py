@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from kafkapy.machine import Effect
 from kafkapy.raft import messages as m
 from kafkapy.raft.core import RaftConfig, RaftCore
-from kafkapy.raft.effects import ElectionState, Reply, SendRequest
+from kafkapy.raft.effects import ElectionState, SendRequest, SendResponse
 from kafkapy.raft.events import LogFlushed, RequestReceived, ResponseReceived, Started, TimePassed
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.roles import Candidate, Follower, Prospective
@@ -50,12 +50,12 @@ def of(effects: list[Effect], kind: type[E]) -> list[E]:
 
 
 def vote_request(core: RaftCore, *, leader_epoch: int, end: tuple[int, int] = (0, 0), node_id: int = 2) -> Any:
-    """Send a Vote, return the answer."""
+    """Send a Vote, return the response."""
     request = m.VoteRequest(
         candidate=local_voter(node_id).key, leader_epoch=leader_epoch, end=OffsetAndEpoch(*end), is_pre_vote=False
     )
     effects = core.step(RequestReceived("vote", request), 10)
-    return of(effects, Reply)[0].response
+    return of(effects, SendResponse)[0].response
 
 
 def a_follower(end_offset: int = 10, leader_epoch: int = 3) -> RaftCore:
@@ -67,7 +67,7 @@ def a_follower(end_offset: int = 10, leader_epoch: int = 3) -> RaftCore:
     return core
 
 
-def answer_fetch(core: RaftCore, now_ms: int = 5, **fields: Any) -> list[Effect]:
+def respond_to_fetch(core: RaftCore, now_ms: int = 5, **fields: Any) -> list[Effect]:
     """Answer the fetch that is under way."""
     request_id = core.connections[2].request_id
     response = m.FetchResponse(leader_epoch=core.leader_epoch, leader_id=2, **fields)
@@ -105,12 +105,12 @@ def a_candidate() -> RaftCore:
     core = a_prospective()
     for node_id in (2, 3):
         if isinstance(core.role, Prospective):
-            answer_vote(core, node_id, is_granted=True)
+            respond_to_vote(core, node_id, is_granted=True)
     assert isinstance(core.role, Candidate)
     return core
 
 
-def answer_vote(core: RaftCore, node_id: int, now_ms: int = 5001, **fields: Any) -> list[Effect]:
+def respond_to_vote(core: RaftCore, node_id: int, now_ms: int = 5001, **fields: Any) -> list[Effect]:
     """Answer the vote that is requested for, or was."""
     fields = {"leader_epoch": core.leader_epoch, "leader_id": -1} | fields
     return core.step(ResponseReceived(node_id, core.connections[node_id].request_id, m.VoteResponse(**fields)), now_ms)
@@ -121,10 +121,10 @@ def sent(effects: list[Effect]) -> list[tuple[int, m.Request]]:
     return [(effect.node_id, effect.request) for effect in of(effects, SendRequest)]
 
 
-def answer(core: RaftCore, request: m.Request, now_ms: int) -> Any:
-    """Send a request; return the only answer."""
-    (reply,) = of(core.step(RequestReceived("requested", request), now_ms), Reply)
-    return reply.response
+def response_to(core: RaftCore, request: m.Request, now_ms: int) -> Any:
+    """Send a request; return the only response."""
+    (respond,) = of(core.step(RequestReceived("requested", request), now_ms), SendResponse)
+    return respond.response
 
 
 def fetch(
@@ -154,7 +154,7 @@ def a_dynamic_leader() -> RaftCore:
 
 def send_request(core: RaftCore, request: Any, now_ms: int = 3010) -> list[int]:
     """Return the errors answered at once."""
-    return [reply.response.error for reply in of(core.step(RequestReceived("ask", request), now_ms), Reply)]
+    return [respond.response.error for respond in of(core.step(RequestReceived("ask", request), now_ms), SendResponse)]
 
 
 def add(node_id: int) -> m.AddVoterRequest:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.support.client_requests import LATEST, READ_COMMITTED, batches_in, fetch, kept_batches, list_offset, until
 from tests.support.history import Finish, Limit, Observe, Poll, Recorder
 from tests.support.offsets import fetch_group
-from tests.support.recording_producers import ANSWER_TIMEOUT_S, LOST, PARTITION_COUNT, TOPICS, group_of
+from tests.support.recording_producers import LOST, PARTITION_COUNT, RESPONSE_TIMEOUT_S, TOPICS, group_of
 from tests.support.transactions import last_stable_offset
 from tests.support.wire import WireClient
 
@@ -28,7 +28,7 @@ class Connected:
     def work(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
             try:
-                with WireClient(self._bootstrap, timeout_s=ANSWER_TIMEOUT_S) as client:
+                with WireClient(self._bootstrap, timeout_s=RESPONSE_TIMEOUT_S) as client:
                     while not is_over():
                         self._look(client)
                         time.sleep(PAUSE_S)
@@ -51,32 +51,34 @@ class WireReader(Connected):
     def _look(self, client: WireClient) -> None:
         for (topic, number), position in self._positions.items():
             invoked = time.monotonic()
-            answer = fetch(
+            response = fetch(
                 client, topic, position, partition=number, isolation_level=self._isolation_level, max_wait_ms=0
             )
-            if answer.error_code == 0:
-                self._note(f"{topic}-{number}", answer, position, invoked)
-                found = batches_in(answer)
+            if response.error_code == 0:
+                self._note(f"{topic}-{number}", response, position, invoked)
+                found = batches_in(response)
                 self._positions[topic, number] = found[-1].next_offset if found else position
 
-    def _note(self, partition: str, answer: Any, position: int, invoked: float) -> None:
+    def _note(self, partition: str, response: Any, position: int, invoked: float) -> None:
         completed = time.monotonic()
         limits = (
-            (Limit.HIGH_WATERMARK, answer.high_watermark),
-            (Limit.LAST_STABLE_OFFSET, answer.last_stable_offset),
+            (Limit.HIGH_WATERMARK, response.high_watermark),
+            (Limit.LAST_STABLE_OFFSET, response.last_stable_offset),
         )
         for limit, value in limits:
             if value >= 0:
                 self._recorder.add(Observe(limit, partition, value, invoked, completed))
         is_read_committed = self._isolation_level == READ_COMMITTED
-        records = records_of(answer, position, is_read_committed=is_read_committed)
+        records = records_of(response, position, is_read_committed=is_read_committed)
         if records:
             self._recorder.add(Poll(self._name, is_read_committed, partition, records, invoked, completed))
 
 
-def records_of(answer: Any, position: int, *, is_read_committed: bool) -> tuple[tuple[int, str], ...]:
+def records_of(response: Any, position: int, *, is_read_committed: bool) -> tuple[tuple[int, str], ...]:
     """Return offset and value of each record that an application gets: none of markers, none of before the position."""
-    kept = kept_batches(answer) if is_read_committed else [each for each in batches_in(answer) if not each.is_control]
+    kept = (
+        kept_batches(response) if is_read_committed else [each for each in batches_in(response) if not each.is_control]
+    )
     return tuple(
         (record.offset, bytes(record.value or b"").decode())
         for batch in kept
@@ -134,10 +136,10 @@ class OffsetWatcher(Connected):
 def observe_group(client: WireClient, recorder: Recorder, group: str, *, require_stable: bool) -> bool:
     """Note the committed offset; return whether it was told."""
     invoked = time.monotonic()
-    answer = fetch_group(client, group, TOPICS[0], require_stable=require_stable)
-    if answer.error_code:
+    response = fetch_group(client, group, TOPICS[0], require_stable=require_stable)
+    if response.error_code:
         return False
-    partition = answer.topics[0].partitions[0]
+    partition = response.topics[0].partitions[0]
     if partition.error_code == 0 and partition.committed_offset >= 0:
         observed = partition.committed_offset
         recorder.add(Observe(Limit.COMMITTED_OFFSET, group, observed, invoked, time.monotonic()))
@@ -167,7 +169,7 @@ def read_to(client: WireClient, topic: str, number: int, end_offset: int) -> tup
     found: list[tuple[int, str]] = []
     offset = 0
     while offset < end_offset:
-        answer = fetch(client, topic, offset, partition=number, isolation_level=READ_COMMITTED, max_wait_ms=1000)
-        found += records_of(answer, offset, is_read_committed=True)
-        offset = batches_in(answer)[-1].next_offset
+        response = fetch(client, topic, offset, partition=number, isolation_level=READ_COMMITTED, max_wait_ms=1000)
+        found += records_of(response, offset, is_read_committed=True)
+        offset = batches_in(response)[-1].next_offset
     return tuple(found)

@@ -23,11 +23,11 @@ T = TypeVar("T")
 TOPICS = ("left", "right")
 PARTITION_COUNT = 2
 TRANSACTION_TIMEOUT_MS = 1500
-ANSWER_TIMEOUT_S = 1.0
+RESPONSE_TIMEOUT_S = 1.0
 """Of a wire client, which then asks again over another connection."""
 PATIENCE_S = 30.0
 LOST = (ConnectionClosed, OSError)
-"""The connection ended, could not be made, or gave no answer in time."""
+"""The connection ended, could not be made, or gave no response in time."""
 
 
 def group_of(transactional_id: str) -> str:
@@ -139,7 +139,7 @@ class WireProducer(RecordingProducer):
 
     def _connect(self) -> None:
         self._close()
-        self._client = WireClient(self._bootstrap, timeout_s=ANSWER_TIMEOUT_S)
+        self._client = WireClient(self._bootstrap, timeout_s=RESPONSE_TIMEOUT_S)
         if self._producer is not None:
             self._producer.reconnect(self._client)
 
@@ -160,8 +160,8 @@ class WireProducer(RecordingProducer):
             if not self._is_v2 and producer.add(topic, version=0, partitions=(partition,))[topic]:
                 return NOT_ACKNOWLEDGED
             version = 12 if self._is_v2 else 10
-            answer = producer.send_and_answer(topic, value.encode(), version=version, partition=partition)
-            return int(answer.base_offset) if answer.error_code == 0 else NOT_ACKNOWLEDGED
+            response = producer.send_and_respond(topic, value.encode(), version=version, partition=partition)
+            return int(response.base_offset) if response.error_code == 0 else NOT_ACKNOWLEDGED
 
         return self._patiently(send, NOT_ACKNOWLEDGED)[0]
 
@@ -187,9 +187,9 @@ class WireProducer(RecordingProducer):
         return Outcome.UNKNOWN if is_commit and not is_sure else Outcome.ABORTED, False
 
     def _patiently(self, send_request: Callable[[], T], lost: T) -> tuple[T, bool]:
-        """Ask, and once more over other connections while answers are lost; `lost` if none came.
+        """Ask, and once more over other connections while responses are lost; `lost` if none came.
 
-        Return whether no answer was lost, too.
+        Return whether no response was lost, too.
         """
         is_sure = True
         deadline = time.monotonic() + PATIENCE_S

@@ -69,7 +69,7 @@ class ApiClient:
         self._transport = httpx.ASGITransport(App(api, election, users))
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
-        """Return the status, and the answer's JSON; its text if it is none."""
+        """Return the status, and the response's JSON; its text if it is none."""
         response = await self.response(method, path, body, **options)
         try:
             return response.status_code, response.json()

@@ -14,24 +14,24 @@ from kafkapy.protocol.messages.find_coordinator_response import Coordinator, Fin
 from kafkapy.protocol.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 from kafkapy.protocol.primitives import Writer
 
-Answer = Callable[[Any, int], Any]
+Response = Callable[[Any, int], Any]
 """The response to a decoded request of a version."""
 NEWEST_FETCH_OF_OFFSETS_BY_NAME = 9
 
 
 class ScriptedBroker:
-    """Answers with `answers`, by the name of the API; `requests`: the names of those that came, in order."""
+    """Answers with `responses`, by the name of the API; `requests`: the names of those that came, in order."""
 
-    def __init__(self, listener: socket.socket, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, listener: socket.socket, responses: Mapping[str, Response]) -> None:
         self.host, self.port = listener.getsockname()
         self.requests: list[str] = []
         self._listener = listener
-        self._answers: dict[str, Answer] = {
+        self._responses: dict[str, Response] = {
             "ApiVersions": self._api_versions,
             "Metadata": self._metadata,
             "DescribeCluster": self._cluster,
             "FindCoordinator": self._find_coordinator,
-            **answers,
+            **responses,
         }
 
     @property
@@ -54,7 +54,7 @@ class ScriptedBroker:
         name = APIS[header.api_key].name
         self.requests.append(name)
         request = request_type(header.api_key).decode(frame[position:], header.api_version)
-        response = self._answers[name](request, header.api_version)
+        response = self._responses[name](request, header.api_version)
         out = Writer()
         write_response_header(out, header.api_key, header.api_version, header.correlation_id)
         assert isinstance(response, response_type(header.api_key))
@@ -69,7 +69,7 @@ class ScriptedBroker:
                 max_version=min(each.max_version, NEWEST_FETCH_OF_OFFSETS_BY_NAME),
             )
             for each in APIS.values()
-            if each.name in self._answers
+            if each.name in self._responses
         ]
         return ApiVersionsResponse(api_keys=served)
 
@@ -94,10 +94,10 @@ class ScriptedBroker:
 
 
 @contextmanager
-def scripted(**answers: Answer) -> Iterator[ScriptedBroker]:
+def scripted(**responses: Response) -> Iterator[ScriptedBroker]:
     """Yield a broker that answers these APIs, besides those that ask who is in the cluster."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        broker = ScriptedBroker(listener, answers)
+        broker = ScriptedBroker(listener, responses)
         threading.Thread(target=broker.accept, daemon=True).start()
         yield broker
         with suppress(OSError):

@@ -1,6 +1,6 @@
 """What members of a share group have done, and the rules that no broker may break whatever dies.
 
-A history has the events of all members in the order of one clock. An answer that a killed node never sent leaves an
+A history has the events of all members in the order of one clock. A response that a killed node never sent leaves an
 acknowledgement without outcome: such a record may come again, or not.
 """
 
@@ -38,7 +38,7 @@ UNKNOWN_COUNT: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """begin_s: when the client asked; end_s: when it had the answer. What the broker did lies in between."""
+    """begin_s: when the client asked; end_s: when it had the response. What the broker did lies in between."""
 
     begin_s: float
     end_s: float

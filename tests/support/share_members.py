@@ -30,10 +30,10 @@ class ShareMember:
 
     def heartbeat(self, **fields: Any) -> Any:
         values = {"group_id": self.group_id, "member_id": self.member_id, "member_epoch": self.epoch, **fields}
-        answer = self.client.call(ShareGroupHeartbeatRequest(**values), 1)
-        if answer.error_code == 0 and answer.member_epoch > 0:
-            self.epoch = answer.member_epoch
-        return answer
+        response = self.client.call(ShareGroupHeartbeatRequest(**values), 1)
+        if response.error_code == 0 and response.member_epoch > 0:
+            self.epoch = response.member_epoch
+        return response
 
     def join(self, *topics: str) -> None:
         """Join, and stay until something is assigned."""
@@ -67,16 +67,16 @@ class ShareMember:
             "topics": [fetching.FetchTopic(self.topic_id, partitions=[named])],
             **fields,
         }
-        answer = self.client.call(fetching.ShareFetchRequest(**values), version)
-        if answer.error_code == 0:
+        response = self.client.call(fetching.ShareFetchRequest(**values), version)
+        if response.error_code == 0:
             self.session_epoch += 1
-        return answer
+        return response
 
     def acquire(self, count: int, partition: int = 0) -> list[tuple[int, int, int]]:
         """Fetch until some records are acquired: (first offset, last offset, delivery count) of each range."""
         while True:
-            answer = self.fetch(partition=partition, max_records=count, batch_size=count, share_acquire_mode=1)
-            for topic in answer.responses:
+            response = self.fetch(partition=partition, max_records=count, batch_size=count, share_acquire_mode=1)
+            for topic in response.responses:
                 for each in topic.partitions:
                     if each.acquired_records:
                         return [(a.first_offset, a.last_offset, a.delivery_count) for a in each.acquired_records]
@@ -98,20 +98,20 @@ class ShareMember:
             "topics": [acknowledging.AcknowledgeTopic(topic_id or self.topic_id, partitions=[named])],
             **fields,
         }
-        answer = self.client.call(acknowledging.ShareAcknowledgeRequest(**values), version)
-        if answer.error_code == 0:
+        response = self.client.call(acknowledging.ShareAcknowledgeRequest(**values), version)
+        if response.error_code == 0:
             self.session_epoch += 1
-        return answer
+        return response
 
     def acknowledge(self, *batches: Acknowledged, **options: Any) -> int:
         """Return the error code of the partition, or that of the whole request."""
-        answer = self.send_acknowledgements(*batches, **options)
-        if answer.error_code:
-            return int(answer.error_code)
-        ((partition,),) = [topic.partitions for topic in answer.responses]
+        response = self.send_acknowledgements(*batches, **options)
+        if response.error_code:
+            return int(response.error_code)
+        ((partition,),) = [topic.partitions for topic in response.responses]
         return int(partition.error_code)
 
 
-def has_partitions(answer: Any) -> bool:
-    assert answer.error_code == 0, answer
-    return answer.assignment is not None and len(answer.assignment.topic_partitions) > 0
+def has_partitions(response: Any) -> bool:
+    assert response.error_code == 0, response
+    return response.assignment is not None and len(response.assignment.topic_partitions) > 0

@@ -262,5 +262,5 @@ def acquired_of(response: Any) -> list[tuple[int, int, int]]:
 
 
 def spans(part: Any) -> list[tuple[int, int]]:
-    """The base and last offsets of the batches of an answer."""
+    """The base and last offsets of the batches of a response."""
     return [(each.base_offset, each.last_offset) for each in batches(part.records)]

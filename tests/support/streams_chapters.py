@@ -23,20 +23,20 @@ class Chapter:
     def __init__(self, client: WireClient, name: str) -> None:
         self.client = client
         self.group = name
-        self.answers: list[tuple[str, Any]] = []
+        self.responses: list[tuple[str, Any]] = []
         self._members: dict[str, StreamsMember] = {}
         self.topic_id = create_topic(client, name, PARTITIONS)
         find_coordinator(client, name)
 
     def tell(self, what: str, request: Any, version: int) -> Any:
-        """Send a request, and keep its answer."""
-        answer = self.client.call(request, version)
-        self.keep(what, answer, version)
-        return answer
+        """Send a request, and keep its response."""
+        response = self.client.call(request, version)
+        self.keep(what, response, version)
+        return response
 
-    def keep(self, what: str, answer: Any, version: int) -> None:
-        told = json.dumps(unordered(to_json(answer, version)))
-        self.answers.append((what, json.loads(told.replace(uuid_to_string(self.topic_id), "the topic's id"))))
+    def keep(self, what: str, response: Any, version: int) -> None:
+        told = json.dumps(unordered(to_json(response, version)))
+        self.responses.append((what, json.loads(told.replace(uuid_to_string(self.topic_id), "the topic's id"))))
 
     def member(self, member_id: str, *, group: str = "", **fields: Any) -> "ToldMember":
         """Return a member of the chapter's group, or another one."""
@@ -61,20 +61,20 @@ class ToldMember:
         return self._member.epoch
 
     def beat(self, what: str = "heartbeat", version: int = 1, **fields: Any) -> Any:
-        answer = self._member.heartbeat(version, **fields)
-        self._chapter.keep(f"{self._member.member_id}: {what}", answer, version)
-        return answer
+        response = self._member.heartbeat(version, **fields)
+        self._chapter.keep(f"{self._member.member_id}: {what}", response, version)
+        return response
 
     def join(self, topology: Topology, what: str = "joins", **fields: Any) -> Any:
         before = self._member.tasks
-        answer = self._member.join(topology, **fields)
-        if answer.error_code:
+        response = self._member.join(topology, **fields)
+        if response.error_code:
             self._member.tasks = before
-        self._chapter.keep(f"{self._member.member_id}: {what}", answer, 1)
-        return answer
+        self._chapter.keep(f"{self._member.member_id}: {what}", response, 1)
+        return response
 
     def until(self, is_so: Callable[[Any], bool]) -> None:
-        """Let it do as it is told until an answer is as wanted: how often it has to ask is not compared."""
+        """Let it do as it is told until a response is as wanted: how often it has to ask is not compared."""
         until(lambda: is_so(self._member.heartbeat()))
 
     @property

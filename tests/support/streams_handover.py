@@ -80,7 +80,7 @@ class Handover:
         assert self._beat(runs, member_epoch=runs.epoch - 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
         told = self._beat(runs, **self._kept)
         assert told.error_code == 0
-        assert len(partitions(runs)) == 2, "the answer does not give it back"
+        assert len(partitions(runs)) == 2, "the response does not give it back"
         self._until_assigned({"runs": 2, "waits": 1})
         assert describe(client, GROUP, self._version).group_epoch == self._epochs[0], "nothing is rebalanced"
         assert committed(client, GROUP, TOPIC) == [self._committed]
@@ -96,8 +96,8 @@ class Handover:
 
     def _go_away(self) -> None:
         if self._version:
-            answer = self._beat(self._members[self._third], member_epoch=LEAVES_FOR_A_WHILE)
-            assert (answer.error_code, answer.member_epoch) == (0, LEAVES_FOR_A_WHILE)
+            response = self._beat(self._members[self._third], member_epoch=LEAVES_FOR_A_WHILE)
+            assert (response.error_code, response.member_epoch) == (0, LEAVES_FOR_A_WHILE)
 
     def _return(self, client: WireClient) -> None:
         """Let the static member come back, with another id, to the tasks that it had."""
@@ -108,8 +108,8 @@ class Handover:
 
     def _join(self, client: WireClient, member_id: str, **fields: Any) -> StreamsMember:
         member = StreamsMember(client, GROUP, member_id, instance_id=fields.get("instance_id"))
-        answer = member.join(self._topology, version=self._version, rebalance_timeout_ms=PATIENCE_MS, **fields)
-        assert answer.error_code == 0, answer
+        response = member.join(self._topology, version=self._version, rebalance_timeout_ms=PATIENCE_MS, **fields)
+        assert response.error_code == 0, response
         self._members[member_id] = member
         return member
 

@@ -67,15 +67,15 @@ class StreamsMember:
             **self.fields,
             **fields,
         }
-        answer = self.client.call(StreamsGroupHeartbeatRequest(**values), version)
-        if answer.error_code == 0:
-            self.epoch = max(answer.member_epoch, 0)
-            if answer.active_tasks is not None:
+        response = self.client.call(StreamsGroupHeartbeatRequest(**values), version)
+        if response.error_code == 0:
+            self.epoch = max(response.member_epoch, 0)
+            if response.active_tasks is not None:
                 self.tasks = {
-                    name: [TaskIds(each.subtopology_id, partitions=each.partitions) for each in getattr(answer, name)]
+                    name: [TaskIds(each.subtopology_id, partitions=each.partitions) for each in getattr(response, name)]
                     for name in TASKS
                 }
-        return answer
+        return response
 
     def join(self, topology: Topology, **fields: Any) -> Any:
         """Send a heartbeat that joins, with nothing owned."""

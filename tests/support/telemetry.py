@@ -45,7 +45,7 @@ def send_request(client: WireClient, client_instance_id: bytes = ZERO_UUID, *, n
 
 
 def push(client: WireClient, requested: Any, metrics: bytes = b"", *, name: str = "wire", **fields: Any) -> int:
-    """Push metrics as the answer to `ask` wants them; return the error code."""
+    """Push metrics as the response to `ask` wants them; return the error code."""
     values = {
         "client_instance_id": requested.client_instance_id,
         "subscription_id": requested.subscription_id,
@@ -67,5 +67,5 @@ def subscribe(client: WireClient, subscription: str, **configs: str | int | None
     request = IncrementalAlterConfigsRequest(
         [AlterConfigsResource(CLIENT_METRICS, resource_name=subscription, configs=changes)]
     )
-    (answer,) = client.call(request, 1).responses
-    assert answer.error_code == 0, answer
+    (response,) = client.call(request, 1).responses
+    assert response.error_code == 0, response

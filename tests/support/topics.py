@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.eventually import eventually
 
-ANSWER_S = 5
+RESPONSE_S = 5
 
 
 def create(bootstrap: str, *topics: str, partitions: int = 1, replicas: int = 1, **options: Any) -> None:
@@ -22,16 +22,16 @@ def create(bootstrap: str, *topics: str, partitions: int = 1, replicas: int = 1,
 
 
 def is_created(bootstrap: str, topic: NewTopic) -> bool:
-    """Ask for the topic; an attempt whose answer was lost or late may have made it.
+    """Ask for the topic; an attempt whose response was lost or late may have made it.
 
     Each attempt has a client of its own. Brokers name any broker as the controller, for some seconds also one that was
     killed; librdkafka waits for that one to come up, and asks for no other within topic.metadata.refresh.interval.ms.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
-        admin.create_topics([topic])[topic.topic].result(ANSWER_S)
+        admin.create_topics([topic])[topic.topic].result(RESPONSE_S)
     except TimeoutError:
-        print(f"{topic.topic}: no answer")
+        print(f"{topic.topic}: no response")
         return False
     except KafkaException as error:
         print(f"{topic.topic}: {error}")

@@ -13,13 +13,13 @@ END_TXN_5 = [26, 5]
 
 
 def as_answered_here(scenario: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded scenario with the answers that we give: PRODUCER_FENCED for what was not a retry."""
+    """Return a recorded scenario with the responses that we give: PRODUCER_FENCED for what was not a retry."""
     known: dict[str, TransactionMetadata | None] = {}
     _learn(known, scenario["crafted"])
     steps = []
     for step in scenario["steps"]:
         is_other = scenario["transaction_version"] == BUMPING_VERSION and _is_taken_for_retry(step, known)
-        steps.append({**step, "response": _fenced_answer()} if is_other else step)
+        steps.append({**step, "response": _fenced_response()} if is_other else step)
         _learn(known, step.get("records", ()))
     return {**scenario, "steps": steps}
 
@@ -46,5 +46,5 @@ def _is_taken_for_retry(step: dict[str, Any], known: dict[str, TransactionMetada
     )
 
 
-def _fenced_answer() -> str:
+def _fenced_response() -> str:
     return EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED).encode(5).hex()

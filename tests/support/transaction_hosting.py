@@ -107,13 +107,13 @@ class SimProducer:
 
     async def init(self, *, timeout_ms: int = 60_000) -> int:
         request = InitProducerIdRequest(self.transactional_id, transaction_timeout_ms=timeout_ms)
-        answer = await self.coordinator.transactions.decide(
+        response = await self.coordinator.transactions.decide(
             self.transactional_id, lambda shard, now_ms: shard.init_producer_id(request, 5, now_ms)
         )
-        if answer.error_code == 0:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        if response.error_code == 0:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._sequences.clear()
-        return int(answer.error_code)
+        return int(response.error_code)
 
     async def send(self, topic: str = "orders", value: bytes = b"value", partition_id: int = 0) -> int:
         """Verify and append, as Produce 12 does; return the error code."""
@@ -154,19 +154,19 @@ class SimProducer:
         response = await self._hosting.groups.call(
             group_id, lambda shard, token, now_ms: shard.offsets.commit_in_transaction(request, 5), write
         )
-        return [each.error_code for answer in response.topics for each in answer.partitions]
+        return [each.error_code for topic in response.topics for each in topic.partitions]
 
     async def end(self, *, commit: bool = True) -> int:
         request = EndTxnRequest(
             self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
-        answer = await self.coordinator.transactions.decide(
+        response = await self.coordinator.transactions.decide(
             self.transactional_id, lambda shard, now_ms: shard.end_txn(request, 5, now_ms)
         )
-        if answer.error_code == 0:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        if response.error_code == 0:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._sequences.clear()
-        return int(answer.error_code)
+        return int(response.error_code)
 
     def state(self) -> str:
         host = self.coordinator.transactions.host_of(self.transactional_id)

@@ -145,7 +145,7 @@ class Play:
         return transactional_id
 
     def send_request(self, request: Any, version: int, transactional_id: str = "") -> bool:
-        """Send a request, and note the answer and the id's records; return whether there are any."""
+        """Send a request, and note the response and the id's records; return whether there are any."""
         response = self.client.call(request, version)
         response.throttle_time_ms = 0
         records = self._written(transactional_id)
@@ -245,8 +245,8 @@ class Play:
             topics=[topic],
             coordinator_epoch=LATER_COORDINATOR_EPOCH,
         )
-        (answer,) = self.client.call(WriteTxnMarkersRequest([marker]), 1).markers
-        assert answer.topics[0].partitions[0].error_code == 0, answer
+        (response,) = self.client.call(WriteTxnMarkersRequest([marker]), 1).markers
+        assert response.topics[0].partitions[0].error_code == 0, response
 
     # -- crafted records ------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ NOT_YET = frozenset(
         ErrorCode.NOT_COORDINATOR,
     )
 )
-"""Codes after which a client asks again: Apache Kafka's coordinator does much behind its answers."""
+"""Codes after which a client asks again: Apache Kafka's coordinator does much behind its responses."""
 
 
 def find_transaction_coordinator(client: WireClient, transactional_id: str) -> None:
@@ -61,24 +61,24 @@ class TransactionalProducer:
     def init(self, *, version: int = 5, timeout_ms: int = 60_000, **fields: Any) -> int:
         """InitProducerId, asked again while the coordinator is busy."""
         find_transaction_coordinator(self._client, self.transactional_id)
-        answers: list[Any] = []
+        responses: list[Any] = []
 
         def is_answered() -> bool:
-            answers.append(self.init_once(version=version, timeout_ms=timeout_ms, **fields))
-            return answers[-1].error_code not in NOT_YET
+            responses.append(self.init_once(version=version, timeout_ms=timeout_ms, **fields))
+            return responses[-1].error_code not in NOT_YET
 
         until(is_answered)
-        return int(answers[-1].error_code)
+        return int(responses[-1].error_code)
 
     def init_once(self, *, version: int = 5, timeout_ms: int = 60_000, **fields: Any) -> Any:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms, **fields
         )
-        answer = self._client.call(request, version)
-        if answer.error_code == 0:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = self._client.call(request, version)
+        if response.error_code == 0:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
-        return answer
+        return response
 
     def add(self, *topics: str, version: int = 3, partitions: tuple[int, ...] = (0,), **fields: Any) -> dict[str, int]:
         """AddPartitionsToTxn; the code of the first partition of each topic."""
@@ -100,9 +100,9 @@ class TransactionalProducer:
 
     def send(self, topic: str, value: bytes = b"value", *, version: int = 12, partition: int = 0, **fields: Any) -> int:
         """Produce one record; return its error code."""
-        return int(self.send_and_answer(topic, value, version=version, partition=partition, **fields).error_code)
+        return int(self.send_and_respond(topic, value, version=version, partition=partition, **fields).error_code)
 
-    def send_and_answer(
+    def send_and_respond(
         self,
         topic: str,
         value: bytes = b"value",
@@ -116,32 +116,32 @@ class TransactionalProducer:
         fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "is_transactional": True, **fields}
         request = produce_request(topic, batch_of(value=value, base_sequence=sequence, **fields), partition=partition)
         request.transactional_id = self.transactional_id if transactional_id == "" else transactional_id
-        answers: list[Any] = []
+        responses: list[Any] = []
 
         def is_answered() -> bool:
-            answers.append(self._client.call(request, version).responses[0].partition_responses[0])
-            return answers[-1].error_code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS)
+            responses.append(self._client.call(request, version).responses[0].partition_responses[0])
+            return responses[-1].error_code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS)
 
         until(is_answered)
-        if answers[-1].error_code == 0:
+        if responses[-1].error_code == 0:
             self.sequences[topic, partition] = sequence + 1
-        return answers[-1]
+        return responses[-1]
 
     def end(self, *, commit: bool, version: int = 5, **fields: Any) -> int:
         """EndTxn, asked again while the coordinator is busy."""
         fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **fields}
         request = EndTxnRequest(self.transactional_id, committed=commit, **fields)
-        answers: list[Any] = []
+        responses: list[Any] = []
 
         def is_answered() -> bool:
-            answers.append(self._client.call(request, version))
-            return answers[-1].error_code not in NOT_YET
+            responses.append(self._client.call(request, version))
+            return responses[-1].error_code not in NOT_YET
 
         until(is_answered)
-        if answers[-1].error_code == 0 and version >= 5:
-            self.producer_id, self.epoch = answers[-1].producer_id, answers[-1].producer_epoch
+        if responses[-1].error_code == 0 and version >= 5:
+            self.producer_id, self.epoch = responses[-1].producer_id, responses[-1].producer_epoch
             self.sequences.clear()
-        return int(answers[-1].error_code)
+        return int(responses[-1].error_code)
 
     def add_offsets(self, group_id: str, *, version: int = 4) -> int:
         request = AddOffsetsToTxnRequest(
@@ -200,8 +200,8 @@ def read_committed(client: WireClient, topic: str) -> list[bytes | None]:
     """Return the values that a read_committed consumer hands out."""
     from tests.support.client_requests import fetch, kept_batches
 
-    answer = fetch(client, topic, isolation_level=READ_COMMITTED, max_wait_ms=0)
-    return [record.value for batch in kept_batches(answer) for record in batch.records()]
+    response = fetch(client, topic, isolation_level=READ_COMMITTED, max_wait_ms=0)
+    return [record.value for batch in kept_batches(response) for record in batch.records()]
 
 
 def hanging_transaction(client: WireClient, topic: str) -> int:
@@ -225,5 +225,5 @@ def verify_partitions(client: WireClient, *, is_wanted: bool) -> None:
         "transaction.partition.verification.enable", config_operation=SET, value=str(is_wanted).lower()
     )
     resource = AlterConfigsResource(BROKER, resource_name="", configs=[config])
-    (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
-    assert answer.error_code == 0, answer
+    (response,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
+    assert response.error_code == 0, response

@@ -3,7 +3,7 @@
     with WireClient(broker.bootstrap_servers) as client:
         response = client.call(MetadataRequest(topics=None), 13)
 
-Requests may be pipelined: `send` each, then `receive` the answers in the order in which they come.
+Requests may be pipelined: `send` each, then `receive` the responses in the order in which they come.
 """
 
 import socket
@@ -48,12 +48,12 @@ class WireClient:
         self._next_correlation_id = 1
 
     def call(self, request: Any, version: int, **header: Any) -> Any:
-        """Send a request and return its answer."""
+        """Send a request and return its response."""
         self.send(request, version, **header)
         return self.receive()
 
     def send(self, request: Any, version: int, **header: Any) -> int:
-        """Send a request, whose answer `receive` will take; return its correlation id."""
+        """Send a request, whose response `receive` will take; return its correlation id."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
         self._sent.append((request, version, correlation_id))
@@ -61,7 +61,7 @@ class WireClient:
         return correlation_id
 
     def send_unanswered(self, request: Any, version: int) -> None:
-        """Send a request that gets no answer: Produce with acks=0."""
+        """Send a request that gets no response: Produce with acks=0."""
         self.send_frame(request_frame(request, version, correlation_id=0))
 
     def send_frame(self, body: bytes) -> None:
@@ -74,14 +74,14 @@ class WireClient:
             raise ConnectionClosed from error
 
     def receive(self) -> Any:
-        """Return the answer to the oldest request without one; it must be the next frame, and end where the frame does.
+        """Return the response to the oldest request without one: the next frame, and all of it.
 
         Raises ConnectionClosed.
         """
         request, version, correlation_id = self._sent.popleft()
         frame = self.receive_frame()
         answered, position = read_response_header(frame, request.API_KEY, version)
-        assert answered == correlation_id, "answers come in the order of their requests"
+        assert answered == correlation_id, "responses come in the order of their requests"
         return message_type(request.NAME.replace("Request", "Response")).decode(frame[position:], version)
 
     def receive_frame(self) -> bytes:
@@ -98,7 +98,7 @@ class WireClient:
         except TimeoutError:
             return False
 
-    def has_answer(self, within_s: float) -> bool:
+    def has_response(self, within_s: float) -> bool:
         """Whether a byte is there, or comes in time."""
         before = self._socket.gettimeout()
         self._socket.settimeout(within_s)

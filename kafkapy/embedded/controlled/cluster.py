@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.embedded.observer import ClusterObserver
     from kafkapy.server.cluster.local import LocalCluster
 
-ANSWER_TIMEOUT_S: Final = 60.0
+RESPONSE_TIMEOUT_S: Final = 60.0
 ELSEWHERE: Final = "node {0} was started by another process, which alone has its channel: restart({0}) starts it here"
 
 
@@ -134,13 +134,13 @@ class ControlledNodes:
             raise ClusterError(ELSEWHERE.format(node_id))
 
         async def call() -> Any:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S):
                 return await channel.call(name, *arguments)
 
         try:
             return self._thread.call(call)
         except TimeoutError:
-            raise ClusterError(f"node {node_id} does not answer within {ANSWER_TIMEOUT_S:.0f} s") from None
+            raise ClusterError(f"node {node_id} does not answer within {RESPONSE_TIMEOUT_S:.0f} s") from None
 
     def resumed(self, node_id: int) -> None:
         """Return when a node that was paused knows of all that was asked of it meanwhile."""

@@ -73,12 +73,12 @@ async def fence_producer(server: "BrokerServer", transactional_id: str) -> None:
 
     services = _coordinating(server, transactional_id, is_group=False)
     while True:
-        answer = await services.transactions.decide(transactional_id, decide)
-        if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+        response = await services.transactions.decide(transactional_id, decide)
+        if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
             break
         await asyncio.sleep(RETRY_S)  # the transaction is being aborted
-    if answer.error_code:
-        raise ApiError(ErrorCode(answer.error_code))
+    if response.error_code:
+        raise ApiError(ErrorCode(response.error_code))
 
 
 async def abort_transaction(server: "BrokerServer", transactional_id: str) -> None:

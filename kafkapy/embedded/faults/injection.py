@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.embedded.answers import decoded, joined
 from kafkapy.embedded.faults.rules import Fault, Hit, Matched, Rules
 from kafkapy.embedded.faults.shapes import Selected, level_of, put_errors, take_parts
 from kafkapy.embedded.faults.whole_requests import FETCH, WholeRequests, is_readable
+from kafkapy.embedded.responses import decoded, joined
 from kafkapy.handlers.context import CloseConnection
 from kafkapy.protocol.api import api_key_of, request_type, response_type
 from kafkapy.protocol.connection import discard
@@ -78,10 +78,10 @@ class FaultInjector:
             return await self._failed(last, header, info, bytes(frame[:position]), request)
         if last.when == "before":
             raise CloseConnection(f"a fault: {last}")
-        answer = await self._route(info, frame)
-        if last.kind == "truncate" and answer is not None:
-            return _truncated(joined(answer))
-        discard(answer)
+        response = await self._route(info, frame)
+        if last.kind == "truncate" and response is not None:
+            return _truncated(joined(response))
+        discard(response)
         raise CloseConnection(f"a fault: {last}")
 
     async def _drawn(self, matched: list[Matched], info: ConnectionInfo) -> list[Fault]:
@@ -94,7 +94,7 @@ class FaultInjector:
     async def _failed(
         self, fault: Fault, header: RequestHeader, info: ConnectionInfo, head: bytes, request: Any
     ) -> Writer | None:
-        """Return the answer in which all that the fault hits has its error, and the rest was served."""
+        """Return the response in which all that the fault hits has its error, and the rest was served."""
         assert fault.error is not None
         version = header.api_version
         level = level_of(fault.api, version)
@@ -107,15 +107,15 @@ class FaultInjector:
         if header.api_key == FETCH:
             request.max_wait_ms = 0  # the error does not wait for records
         response = response_type(header.api_key)()
-        # If parts were taken from a copy, the request is served as it was, and its answer overwritten: it only reads,
+        # If parts were taken from a copy, the request is served as it was, and its response overwritten: it only reads,
         # and is answered about more than it names (a Fetch about its session, a Metadata about brokers).
         if whole is not request or getattr(request, level.request):
             rest = memoryview(bytearray(head + request.encode(version)))
-            answer = await self._route(info, rest)
-            if answer is not None:
-                response = decoded(answer, header.api_key, version)
+            served = await self._route(info, rest)
+            if served is not None:
+                response = decoded(served, header.api_key, version)
         if header.api_key == PRODUCE and request.acks == 0:
-            raise CloseConnection(f"a fault, whose error has no answer with acks=0: {fault}")
+            raise CloseConnection(f"a fault, whose error has no response with acks=0: {fault}")
         put_errors(level, response, errors)
         return _encoded(header, response)
 
@@ -164,7 +164,7 @@ def _truncated(data: bytes) -> Writer:
 class _LostFile:
     """A seams.File that cannot be read: whoever sends a region of it closes the connection."""
 
-    path = "(the rest of a truncated answer)"
+    path = "(the rest of a truncated response)"
 
     def pread(self, length: int, position: int) -> bytes:
         raise OSError(f"no bytes of {self.path}")

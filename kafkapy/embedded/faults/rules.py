@@ -1,8 +1,8 @@
-"""`broker.faults`: which requests fail, are late or lose their answer, and what did.
+"""`broker.faults`: which requests fail, are late or lose their response, and what did.
 
     broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=2)
     broker.faults.delay("Fetch", ms=500).probability(0.1, seed=7)
-    broker.faults.drop("EndTxn", when="after")          # it is done, and the answer is lost
+    broker.faults.drop("EndTxn", when="after")          # it is done, and the response is lost
     with broker.faults.paused():
         ...
 
@@ -217,8 +217,8 @@ class Fault:
         what = {
             "fail": f"fails with {self.error.name if self.error is not None else ''}",
             "delay": f"is delayed by {self.delay_ms} ms",
-            "drop": "is lost" if self.when == "before" else "is done, and its answer lost",
-            "truncate": "has its answer cut in two",
+            "drop": "is lost" if self.when == "before" else "is done, and its response lost",
+            "truncate": "has its response cut in two",
         }[self.kind]
         chosen = ", ".join(
             f"{name}={quoted(str(value))}" for name, value in self._selectors.items() if name != "may_miss"
@@ -346,13 +346,13 @@ class Faults:
         return self._add(Fault("delay", api, selectors, error=None, ms=ms, when="before"))
 
     def drop(self, api: str, *, when: When = "before", **selectors: "Unpack[Selectors]") -> Fault:
-        """Close the connection instead of an answer, before the request is done or after it. Raises FaultError."""
+        """Close the connection instead of a response, before the request is done or after it. Raises FaultError."""
         if when not in ("before", "after"):
             raise FaultError(f"when is 'before' or 'after', not {quoted(str(when))}")
         return self._add(Fault("drop", api, selectors, error=None, ms=0, when=when))
 
     def truncate(self, api: str, **selectors: "Unpack[Selectors]") -> Fault:
-        """Do what requests ask, send half of the answer, and close the connection. Raises FaultError."""
+        """Do what requests ask, send half of the response, and close the connection. Raises FaultError."""
         return self._add(Fault("truncate", api, selectors, error=None, ms=0, when="after"))
 
     @property

@@ -331,18 +331,18 @@ def _take(level: Level, holder: Any, taking: _Taking, about: Selected) -> list[A
     kept, errors = [], []
     for item in getattr(holder, level.request) or ():
         selected = _selected(level, holder, item, about, taking.topic_of)
-        answer = _answer_of(level, item, taking.module)
+        response = _response_of(level, item, taking.module)
         if level.inner is None:
             if taking.is_hit(selected):
-                setattr(answer, level.error, int(taking.error))
-                errors.append(answer)
+                setattr(response, level.error, int(taking.error))
+                errors.append(response)
             else:
                 kept.append(item)
             continue
         inner_errors = _take(level.inner, item, taking, selected)
         if inner_errors:
-            setattr(answer, level.inner.response, inner_errors)
-            errors.append(answer)
+            setattr(response, level.inner.response, inner_errors)
+            errors.append(response)
         if getattr(item, level.inner.request):
             kept.append(item)
     setattr(holder, level.request, kept)
@@ -367,14 +367,14 @@ def _key(level: Level, item: Any) -> list[Any]:
     return [getattr(item, name) for name, _ in level.copies]
 
 
-def _answer_of(level: Level, item: Any, module: Any) -> Any:
+def _response_of(level: Level, item: Any, module: Any) -> Any:
     """Return a new item of the response about an item of the request."""
-    answer = getattr(module, level.item)()
+    response = getattr(module, level.item)()
     for to, of in level.copies:
-        setattr(answer, to, item if of == ITEM else getattr(item, of))
-    if "records" in answer.field_names():
-        answer.records = b""
-    return answer
+        setattr(response, to, item if of == ITEM else getattr(item, of))
+    if "records" in response.field_names():
+        response.records = b""
+    return response
 
 
 def _selected(level: Level, holder: Any, item: Any, about: Selected, topic_of: TopicOf) -> Selected:

@@ -57,7 +57,7 @@ class WholeRequests:
         return found
 
     def _identified(self, topic: Any) -> Any:
-        """Return a topic of a Metadata request with its name and its id, as the answer has it."""
+        """Return a topic of a Metadata request with its name and its id, as the response has it."""
         topics = self._services.metadata.image.topics
         known = topics.by_id.get(topic.topic_id) if topic.name is None else topics.by_name.get(topic.name)
         return copy(topic) if known is None else type(topic)(topic_id=known.topic_id, name=known.name)

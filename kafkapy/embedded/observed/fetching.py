@@ -77,18 +77,18 @@ class PartitionReader:
         """Yield the records that are committed and were not read yet. Raises ApiError, also if it does not lead."""
         while True:
             position = self._position if self._position is not None else self._start(leader)
-            answer = self._fetch(leader, position)
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since then, by retention or a new topic
+            response = self._fetch(leader, position)
+            if response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since then, by retention or a new topic
                 self._position = None
                 continue
-            raise_error(answer.error_code, str(self._partition))
-            found = list(batches(answer.records or b""))
+            raise_error(response.error_code, str(self._partition))
+            found = list(batches(response.records or b""))
             if not found:
                 return
             for batch in found:
                 if not batch.is_valid():
                     raise CorruptRecordError(f"{self._partition} from offset {batch.base_offset} on: wrong checksum")
-            shown = visible(found, answer.aborted_transactions or ())
+            shown = visible(found, response.aborted_transactions or ())
             records = [record for batch in shown for record in batch.records() if record.offset >= position]
             self._position = max(position, found[-1].next_offset)
             yield from records

@@ -10,13 +10,13 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.answers import decoded
+from kafkapy.embedded.responses import decoded
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.response_error import response_error
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.server.cluster import queries
 
@@ -29,7 +29,7 @@ OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
 NEWEST: Final = {PRODUCE: 12, FETCH: 12, OFFSET_FETCH: 7, FIND_COORDINATOR: 3}
 """By API: the newest version that is used, at which topics have names, and a request is about one group."""
-ANSWER_TIMEOUT_S: Final = 30.0
+RESPONSE_TIMEOUT_S: Final = 30.0
 BLOCKING: Final = "this runs on the broker's event loop: await asyncio.to_thread(...) with it"
 
 
@@ -78,11 +78,11 @@ class NodesHere:
             raise RuntimeError(BLOCKING)
         asked = asyncio.run_coroutine_threadsafe(_routed(server, request), loop)
         try:
-            return asked.result(ANSWER_TIMEOUT_S)
+            return asked.result(RESPONSE_TIMEOUT_S)
         except TimeoutError:
             asked.cancel()
             raise TimeoutError(
-                f"node {node_id} did not answer {type(request).__name__} within {ANSWER_TIMEOUT_S} s"
+                f"node {node_id} did not answer {type(request).__name__} within {RESPONSE_TIMEOUT_S} s"
             ) from None
 
 
@@ -99,13 +99,13 @@ class NodesElsewhere:
         address = self._running().get(node_id)
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run")
-        return queries.query(address, request, timeout_s=ANSWER_TIMEOUT_S, most_version=_newest(request))
+        return queries.query(address, request, timeout_s=RESPONSE_TIMEOUT_S, most_version=_newest(request))
 
 
 def raise_error(code: int, about: str) -> None:
     """Raise ApiError for the error code of a response, unless it is 0."""
     if code:
-        raise answered_error(code, about)
+        raise response_error(code, about)
 
 
 async def _routed(server: "BrokerServer", request: Message) -> Any:
@@ -121,12 +121,12 @@ async def _routed(server: "BrokerServer", request: Message) -> Any:
     frame = Writer()
     write_request_header(frame, api_key=api_key, api_version=version, correlation_id=1, client_id=queries.CLIENT_ID)
     frame += request.encode(version)
-    listener = server.config.broker_listeners[0].listener  # whose addresses the answers name
+    listener = server.config.broker_listeners[0].listener  # whose addresses the responses name
     info = ConnectionInfo("observing", listener, "PLAINTEXT", "127.0.0.1", 0)
-    answer = await Router(services).route(info, memoryview(bytearray(frame)))
-    if answer is None:
-        raise ProtocolError(f"no answer to {type(request).__name__}")
-    return decoded(answer, api_key, version)
+    response = await Router(services).route(info, memoryview(bytearray(frame)))
+    if response is None:
+        raise ProtocolError(f"no response to {type(request).__name__}")
+    return decoded(response, api_key, version)
 
 
 def _version_here(server: "BrokerServer", request: Message) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ERROR_FIELDS: Final = ("error_code", "partition_error_code", "acknowledge_error_code")
 """Of responses. A topic with a topic_config_error_code was created."""
 MAX_BYTES: Final = 16 << 20
-"""Of a request or an answer that is looked into: of a larger one only API and client are recorded."""
+"""Of a request or a response that is looked into: of a larger one only API and client are recorded."""
 MAX_ELEMENTS: Final = 100_000
 
 
@@ -75,8 +75,8 @@ class RequestRecorder:
         errors: tuple[str, ...] = ()
         is_answered = False
         try:
-            answer = await self._route(info, frame)
-            is_answered, errors = True, _errors(header, answer)
+            response = await self._route(info, frame)
+            is_answered, errors = True, _errors(header, response)
         finally:
             self._requests.add(
                 Request(
@@ -94,7 +94,7 @@ class RequestRecorder:
                     ms=1000 * (time.perf_counter() - began),
                 )
             )
-        return answer
+        return response
 
     def _about(self, header: RequestHeader, frame: memoryview, position: int) -> _About:
         if not is_readable(header) or len(frame) > MAX_BYTES:
@@ -124,11 +124,11 @@ def _shared(names: tuple[Any, ...]) -> tuple[Any, ...]:
     return names
 
 
-def _errors(header: RequestHeader, answer: Writer | None) -> tuple[str, ...]:
-    """Return the names of the errors in an answer, each once."""
-    if answer is None or answer.wire_length > MAX_BYTES or not is_readable(header):
+def _errors(header: RequestHeader, encoded: Writer | None) -> tuple[str, ...]:
+    """Return the names of the errors in a response, each once."""
+    if encoded is None or encoded.wire_length > MAX_BYTES or not is_readable(header):
         return ()
-    data = with_blank_payloads(answer)
+    data = with_blank_payloads(encoded)
     try:
         _, position = read_response_header(data, header.api_key, header.api_version)
         response, _ = response_type(header.api_key).read(data, position, header.api_version, MAX_ELEMENTS)

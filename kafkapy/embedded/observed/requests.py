@@ -31,7 +31,7 @@ LIVE: "Final[weakref.WeakSet[Requests]]" = weakref.WeakSet()
 class Request:
     """A request that was answered. `partitions`, `topics`, `groups`, `transactional_ids`: what it is about.
 
-    `errors`: names of the errors in the answer; `ms`: the time until there was one. `is_answered`: False if the
+    `errors`: names of the errors in the response; `ms`: the time until there was one. `is_answered`: False if the
     connection ended in its place.
     """
 
@@ -133,7 +133,7 @@ class Requests:
         group: str | None = None,
         error: str | None = None,
     ) -> list[Request]:
-        """Return the requests of an API, a client, about a topic or a group, with an error in the answer.
+        """Return the requests of an API, a client, about a topic or a group, with an error in the response.
 
         Raises ObservationError for an API that there is not, and if nothing is recorded.
         """

@@ -84,7 +84,7 @@ class Seeder:
             topics = [MetadataRequestTopic(name=self._topic)]
             self._nodes.ask(
                 self._nodes.ids()[0], MetadataRequest(topics=topics, allow_auto_topic_creation=True)
-            )  # its answer is an error in any case: the topic is there soon after it, or never
+            )  # its response is an error in any case: the topic is there soon after it, or never
 
         def led() -> dict[int, int] | None:
             leaders = leaders_of(self._nodes, self._topic)
@@ -144,20 +144,20 @@ class Seeder:
             code = ErrorCode.LEADER_NOT_AVAILABLE
             message: str | None = None
             if leader >= 0:
-                code, message = self._answer(leader, request)
+                code, message = self._respond(leader, request)
             if code is ErrorCode.NONE:
                 return
             if code not in MOVED or time.monotonic() > deadline:
                 raise ApiError(code, f"{self._topic}-{partition}{f': {message}' if message else ''}")
             time.sleep(RETRY_S)
 
-    def _answer(self, leader: int, request: ProduceRequest) -> tuple[ErrorCode, str | None]:
+    def _respond(self, leader: int, request: ProduceRequest) -> tuple[ErrorCode, str | None]:
         """Return the leader's code and message; that of a broker which does not run if it has no address."""
         try:
-            answer = self._nodes.ask(leader, request).responses[0].partition_responses[0]
+            response = self._nodes.ask(leader, request).responses[0].partition_responses[0]
         except ApiError as error:
             return ErrorCode(error.code), error.message
-        return ErrorCode(answer.error_code), answer.error_message
+        return ErrorCode(response.error_code), response.error_message
 
 
 def murmur2(data: bytes) -> int:

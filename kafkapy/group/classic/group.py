@@ -158,7 +158,7 @@ class ClassicGroup:
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
         assignments = {member.member_id: given.get(member.member_id, b"") for member in self.log.members}
         decision.records.append(self.log.metadata_record(assignments))
-        self.rebalance.answer_syncs(lambda member_id: self._sync_response(assignments[member_id]), decision, now_ms)
+        self.rebalance.respond_to_syncs(lambda member_id: self._sync_response(assignments[member_id]), decision, now_ms)
 
     def _sync_response(self, assignment: bytes) -> SyncGroupResponse:
         return SyncGroupResponse(

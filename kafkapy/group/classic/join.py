@@ -13,7 +13,7 @@ from kafkapy.group.classic.members import ClassicMember, Protocols
 from kafkapy.group.classic.rebalance import NO_MEMBER_ID, ClassicRebalance
 from kafkapy.group.classic.state import ClassicGroupLog, share_of
 from kafkapy.group.classic.states import ClassicState
-from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.decision import Client, GroupDecision, ParkedResponse
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
 from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
@@ -214,9 +214,9 @@ class JoinDecision:
         decision.records.append(self._log.metadata_record())
         self._log.history.replace(share_of(member))
 
-        def on_failed(code: int) -> list[Reply]:
+        def on_failed(code: int) -> list[ParkedResponse]:
             self._put_back(old, member)
-            return decision.replies
+            return decision.parked_responses
 
         decision.on_failed = on_failed
 

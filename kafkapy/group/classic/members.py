@@ -30,7 +30,7 @@ class ClassicMember:
     assignment: bytes = b""
     is_new: bool = False
     session_deadline_ms: int | None = None
-    """Monotonic. None after the session ran out with a request of the member parked: the answer renews it."""
+    """Monotonic. None after the session ran out with a request of the member parked: the response renews it."""
 
     @property
     def is_static(self) -> bool:

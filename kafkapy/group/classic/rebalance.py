@@ -7,7 +7,7 @@ that have not joined by then are removed; static members stay, because they may 
 its members have the same time-out to send SyncGroup: those that do not are removed, the leader too, and the others
 rebalance.
 
-Methods add their replies and records to the decision that they are given. Only `_decide_empty` adds a record.
+Methods add their responses and records to the decision that they are given. Only `_decide_empty` adds a record.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.group.classic.members import ClassicMember
 from kafkapy.group.classic.state import ClassicGroupLog
 from kafkapy.group.classic.states import NEXT_STATES, ClassicState
-from kafkapy.group.decision import GroupDecision, Reply
+from kafkapy.group.decision import GroupDecision, ParkedResponse
 from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
@@ -185,7 +185,7 @@ class ClassicRebalance:
             self._log.members.elect_among(self.joining)
             self._log.begin_generation()
             self._unsynced = {member.member_id for member in self._log.members}
-            self._answer_joins(decision, now_ms)
+            self._respond_to_joins(decision, now_ms)
             self._sync_deadline_ms = now_ms + self._log.members.rebalance_timeout_ms
             self._add_deadline(self._sync_deadline_ms)
 
@@ -196,20 +196,20 @@ class ClassicRebalance:
         assert not decision.records, "one phase ends at a time"
         decision.records.append(record)
 
-        def on_failed(code: int) -> list[Reply]:
+        def on_failed(code: int) -> list[ParkedResponse]:
             """Become empty all the same. A coordinator that loads the log finds the old members and expires them."""
             self._log.replay_metadata(value)
-            return decision.replies
+            return decision.parked_responses
 
         decision.on_failed = on_failed
 
-    def _answer_joins(self, decision: GroupDecision, now_ms: int) -> None:
+    def _respond_to_joins(self, decision: GroupDecision, now_ms: int) -> None:
         for member in self._log.members:
             member.is_new = False
             self.renew_session(member, now_ms)
             token = self.joining.pop(member.member_id, None)
             if token is not None:
-                decision.replies.append(Reply(token, self.join_response(member.member_id)))
+                decision.parked_responses.append(ParkedResponse(token, self.join_response(member.member_id)))
         assert not self.joining, "who waits is a member"
 
     def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
@@ -258,19 +258,21 @@ class ClassicRebalance:
         """Answer a member's parked requests with an error; `named` is the member id in the JoinGroup response."""
         join_token = self.joining.pop(member.member_id, None)
         if join_token is not None:
-            decision.replies.append(Reply(join_token, JoinGroupResponse(error_code=code, member_id=named)))
+            decision.parked_responses.append(
+                ParkedResponse(join_token, JoinGroupResponse(error_code=code, member_id=named))
+            )
         sync_token = self.syncing.pop(member.member_id, None)
         if sync_token is not None:
-            decision.replies.append(Reply(sync_token, SyncGroupResponse(error_code=code)))
+            decision.parked_responses.append(ParkedResponse(sync_token, SyncGroupResponse(error_code=code)))
 
     def _refuse_syncs(self, code: int, decision: GroupDecision, now_ms: int) -> None:
         """Answer all parked SyncGroups with an error code, and renew the sessions of their members."""
         for member_id, token in self.syncing.items():
-            decision.replies.append(Reply(token, SyncGroupResponse(error_code=code)))
+            decision.parked_responses.append(ParkedResponse(token, SyncGroupResponse(error_code=code)))
             self.renew_session(self._log.members[member_id], now_ms)
         self.syncing.clear()
 
-    def answer_syncs(
+    def respond_to_syncs(
         self, response_of: Callable[[str], SyncGroupResponse], decision: GroupDecision, now_ms: int
     ) -> None:
         """Answer all parked SyncGroups once the decision's record, the assignment, is committed.
@@ -279,16 +281,16 @@ class ClassicRebalance:
         """
         waiting, self.syncing = self.syncing, {}
         for member_id, token in waiting.items():
-            decision.replies.append(Reply(token, response_of(member_id)))
+            decision.parked_responses.append(ParkedResponse(token, response_of(member_id)))
             self.renew_session(self._log.members[member_id], now_ms)
 
-        def on_failed(code: int) -> list[Reply]:
+        def on_failed(code: int) -> list[ParkedResponse]:
             failed = GroupDecision()
             assert not self.syncing, "a SyncGroup came between the decision and its append"
             self.syncing = waiting
             self._refuse_syncs(code, failed, now_ms)
             self.prepare_rebalance("the assignment could not be written", failed, now_ms)
-            return failed.replies
+            return failed.parked_responses
 
         decision.on_failed = on_failed
 

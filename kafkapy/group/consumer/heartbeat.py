@@ -26,7 +26,7 @@ from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, unknown_member
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
-    Assignment as AssignmentAnswer,
+    Assignment as AssignmentResponse,
 )
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
@@ -98,7 +98,7 @@ def decide_change(
         heartbeat_interval_ms=heartbeat_interval_ms,
     )
     if _is_full(request) or update.updated.assigned != member.assigned:
-        response.assignment = _assignment_answer(update.updated)
+        response.assignment = _assignment_response(update.updated)
     return GroupDecision(response, update.records, due_regexes=_due_regexes(group, update.subscriptions, context))
 
 
@@ -196,8 +196,8 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> Reported | None:
     return owned
 
 
-def _assignment_answer(member: ConsumerMember) -> AssignmentAnswer:
-    return AssignmentAnswer(
+def _assignment_response(member: ConsumerMember) -> AssignmentResponse:
+    return AssignmentResponse(
         [
             TopicPartitions(topic_id, partitions=sorted(partitions))
             for topic_id, partitions in sorted(member.assigned.items())

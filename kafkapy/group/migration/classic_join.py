@@ -1,6 +1,6 @@
 """The JoinGroup of a classic member to a non-empty KIP-848 group: it joins or rejoins (KIP-848).
 
-The request is not parked: the member is reconciled with its target at once, and answers to its heartbeats say when to
+The request is not parked: the member is reconciled with its target at once, and responses to its heartbeats say when to
 rejoin. The subscription (from version 1) reports the partitions that the member owns, and so which it has revoked.
 Members with an older version own nothing when they join, because they use eager assignors.
 """

@@ -1,6 +1,6 @@
 """Requests of classic members to a KIP-848 group: SyncGroup and Heartbeat; classic_join.py has JoinGroup.
 
-The generation of a classic member is its member epoch. The answer to a heartbeat requires it to rejoin if there is a
+The generation of a classic member is its member epoch. The response to a heartbeat requires it to rejoin if there is a
 newer target, if it has partitions to revoke, or if partitions that it waits for are free. Error messages are Kafka's,
 word for word.
 """

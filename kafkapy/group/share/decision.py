@@ -46,7 +46,7 @@ class ShareDecision:
     effects: Sequence[InitializeStates] = ()
     initialize: InitializeStates | None = None
     delete: DeleteStates | None = None
-    replies: ClassVar[tuple[()]] = ()
+    parked_responses: ClassVar[tuple[()]] = ()
     on_failed: ClassVar[None] = None
     is_atomic: ClassVar[bool] = True
 

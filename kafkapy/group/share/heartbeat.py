@@ -34,7 +34,7 @@ from kafkapy.group.shared_rules import may_assign, unknown_member
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.share_group_heartbeat_response import (
-    Assignment as AssignmentAnswer,
+    Assignment as AssignmentResponse,
 )
 from kafkapy.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse, TopicPartitions
 
@@ -132,7 +132,7 @@ class _Heartbeat:
         response = _response(updated, self._times)
         is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
         if is_full or updated.assigned != member.assigned:
-            response.assignment = _assignment_answer(updated.assigned)
+            response.assignment = _assignment_response(updated.assigned)
         effects = self._initialize_states()
         if not self._records:
             group.mark_settled(context.image, self._topic_names)
@@ -267,8 +267,8 @@ def _response(member: ShareMember, times: ShareTimes) -> ShareGroupHeartbeatResp
     )
 
 
-def _assignment_answer(assigned: Assignment) -> AssignmentAnswer:
-    return AssignmentAnswer(
+def _assignment_response(assigned: Assignment) -> AssignmentResponse:
+    return AssignmentResponse(
         [TopicPartitions(topic_id, partitions=sorted(partitions)) for topic_id, partitions in sorted(assigned.items())]
     )
 

@@ -42,14 +42,14 @@ def decide_alter(
     start_offsets: dict[Uuid, dict[int, int]] = {}
     for topic in topics:
         known = image.topics.by_name.get(topic.topic_name)
-        answer = AlterShareGroupOffsetsResponseTopic(topic.topic_name)
-        response.responses.append(answer)
+        responded = AlterShareGroupOffsetsResponseTopic(topic.topic_name)
+        response.responses.append(responded)
         offsets = {} if known is None else _known_offsets(topic, known)
-        answer.partitions = [
+        responded.partitions = [
             _altered(each.partition_index, is_known=each.partition_index in offsets) for each in topic.partitions
         ]
         if known is not None:
-            answer.topic_id = known.topic_id
+            responded.topic_id = known.topic_id
             before = initializing.get(known.topic_id)  # a request may name a topic twice
             partitions = frozenset(offsets) if before is None else before.partitions.union(offsets)
             initializing[known.topic_id] = TopicStates(known.name, partitions, wall_ms)

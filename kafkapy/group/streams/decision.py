@@ -1,4 +1,4 @@
-"""What decisions of a streams group lead to, beside their records: the answer, and what is left to be done."""
+"""What decisions of a streams group lead to, beside their records: the response, and what is left to be done."""
 
 from collections.abc import Mapping
 from dataclasses import field

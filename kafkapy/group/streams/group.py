@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import Reply
+from kafkapy.group.decision import ParkedResponse
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.metadata_hash import MetadataHashes
@@ -147,11 +147,11 @@ class StreamsGroup:
             self._offset_count += count
         assert 0 <= self._offset_count <= MOST_OFFSETS, f"{self._offset_count} offsets are kept"
 
-    def restorer(self, member_id: str) -> Callable[[int], list[Reply]]:
+    def restorer(self, member_id: str) -> Callable[[int], list[ParkedResponse]]:
         """Return what puts back what a member's heartbeat may change, for records that cannot be appended."""
         configured, refined, offsets = self.configured, self.refined_targets, self.offsets_of(member_id)
 
-        def restore(_code: int) -> list[Reply]:
+        def restore(_code: int) -> list[ParkedResponse]:
             self.configured, self.refined_targets = configured, refined
             self.keep_offsets(member_id, offsets)
             return []

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision, Reply, RequestContext
+from kafkapy.group.decision import GroupDecision, ParkedResponse, RequestContext
 from kafkapy.group.long_work import LongWorkError, Results, result_of
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
@@ -108,7 +108,7 @@ class Heartbeat:
             restore(ErrorCode.NONE)
             raise
 
-    def _decide(self, restore: Callable[[int], list[Reply]]) -> GroupDecision:
+    def _decide(self, restore: Callable[[int], list[ParkedResponse]]) -> GroupDecision:
         group, request, context = self._group, self._request, self._context
         if self._is_joining:
             check_size(self._log, request, self._settings.max_size)
@@ -336,7 +336,7 @@ class Heartbeat:
             self._group.timers.on_reconciled(after, self._context.now_ms)
         return after
 
-    # -- the answer -----------------------------------------------------------------------------------------------
+    # -- the response -----------------------------------------------------------------------------------------------
 
     def _response(
         self, before: StreamsMember, after: StreamsMember, owned: Owned | None, configured: ConfiguredTopology
@@ -465,7 +465,7 @@ def _reports_others(owned: Owned | None, assigned: AssignedTasks) -> bool:
     """Whether the member reports other tasks than it has: it may not know them.
 
     Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports other
-    tasks, as a stock client does after a failed request, because with a lost answer it would never run what it was
+    tasks, as a stock client does after a failed request, because with a lost response it would never run what it was
     assigned, or be fenced because it revokes nothing.
     """
     return owned is not None and not owned.is_exactly(assigned)

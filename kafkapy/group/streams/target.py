@@ -1,4 +1,4 @@
-"""The target assignment of a streams group: what the assignor is given, and the records that its answer leads to."""
+"""The target assignment of a streams group: what the assignor is given, and the records that its response leads to."""
 
 from collections.abc import Mapping
 from typing import Any, Final

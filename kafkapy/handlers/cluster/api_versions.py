@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
-from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.encoded_responses import EncodedResponse
 from kafkapy.handlers.table import BROKER_APIS, Forwarding, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.api import API_VERSIONS
@@ -38,7 +38,7 @@ SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: ApiVersionsRequest
-) -> ApiVersionsResponse | EncodedAnswer:
+) -> ApiVersionsResponse | EncodedResponse:
     if context.api_version >= 3:
         if not _is_valid_client(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -48,13 +48,13 @@ async def handle(
         context.connection.software_version = request.client_software_version
     if context.meter is not None:  # it sets the response's throttle time
         return _response(services, context.api_version)
-    image, answers = services.metadata.image, services.version_answers
+    image, responses = services.metadata.image, services.version_responses
     controller = _controller_versions(services)
     shown = (image.provenance.last_offset, image.features, services.quorum.finalized_kraft_version, controller)
-    found = answers.find(shown, context.api_version)
+    found = responses.find(shown, context.api_version)
     if found is not None:
         return found
-    return answers.keep(context.api_version, _response(services, context.api_version))
+    return responses.keep(context.api_version, _response(services, context.api_version))
 
 
 def _response(services: Services | ControllerServices, version: int) -> ApiVersionsResponse:

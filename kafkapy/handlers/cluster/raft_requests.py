@@ -49,11 +49,11 @@ async def handle(services: Services | ControllerServices, context: RequestContex
         return response_to_message(refused, request, context.api_version, wire)
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def reply(response: Response) -> None:
+    def respond(response: Response) -> None:
         if not answered.done():  # the connection may be closed
             answered.set_result(response)
 
-    services.quorum.receive(requested, reply)
+    services.quorum.receive(requested, respond)
     return response_to_message(await answered, request, context.api_version, wire)
 
 

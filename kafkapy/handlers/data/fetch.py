@@ -96,36 +96,36 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         if meter is not None:
             meter.exempt()
         broker_epoch = request.replica_state.replica_epoch if version >= REPLICA_STATE_SINCE else -1
-        answers = await fetch_for_follower(services, context, request, fetch, Follower(replica_id, broker_epoch))
+        responses = await fetch_for_follower(services, context, request, fetch, Follower(replica_id, broker_epoch))
     elif names_replica:  # without CLUSTER_ACTION it gets nothing: replicas read beyond the high watermark
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answers = await wide_fetch.refuse_all(services, context, fetch.partitions, code)
+        responses = await wide_fetch.refuse_all(services, context, fetch.partitions, code)
     else:
         if meter is not None:
             request.max_bytes = meter.most_fetched(request.max_bytes)
         if is_wide:
-            answers = await _fetch_wide(services, context, request, fetch)
+            responses = await _fetch_wide(services, context, request, fetch)
         else:
-            answers = await _fetch(services, context, request, fetch)
-        if meter is not None and (throttled_ms := meter.throttle_fetch(answers)) > 0:
-            return respond_throttled(fetch, answers, throttled_ms)
+            responses = await _fetch(services, context, request, fetch)
+        if meter is not None and (throttled_ms := meter.throttle_fetch(responses)) > 0:
+            return respond_throttled(fetch, responses, throttled_ms)
     if is_wide:
-        return await respond_wide(services, context, fetch, answers)
-    return respond(services, context, fetch, answers)
+        return await respond_wide(services, context, fetch, responses)
+    return respond(services, context, fetch, responses)
 
 
 async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Reads:
-    """Return an answer for each requested partition, in their order."""
+    """Return a response for each requested partition, in their order."""
     refused: dict[object, PartitionRead] = {}
     access = _access_to(services, context, fetch.partitions)
     readable = _sort_out(services, context, request, fetch.partitions, access, refused)
-    read = await read_or_wait(services, context, request, readable, must_answer=bool(refused))
+    read = await read_or_wait(services, context, request, readable, must_respond=bool(refused))
     if services.replica_manager.traffic is not None:
-        count_sent(readable, read.answers)
-    read_answers = iter(read.answers)
+        count_sent(readable, read.results)
+    results = iter(read.results)
     if not refused:
-        return list(zip(fetch.partitions, read_answers, strict=True))
-    return [(requested, refused.get(requested.key) or next(read_answers)) for requested in fetch.partitions]
+        return list(zip(fetch.partitions, results, strict=True))
+    return [(requested, refused.get(requested.key) or next(results)) for requested in fetch.partitions]
 
 
 async def _fetch_wide(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Reads:
@@ -163,7 +163,7 @@ def _sort_out(
     access: TopicAccess,
     refused: dict[object, PartitionRead],
 ) -> list[Readable]:
-    """Return the partitions that can be read; add, by key, the error answers of the others to `refused`."""
+    """Return the partitions that can be read; add, by key, the error responses of the others to `refused`."""
     partitions = services.replica_manager.partitions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
@@ -210,9 +210,9 @@ def _send_near(
         if log is None or replica_id is None:
             others.append((requested, partition))
             continue
-        refused[requested.key] = answer = failed_read(0)
-        answer.high_watermark, answer.last_stable_offset = log.high_watermark, log.last_stable_offset
-        answer.log_start_offset, answer.preferred_read_replica = log.log_start_offset, replica_id
+        refused[requested.key] = response = failed_read(0)
+        response.high_watermark, response.last_stable_offset = log.high_watermark, log.last_stable_offset
+        response.log_start_offset, response.preferred_read_replica = log.log_start_offset, replica_id
     return others
 
 

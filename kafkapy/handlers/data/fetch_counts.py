@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 def count_reads(
-    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionRead]"
+    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", responses: "Sequence[PartitionRead]"
 ) -> None:
-    """Count reads of partitions; `answers` are in their order."""
-    for (_, partition), answer in zip(readable, answers, strict=True):
+    """Count reads of partitions; `responses` are in their order."""
+    for (_, partition), response in zip(readable, responses, strict=True):
         if partition.traffic is not None:
-            partition.traffic.count_read(answer.error_code)
+            partition.traffic.count_read(response.error_code)
 
 
 def count_sent(
-    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionRead]"
+    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", responses: "Sequence[PartitionRead]"
 ) -> None:
     """Count the bytes sent to a consumer."""
-    for (_, partition), answer in zip(readable, answers, strict=True):
+    for (_, partition), response in zip(readable, responses, strict=True):
         if partition.traffic is not None:
-            partition.traffic.bytes_out += _record_bytes(answer)
+            partition.traffic.bytes_out += _record_bytes(response)
 
 
 def count_sent_to_follower(
-    manager: "ReplicaManager", answers: "Sequence[tuple[FetchedPartition, PartitionRead]]", replica_id: int
+    manager: "ReplicaManager", responses: "Sequence[tuple[FetchedPartition, PartitionRead]]", replica_id: int
 ) -> None:
     """Count the bytes sent to a follower."""
     traffic = manager.traffic
     assert traffic is not None, "the caller has checked that topics are counted"
-    for requested, answer in answers:
-        size_bytes = _record_bytes(answer)
+    for requested, response in responses:
+        size_bytes = _record_bytes(response)
         if size_bytes:
             topic = requested.known_topic or requested.topic
             registration = manager.image.topics.partition(topic, requested.request.partition)
@@ -45,6 +45,6 @@ def count_sent_to_follower(
             traffic.count_sent_to_follower(size_bytes, is_reassigned=is_reassigned)
 
 
-def _record_bytes(answer: "PartitionRead") -> int:
-    records = answer.records
+def _record_bytes(response: "PartitionRead") -> int:
+    records = response.records
     return records.length if isinstance(records, FileRegion) else len(records or b"")

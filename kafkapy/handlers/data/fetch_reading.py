@@ -45,7 +45,7 @@ async def read_or_wait(
     request: FetchRequest,
     readable: list[Readable],
     *,
-    must_answer: bool,
+    must_respond: bool,
     follower: Follower | None = None,
 ) -> FetchRead:
     """Read; if that gives less than min_bytes and there is nothing else to answer, wait and read again.
@@ -56,7 +56,7 @@ async def read_or_wait(
     min_bytes = min(request.min_bytes, limits.max_bytes)
     reads_followers = limits.reads_followers
     read = await read_partitions(services, readable, limits, notes_progress=True)
-    is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
+    is_enough = read.bytes_read >= min_bytes or read.must_respond or must_respond
     if is_enough or request.max_wait_ms <= 0 or not readable:
         return read
     read.release()  # pinned regions would keep the files of deleted segments for as long as this waits
@@ -115,7 +115,7 @@ async def read_partitions(
         )
     else:
         read.add(readable)
-    first = len(read.answers)
+    first = len(read.results)
     follower = limits.follower if notes_progress else None
     # while pages are warmed, the log may grow and the leader may change: progress counts against what was there before
     before = [] if follower is None else [(_end_offset(each), each.follow_count) for _, each in readable]
@@ -129,9 +129,9 @@ async def read_partitions(
         read.release()
         raise
     if services.replica_manager.traffic is not None:
-        count_reads(readable, read.answers[first:])
-    if follower is not None and _record_progress(services, limits, readable, read.answers, before, first):
-        read.must_answer = True
+        count_reads(readable, read.results[first:])
+    if follower is not None and _record_progress(services, limits, readable, read.results, before, first):
+        read.must_respond = True
     return read
 
 
@@ -143,25 +143,25 @@ def _record_progress(
     services: Services,
     limits: Limits,
     readable: list[Readable],
-    answers: list[PartitionRead],
+    responses: list[PartitionRead],
     before: list[tuple[int, int]],
     first: int,
 ) -> bool:
     """Note a follower's fetch offsets for partitions where its log has not diverged; return whether any was refused.
 
-    first: where the partitions' answers begin. before: log end offset and follow_count of each before the read. If this
-    broker has become a follower of the partition since (while pages were warmed), its records may now differ from the
-    follower's: skip it.
-    A fetch with a stale broker epoch is refused: its answer in `answers` is replaced by the error.
+    first: where the partitions' responses begin. before: log end offset and follow_count of each before the read. If
+    this broker has become a follower of the partition since (while pages were warmed), its records may now differ from
+    the follower's: skip it.
+    A fetch with a stale broker epoch is refused: its response in `responses` is replaced by the error.
     """
     follower, is_refused = limits.follower, False
     assert follower is not None
     for index, ((requested, partition), (end_offset, follow_count)) in enumerate(
         zip(readable, before, strict=True), start=first
     ):
-        answer = answers[index]
+        response = responses[index]
         # above the point where its log diverges it has other records: its fetch offset says nothing of ours
-        if answer.error_code or answer.diverging is not None or partition.follow_count != follow_count:
+        if response.error_code or response.diverging is not None or partition.follow_count != follow_count:
             continue
         code = services.replica_manager.record_follower_fetch(
             partition,
@@ -173,8 +173,8 @@ def _record_progress(
             session=limits.session,
         )
         if code:
-            answer.release()
-            answers[index] = failed_read(code)
+            response.release()
+            responses[index] = failed_read(code)
             is_refused = True
     return is_refused
 

@@ -165,10 +165,10 @@ def _name_leaders(services: Services, context: RequestContext, response: FetchRe
         image = services.metadata.image.topics.by_id.get(topic.topic_id)
         if image is None:
             continue
-        for answer in topic.partitions:
-            if answer.error_code in CODES_WITH_LEADER:
-                leader_id, epoch = leaders.leader_of(image.name, answer.partition_index)
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+        for part in topic.partitions:
+            if part.error_code in CODES_WITH_LEADER:
+                leader_id, epoch = leaders.leader_of(image.name, part.partition_index)
+                part.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
     response.node_endpoints = [
         NodeEndpoint(node_id, host=host, port=port, rack=rack) for node_id, host, port, rack in leaders.endpoints()
     ]

@@ -33,23 +33,23 @@ READ_PER_TURN: Final = 240
 async def fetch_for_follower(
     services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext, follower: Follower
 ) -> Reads:
-    """Return an answer for each partition that a follower requests, in their order."""
+    """Return a response for each partition that a follower requests, in their order."""
     brokers = services.replica_manager.partitions.brokers
     if not brokers.is_registered(follower.replica_id) or brokers.is_stale(follower.replica_id, follower.broker_epoch):
         _log_stranger(services, context, follower)
     watch = fetch.watch
     if watch is not None:
         assert isinstance(watch, FollowerWatch), "followers' sessions are made with one"
-        answers = await _fetch_watched(services, context, request, _Watched(follower, watch), fetch.partitions)
+        responses = await _fetch_watched(services, context, request, _Watched(follower, watch), fetch.partitions)
     else:
         readable, refused = _sort_out_for(services, context, fetch.partitions, follower, None)
-        read = await read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
-        answers = _with_refused(fetch.partitions, read.answers, refused)
+        read = await read_or_wait(services, context, request, readable, must_respond=bool(refused), follower=follower)
+        responses = _with_refused(fetch.partitions, read.results, refused)
     if services.replica_manager.watches.throttle is not None:
-        _count_throttled(services, context, answers)
+        _count_throttled(services, context, responses)
     if services.replica_manager.traffic is not None:
-        count_sent_to_follower(services.replica_manager, answers, follower.replica_id)
-    return answers
+        count_sent_to_follower(services.replica_manager, responses, follower.replica_id)
+    return responses
 
 
 def _log_stranger(services: Services, context: RequestContext, follower: Follower) -> None:
@@ -67,14 +67,14 @@ def _log_stranger(services: Services, context: RequestContext, follower: Followe
     services.node_refusals.log(header, context.connection, code)
 
 
-def _count_throttled(services: Services, context: RequestContext, answers: Reads) -> None:
+def _count_throttled(services: Services, context: RequestContext, responses: Reads) -> None:
     """Count the bytes sent to a follower of partitions in leader.replication.throttled.replicas."""
     throttle = services.replica_manager.watches.throttle
     assert throttle is not None, "the caller has checked that there is a throttle"
-    for requested, answer in answers:
+    for requested, response in responses:
         partition = _find(services, requested, uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE)
         if partition is not None and throttle.covers(partition):
-            throttle.record(sent_bytes(answer))
+            throttle.record(sent_bytes(response))
 
 
 def _sort_out_for(
@@ -84,7 +84,7 @@ def _sort_out_for(
     follower: Follower,
     watch: FollowerWatch | None,
 ) -> tuple[list[Readable], dict[object, PartitionRead]]:
-    """Return the partitions that a follower can read, and, by key, the error answers of the others."""
+    """Return the partitions that a follower can read, and, by key, the error responses of the others."""
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
     refused: dict[object, PartitionRead] = {}
@@ -115,19 +115,19 @@ async def _fetch_watched(
     by: _Watched,
     taken: Sequence[FetchedPartition],
 ) -> Reads:
-    """Return the answers of the partitions with new data; if there is not enough, wait for more first."""
+    """Return the responses of the partitions with new data; if there is not enough, wait for more first."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     limits = Limits(FetchIsolation.LOG_END, max_bytes, by.follower, by.watch.times)
-    read, answers = await _read_changed(services, context, by, limits, taken, notes_progress=True)
+    read, responses = await _read_changed(services, context, by, limits, taken, notes_progress=True)
     by.watch.times.last_fetch_ms = services.clock.monotonic_ms()
-    if read.must_answer or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
-        return answers
+    if read.must_respond or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
+        return responses
     read.release()
-    by.watch.requeue(answers)
+    by.watch.requeue(responses)
     await _wait_for_data(by.watch, min_bytes, request.max_wait_ms)
-    _, answers = await _read_changed(services, context, by, limits, by.watch.pop(), notes_progress=False)
-    return answers
+    _, responses = await _read_changed(services, context, by, limits, by.watch.pop(), notes_progress=False)
+    return responses
 
 
 async def _read_changed(
@@ -139,15 +139,15 @@ async def _read_changed(
     *,
     notes_progress: bool,
 ) -> tuple[FetchRead, Reads]:
-    """Read `taken`, then the other partitions with new data until the response is full; return all answers.
+    """Read `taken`, then the other partitions with new data until the response is full; return all responses.
 
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
     100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
     ends meanwhile, nothing more is read: the follower may have another one, and progress would be noted for the old.
-    Returns only the answers that the response needs; MOST_CHANGED of them are answered at once.
+    Returns only the responses that the response needs; MOST_CHANGED of them are answered at once.
     """
     read: FetchRead | None = None
-    answers: Reads = []
+    responses: Reads = []
     turn = Turn(services.clock, READ_PER_TURN)
     left = by.watch.unread_count  # what changes from here on is for the next fetch, or this one might never end
     try:
@@ -157,20 +157,20 @@ async def _read_changed(
                     await services.turns.next(context.client)
                     turn.begin()
                     if by.watch.is_closed:
-                        return read, answers
+                        return read, responses
                 readable, refused = _sort_out_for(services, context, some, by.follower, by.watch)
-                first = 0 if read is None else len(read.answers)
+                first = 0 if read is None else len(read.results)
                 read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
-                answers += by.watch.requeue_unchanged(_with_refused(some, read.answers[first:], refused))
-                read.must_answer |= bool(refused)
+                responses += by.watch.requeue_unchanged(_with_refused(some, read.results[first:], refused))
+                read.must_respond |= bool(refused)
             assert read is not None, "there is at least one slice"
-            has_most_changes = len(answers) >= follower_watch.MOST_CHANGED
-            read.must_answer |= has_most_changes
+            has_most_changes = len(responses) >= follower_watch.MOST_CHANGED
+            read.must_respond |= has_most_changes
             if left <= 0 or read.is_full or has_most_changes:
-                return read, answers
+                return read, responses
             taken = by.watch.pop(left)
             if not taken:
-                return read, answers
+                return read, responses
             left -= len(taken)
     except BaseException:
         if read is not None:
@@ -187,12 +187,12 @@ def _slices(taken: Sequence[FetchedPartition]) -> Iterator[Sequence[FetchedParti
 
 def _with_refused(
     requested_partitions: Sequence[FetchedPartition],
-    answers: Iterable[PartitionRead],
+    responses: Iterable[PartitionRead],
     refused: dict[object, PartitionRead],
 ) -> Reads:
-    """Return an answer for each partition, in their order; `answers`: of those that are not refused."""
-    read_answers = iter(answers)
-    return [(requested, refused.get(requested.key) or next(read_answers)) for requested in requested_partitions]
+    """Return a response for each partition, in their order; `responses`: of those that are not refused."""
+    results = iter(responses)
+    return [(requested, refused.get(requested.key) or next(results)) for requested in requested_partitions]
 
 
 async def _wait_for_data(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:

@@ -40,8 +40,8 @@ async def handle(services: Services, context: RequestContext, request: ListOffse
     response = ListOffsetsResponse()
     way = walk(services, context)
     async for topic in way.over(request.topics):
-        answers = [await lookup.answer(topic.name, partition) async for partition in way.over(topic.partitions)]
-        response.topics.append(ListOffsetsTopicResponse(topic.name, partitions=answers))
+        responses = [await lookup.respond(topic.name, partition) async for partition in way.over(topic.partitions)]
+        response.topics.append(ListOffsetsTopicResponse(topic.name, partitions=responses))
     return response
 
 
@@ -58,7 +58,7 @@ class _Lookup:
         self._isolation = _isolation(request)
         self._duplicates = _duplicates(request)
 
-    async def answer(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    async def respond(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:
             self._check(topic, requested)
             found = await self._find(topic, requested)

@@ -31,15 +31,17 @@ async def handle(
     way = walk(services, context)
     async for topic in way.over(request.topics):
         is_allowed = is_broker or access.allows(topic.topic)
-        answers = [
-            _answer(services, topic.topic, requested, is_allowed=is_allowed)
+        responses = [
+            _respond(services, topic.topic, requested, is_allowed=is_allowed)
             async for requested in way.over(topic.partitions)
         ]
-        response.topics.append(OffsetForLeaderTopicResult(topic.topic, partitions=answers))
+        response.topics.append(OffsetForLeaderTopicResult(topic.topic, partitions=responses))
     return response
 
 
-def _answer(services: Services, topic: str, requested: OffsetForLeaderPartition, *, is_allowed: bool) -> EpochEndOffset:
+def _respond(
+    services: Services, topic: str, requested: OffsetForLeaderPartition, *, is_allowed: bool
+) -> EpochEndOffset:
     if not is_allowed:
         return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=requested.partition)
     try:

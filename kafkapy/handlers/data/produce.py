@@ -370,8 +370,8 @@ class _PlannedAppends:
     def close_on_error(self) -> None:
         """Raise CloseConnection if a partition has an error: with acks=0 there is no response to report it."""
         if any(outcome.error_code for _, outcomes in self._outcomes.values() for outcome in outcomes.values()):
-            answers = [answer for topic in self.finish().responses for answer in topic.partition_responses]
-            failed = [f"{each.index}: {ErrorCode(each.error_code).name}" for each in answers if each.error_code]
+            responses = [response for topic in self.finish().responses for response in topic.partition_responses]
+            failed = [f"{each.index}: {ErrorCode(each.error_code).name}" for each in responses if each.error_code]
             raise CloseConnection(
                 f"errors by partition ({', '.join(failed)}) under acks=0, client id {self._context.client_id}"
             )
@@ -400,10 +400,10 @@ def name_leaders(services: Services, context: RequestContext, response: ProduceR
     for topic in response.responses:
         image = services.metadata.image.topics.by_id.get(topic.topic_id)
         name = topic.name if image is None else image.name
-        for answer in topic.partition_responses:
-            if answer.error_code == NOT_LEADER_OR_FOLLOWER:
-                leader_id, epoch = leaders.leader_of(name, answer.index)
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+        for part in topic.partition_responses:
+            if part.error_code == NOT_LEADER_OR_FOLLOWER:
+                leader_id, epoch = leaders.leader_of(name, part.index)
+                part.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
     response.node_endpoints = [
         NodeEndpoint(node_id, host=host, port=port, rack=rack) for node_id, host, port, rack in leaders.endpoints()
     ]
@@ -411,8 +411,8 @@ def name_leaders(services: Services, context: RequestContext, response: ProduceR
 
 def _has_moved(response: ProduceResponse) -> bool:
     for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+        for part in topic.partition_responses:
+            if part.error_code == NOT_LEADER_OR_FOLLOWER:
                 return True
     return False
 

@@ -24,7 +24,7 @@ from typing import Final
 from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
-from kafkapy.handlers.data.delayed_answers import DelayedAnswers
+from kafkapy.handlers.data.delayed_responses import DelayedResponses
 from kafkapy.handlers.data.produce import (
     NO_CURRENT_LEADER,
     NO_RECORD_ERRORS,
@@ -135,14 +135,14 @@ class SmallProduces:
             together = _Replicated(self._services, connection, plan, correlation_ids, coalesced)
             if not together.is_final():
                 return Served(len(correlation_ids), end, None, partial(self._wait, together))
-            return Served(len(correlation_ids), end, together.answers())
-        answers = plan.answers(correlation_ids, coalesced.base_offsets, partition.log.log_start_offset)
-        return Served(len(correlation_ids), end, answers)
+            return Served(len(correlation_ids), end, together.responses())
+        responses = plan.responses(correlation_ids, coalesced.base_offsets, partition.log.log_start_offset)
+        return Served(len(correlation_ids), end, responses)
 
-    def _wait(self, together: "_Replicated", on_answers: Callable[[bytes], None]) -> None:
+    def _wait(self, together: "_Replicated", on_responses: Callable[[bytes], None]) -> None:
         """Wait for the replicas, for the requests' time-out at most."""
         partition, timeout_ms = together.plan.partition, max(together.plan.timeout_ms, 0)
-        self._manager.wait_for_commit(DelayedAnswers(together, on_answers), partition, timeout_ms=timeout_ms)
+        self._manager.wait_for_commit(DelayedResponses(together, on_responses), partition, timeout_ms=timeout_ms)
 
     def _find(self, data: bytes, position: int) -> "_KnownProduce | None":
         """Return the plan of the request at `position`, or None if handlers/data/produce.py must serve it."""
@@ -269,8 +269,8 @@ class _KnownProduce:
         self.verify = verify
         self.partition = partition
         self._topic_name = topic_name
-        answer = self.encode(0, self.response_of(self.new_response(*_NO_OFFSETS)))
-        self._head, _, self._tail = answer[8:].partition(_OFFSETS.pack(*_NO_OFFSETS))
+        response = self.encode(0, self.response_of(self.new_response(*_NO_OFFSETS)))
+        self._head, _, self._tail = response[8:].partition(_OFFSETS.pack(*_NO_OFFSETS))
         self._pack = Struct(f">ii{len(self._head)}sqqq{len(self._tail)}s").pack
 
     def resources(self) -> list[tuple[ResourceType, str]]:
@@ -305,7 +305,7 @@ class _KnownProduce:
         response.write(out, self.header.api_version)
         return len(out).to_bytes(4, "big") + bytes(out)
 
-    def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
+    def responses(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
         """Return the encoded responses to appended requests; log append time is -1 (CreateTime)."""
         pack, head, tail = self._pack, self._head, self._tail
         size = 4 + len(head) + _OFFSETS.size + len(tail)
@@ -354,15 +354,15 @@ class _Replicated:
         """Whether the in-sync replicas have all records, or cannot get them any more."""
         return self.plan.partition.acknowledgement(self._end_offset, self._follow_count)[0]
 
-    def answers(self) -> bytes:
+    def responses(self) -> bytes:
         """Return the encoded responses in the current state; requests that are not replicated yet have timed out."""
         partition, plan = self.plan.partition, self.plan
         if partition.acknowledgement(self._end_offset, self._follow_count) == (True, 0):
-            return plan.answers(self._correlation_ids, self._base_offsets, self._log_start_offset)
+            return plan.responses(self._correlation_ids, self._base_offsets, self._log_start_offset)
         end_offsets = [*self._base_offsets[1:], self._end_offset]
-        return b"".join(map(self._answer, self._correlation_ids, self._base_offsets, end_offsets))
+        return b"".join(map(self._response, self._correlation_ids, self._base_offsets, end_offsets))
 
-    def _answer(self, correlation_id: int, base_offset: int, end_offset: int) -> bytes:
+    def _response(self, correlation_id: int, base_offset: int, end_offset: int) -> bytes:
         plan = self.plan
         is_done, code = plan.partition.acknowledgement(end_offset, self._follow_count)
         part = plan.new_response(base_offset, -1, self._log_start_offset)

@@ -29,7 +29,7 @@ CHECK_PAUSE_MS: Final = 10
 
 T = TypeVar("T")
 SortOut = Callable[[Sequence[FetchedPartition], TopicAccess, dict[object, PartitionRead]], list[Readable]]
-"""Returns those of some partitions that can be read, and adds the error answers of the others."""
+"""Returns those of some partitions that can be read, and adds the error responses of the others."""
 
 
 async def partitions_of(
@@ -66,7 +66,7 @@ async def fetch(
     sort_out: SortOut,
     limits: Limits,
 ) -> Reads:
-    """Return an answer for each partition, in their order."""
+    """Return a response for each partition, in their order."""
     way = walk(services, context)
     await access.count_names(way)
     readable: list[Readable] = []
@@ -75,14 +75,14 @@ async def fetch(
         readable += sort_out((each,), access, refused)
     read = await _read(services, way, readable, limits)
     min_bytes = min(request.min_bytes, limits.max_bytes)
-    is_enough = read.bytes_read >= min_bytes or read.must_answer or bool(refused)
+    is_enough = read.bytes_read >= min_bytes or read.must_respond or bool(refused)
     if not is_enough and request.max_wait_ms > 0 and readable:
         read.release()  # as fetch_reading.read_or_wait
         await _wait(services, way, readable, limits, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms)
         read = await _read(services, way, readable, limits)
-    answers = iter(read.answers)
+    responses = iter(read.results)
     try:
-        return [(each, refused.get(each.key) or next(answers)) async for each in way.over(partitions)]
+        return [(each, refused.get(each.key) or next(responses)) async for each in way.over(partitions)]
     except BaseException:
         read.release()
         raise
@@ -94,10 +94,10 @@ async def _read(services: Services, way: Walk, readable: list[Readable], limits:
         for some in _slices(readable):
             if way.is_over(READ_AT_ONCE):
                 await way.give_way()
-            first = 0 if read is None else len(read.answers)
+            first = 0 if read is None else len(read.results)
             read = await read_partitions(services, some, limits, notes_progress=False, read=read)
             if services.replica_manager.traffic is not None:
-                count_sent(some, read.answers[first:])
+                count_sent(some, read.results[first:])
     except BaseException:
         if read is not None:
             read.release()

@@ -2,7 +2,7 @@
 
 v1: transaction coordinators, too. v4: several keys (KIP-699), each with its error code. v6: coordinators of share
 groups, by `group id:topic id:partition` (KIP-932), which only brokers ask for. While the topic is being created, or its
-partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and clients retry.
+partition has no leader, the response is COORDINATOR_NOT_AVAILABLE, and clients retry.
 
 Deviation: Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once if the topic is missing. Here the response waits for
 its creation, a few milliseconds, or MAX_WAIT_MS if the broker has other work first, because a client's first commit is

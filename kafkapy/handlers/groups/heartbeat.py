@@ -1,6 +1,6 @@
 """Heartbeat 0-4: renew the session of a classic group's member, and report whether it must rejoin.
 
-v3: static members (KIP-345). While the coordinator is loading, the answer is NONE: no session expires then.
+v3: static members (KIP-345). While the coordinator is loading, the response is NONE: no session expires then.
 """
 
 from kafkapy.errors import ApiError

@@ -1,7 +1,7 @@
 """ListGroups 0-5: the groups that this broker coordinates.
 
 v4: a filter by state (KIP-518). v5: group types, and a filter by them (KIP-848). While the broker is loading some of
-its groups, the answer is COORDINATOR_LOAD_IN_PROGRESS, not an incomplete list.
+its groups, the response is COORDINATOR_LOAD_IN_PROGRESS, not an incomplete list.
 """
 
 from functools import partial

@@ -2,7 +2,7 @@
 
 v2: null topics means all; a top-level error code. v5: leader epochs. v7: require_stable (KIP-447): a partition with a
 pending transactional offset gets UNSTABLE_OFFSET_COMMIT. v8: several groups (KIP-709), each with its error code. v9:
-member id and epoch of KIP-848. v10: topics by id. Without a committed offset the answer is offset -1.
+member id and epoch of KIP-848. v10: topics by id. Without a committed offset the response is offset -1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,13 +80,13 @@ async def _fetch(
     if requested.topics is not None:
         requested.topics = _allowed(services, context, requested.topics, refused)
     try:
-        answer = await _read(services, context, requested, require_stable)
+        response = await _read(services, context, requested, require_stable)
     except ApiError as error:
         return OffsetFetchResponseGroup(requested.group_id, error_code=_known_to_old_clients(error.code))
     if requested.topics is None:
-        answer.topics = _visible(services, context, answer.topics)
-    answer.topics += refused
-    return answer
+        response.topics = _visible(services, context, response.topics)
+    response.topics += refused
+    return response
 
 
 async def _read(

@@ -31,7 +31,7 @@ from kafkapy.protocol.messages.legacy_fetch_response import (
 from kafkapy.record.batches import batches
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_DECOMPRESSED_BYTES
 from kafkapy.record.convert import down_convert
-from kafkapy.runtime.pool import SMALL_ANSWER_BYTES
+from kafkapy.runtime.pool import SMALL_RESPONSE_BYTES
 from kafkapy.seams import FileRegion
 from kafkapy.storage.workers import give_way
 
@@ -54,17 +54,17 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
     )
     response = await conversion.fetch(served)
     requested = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
-    answer = LegacyFetchResponse()
+    legacy_response = LegacyFetchResponse()
     try:
         for topic in response.responses:
             converted = FetchableTopicResponse(topic.topic)
-            answer.responses.append(converted)
+            legacy_response.responses.append(converted)
             for read in topic.partitions:
                 converted.partitions.append(
                     await conversion.convert(topic.topic, requested[topic.topic, read.partition_index], read)
                 )
     except BaseException:  # cancelled or failed: nobody sends what was converted, so nobody else lets go of its files
-        for converted in answer.responses:
+        for converted in legacy_response.responses:
             for partition in converted.partitions:
                 _release(partition.records)
         raise
@@ -72,8 +72,8 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
         for topic in response.responses:
             for read in topic.partitions:
                 _release_read(read)
-    answer.throttle_time_ms = conversion.throttle_time_ms
-    return answer
+    legacy_response.throttle_time_ms = conversion.throttle_time_ms
+    return legacy_response
 
 
 def _served(partitions: list[LegacyPartition]) -> list[FetchPartition]:
@@ -110,36 +110,36 @@ class _Conversion:
         return response
 
     async def convert(self, topic: str, requested: LegacyPartition, read: Read) -> PartitionData:
-        """Return the converted answer of a partition; the region that was read is released."""
-        answer = PartitionData(
+        """Return the converted response of a partition; the region that was read is released."""
+        response = PartitionData(
             read.partition_index, error_code=read.error_code, high_watermark=read.high_watermark, records=b""
         )
         while isinstance(read.records, FileRegion) and self.bytes_left > 0:
             try:
-                answer.records, next_offset = await self._convert(read.records, requested.fetch_offset)
+                response.records, next_offset = await self._convert(read.records, requested.fetch_offset)
             except ApiError as error:
-                answer.error_code = error.code
-                return answer
+                response.error_code = error.code
+                return response
             except OSError:
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                return answer
+                response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return response
             finally:
                 _release_read(read)
-            if answer.records or self.bytes_left <= 0:
-                return answer
+            if response.records or self.bytes_left <= 0:
+                return response
             requested = copy(requested)
             requested.fetch_offset = next_offset
             topics = [FetchTopic(topic=topic, partitions=_served([requested]))]
             again = await self.fetch(FetchRequest(max_bytes=self.bytes_left, topics=topics))
             if not again.responses:  # throttled
-                return answer
+                return response
             read = again.responses[0].partitions[0]
-        return answer
+        return response
 
     async def _convert(self, region: FileRegion, first_offset: int) -> tuple[FileRegion | bytes, int]:
         """Return the converted messages of a region, as far as there is room, and the offset after the region."""
         heavy_work = self._services.heavy_work
-        most_bytes = min(self.bytes_left, max(region.length, SMALL_ANSWER_BYTES))
+        most_bytes = min(self.bytes_left, max(region.length, SMALL_RESPONSE_BYTES))
         room = heavy_work.acquire_response_room(most_bytes)
         if room is None:
             self.bytes_left = 0

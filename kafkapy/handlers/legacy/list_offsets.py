@@ -29,7 +29,7 @@ async def handle(
     access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
     is_from_client = request.replica_id == CONSUMER_REPLICA_ID
 
-    def answer(topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def respond(topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:
             if not access.allows(topic):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -46,7 +46,7 @@ async def handle(
     return LegacyListOffsetsResponse(
         [
             ListOffsetsTopicResponse(
-                topic.name, partitions=[answer(topic.name, partition) for partition in topic.partitions]
+                topic.name, partitions=[respond(topic.name, partition) for partition in topic.partitions]
             )
             for topic in request.topics
         ]

@@ -61,12 +61,12 @@ async def handle(
     if response is not None:
         for topic in response.responses:
             for done in topic.partition_responses:
-                answer = conversion.answers[topic.name, done.index]
-                if not answer.error_code:
+                part = conversion.responses[topic.name, done.index]
+                if not part.error_code:
                     is_storage_error = done.error_code == KAFKA_STORAGE_ERROR
-                    answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_storage_error else done.error_code
-                    answer.base_offset = done.base_offset
-                    answer.log_append_time_ms = done.log_append_time_ms
+                    part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_storage_error else done.error_code
+                    part.base_offset = done.base_offset
+                    part.log_append_time_ms = done.log_append_time_ms
         return conversion.response
     if conversion.refused:
         raise CloseConnection(f"refused by partition {conversion.refused} under acks=0, client id {context.client_id}")
@@ -86,7 +86,7 @@ class _Conversion:
         self.is_light = _is_light(requested)
         self.request = ProduceRequest(acks=requested.acks, timeout_ms=requested.timeout_ms)
         self.response = LegacyProduceResponse()
-        self.answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+        self.responses: dict[tuple[str, int], PartitionProduceResponse] = {}
         """The partitions of the response, which the append completes unless they have an error."""
         self.refused: dict[int, str] = {}
 
@@ -100,12 +100,12 @@ class _Conversion:
                 answered = answered_topics[topic.name] = TopicProduceResponse(topic.name)
                 self.response.responses.append(answered)
             for data in topic.partition_data:
-                answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-                if self.answers.setdefault((topic.name, data.index), answer) is answer:
-                    answered.partition_responses.append(answer)
-                await self._add(data, self.answers[topic.name, data.index], is_forbidden=topic.name in forbidden)
+                response = PartitionProduceResponse(index=data.index, base_offset=-1)
+                if self.responses.setdefault((topic.name, data.index), response) is response:
+                    answered.partition_responses.append(response)
+                await self._add(data, self.responses[topic.name, data.index], is_forbidden=topic.name in forbidden)
 
-    async def _add(self, data: LegacyData, answer: PartitionProduceResponse, *, is_forbidden: bool) -> None:
+    async def _add(self, data: LegacyData, response: PartitionProduceResponse, *, is_forbidden: bool) -> None:
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
         try:
             if is_forbidden:
@@ -114,7 +114,7 @@ class _Conversion:
                 raise InvalidRecordsError("a partition must have messages, and has none")
             records = memoryview(bytearray(await self._convert(data.records)))
         except ApiError as error:
-            answer.error_code = error.code
+            response.error_code = error.code
             self.refused[data.index] = str(error)
             return
         finally:

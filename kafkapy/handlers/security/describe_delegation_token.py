@@ -1,7 +1,7 @@
 """DescribeDelegationToken 1-3: the tokens of a client, and others that it has a right to see. KIP-48, KIP-373.
 
 A client's tokens are those it owns, may renew, or has requested for others; it cannot change the last.
-The answer carries the HMACs, which the metadata does not hold: they are computed from the ids and the secret key.
+The response carries the HMACs, which the metadata does not hold: they are computed from the ids and the secret key.
 """
 
 from kafkapy.errors import ApiError

@@ -1,8 +1,8 @@
 """DescribeUserScramCredentials 0: the mechanisms and iterations of users, of all of them if none is named. KIP-554.
 
-As in Apache Kafka, the message of a success is empty, and that of a refused request null; a request whose answer would
-have a message too long for its field gets UNKNOWN_SERVER_ERROR. Deviation: Apache Kafka never answers a request for all
-users, whose array is null, without the right. Here it is refused, because the client would wait.
+As in Apache Kafka, the message of a success is empty, and that of a refused request null; a request whose response
+would have a message too long for its field gets UNKNOWN_SERVER_ERROR. Deviation: Apache Kafka never answers a request
+for all users, whose array is null, without the right. Here it is refused, because the client would wait.
 """
 
 from typing import Final

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkapy.handlers.context import RequestContext, Services, walk
-from kafkapy.handlers.share.state_requests import answer
+from kafkapy.handlers.share.state_requests import respond
 from kafkapy.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
 from kafkapy.share.persister import PartitionResult
 from kafkapy.share.state_messages import INITIALIZE
@@ -11,4 +11,4 @@ from kafkapy.share.state_messages import INITIALIZE
 
 async def handle(services: Services, context: RequestContext, request: InitializeShareGroupStateRequest) -> Any:
     ask = services.share.coordinator.initialize_states
-    return await answer(services, context, walk(services, context), request, INITIALIZE, ask, PartitionResult)
+    return await respond(services, context, walk(services, context), request, INITIALIZE, ask, PartitionResult)

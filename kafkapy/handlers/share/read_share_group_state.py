@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkapy.handlers.context import RequestContext, Services, walk
-from kafkapy.handlers.share.state_requests import answer
+from kafkapy.handlers.share.state_requests import respond
 from kafkapy.protocol.messages.read_share_group_state_request import ReadShareGroupStateRequest
 from kafkapy.share.persister import StateReadResult
 from kafkapy.share.state_messages import READ
@@ -11,4 +11,4 @@ from kafkapy.share.state_messages import READ
 
 async def handle(services: Services, context: RequestContext, request: ReadShareGroupStateRequest) -> Any:
     ask = services.share.coordinator.read_states
-    return await answer(services, context, walk(services, context), request, READ, ask, StateReadResult)
+    return await respond(services, context, walk(services, context), request, READ, ask, StateReadResult)

@@ -142,7 +142,7 @@ async def _fetch(
                     fetched[partition] = FetchedShare(found)
     if usable:
         reading = ShareReading(services, context, request, shares, usable)
-        fetched |= await reading.run(must_answer=bool(fetched))
+        fetched |= await reading.run(must_respond=bool(fetched))
     _count(services, session.partitions, fetched, access)
     return fetched
 

@@ -55,11 +55,11 @@ class ShareReading:
         self._seen: dict[InUse, tuple[int, int]] = {}
         """What could be read of share partitions that had not enough: they are read again when it is more."""
 
-    async def run(self, *, must_answer: bool) -> Fetched:
-        """Return what was acquired, and errors. must_answer: there is something else to answer, so do not wait."""
+    async def run(self, *, must_respond: bool) -> Fetched:
+        """Return what was acquired, and errors. must_respond: there is something else to answer, so do not wait."""
         clock = self._services.clock
         began_ms = entered_ms = clock.monotonic_ms()
-        deadline_ms = began_ms + (0 if must_answer else max(self._request.max_wait_ms, 0))
+        deadline_ms = began_ms + (0 if must_respond else max(self._request.max_wait_ms, 0))
         try:
             while True:
                 is_last = clock.monotonic_ms() >= deadline_ms

@@ -16,7 +16,7 @@ from kafkapy.share.state_messages import Exchange
 from kafkapy.types import Uuid
 
 
-async def answer(
+async def respond(
     services: Services,
     context: RequestContext,
     way: Walk,

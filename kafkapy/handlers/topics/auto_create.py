@@ -76,7 +76,7 @@ def _send_soon(
     topics: list[CreatableTopic],
     on_done: Callable[[CreateTopicsResponse | BaseException], None],
 ) -> None:
-    """Request topics that are marked as in creation, without waiting; on the answer, unmark them and call `on_done`."""
+    """Request topics that are marked as in creation, without waiting; on the response unmark them, call `on_done`."""
     under_way = services.topics_in_creation
     request = CreateTopicsRequest(topics=topics)
 

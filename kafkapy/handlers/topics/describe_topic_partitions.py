@@ -112,12 +112,12 @@ async def _page(
             continue
         cursor = request.cursor
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        answer = _topic(view, topic, range(first, min(first + remaining, len(topic.partitions))))
-        response.topics.append(answer)
+        described = _topic(view, topic, range(first, min(first + remaining, len(topic.partitions))))
+        response.topics.append(described)
         if first + remaining < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=first + remaining)
             break
-        remaining -= len(answer.partitions)
+        remaining -= len(described.partitions)
     return response
 
 

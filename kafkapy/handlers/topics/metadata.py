@@ -22,7 +22,7 @@ from kafkapy.handlers.cluster_view import (
 )
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.encoded_responses import EncodedResponse
 from kafkapy.handlers.standing_metadata import check_metadata_moves
 from kafkapy.handlers.topics.auto_create import create_topics_soon
 from kafkapy.handlers.topics.topic_pieces import PIECE_TOPICS, TopicPieces
@@ -75,7 +75,7 @@ def prepare(services: Services, context: RequestContext, request: MetadataReques
 
 async def handle(
     services: Services, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | EncodedAnswer:
+) -> MetadataResponse | EncodedResponse:
     check_metadata_moves(services)
     try:
         _check(context, request)
@@ -95,15 +95,15 @@ async def handle(
 
 async def _all_topics(
     services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage
-) -> EncodedAnswer:
-    """Return all topics that the client may describe; the same answer as before, if it is cached."""
-    authorizer, answers, version = services.authorizer, services.encoded_answers, context.api_version
+) -> EncodedResponse:
+    """Return all topics that the client may describe; the same response as before, if it is cached."""
+    authorizer, responses, version = services.authorizer, services.encoded_responses, context.api_version
     controller_id = random_alive_broker(image.cluster, services.random)
     who = () if authorizer.allows_everything else (context.principal, context.client_host)
     key = (context.listener_name, controller_id, *who)
     is_shared = _is_shared(request)
     if is_shared and not authorizer.logs_what_it_allows:
-        found = answers.find(image, version, key)
+        found = responses.find(image, version, key)
         if found is not None:
             return found
     access = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=False)
@@ -112,19 +112,19 @@ async def _all_topics(
         response = _head(services, context, request, image, controller_id)
         if _is_small(image):
             return await _with_all_topics(services, context, request, image, access, response)
-        await answers.lane.enter(0, context.client)
+        await responses.lane.enter(0, context.client)
         try:
             return await _with_all_topics(services, context, request, image, access, response)
         finally:
-            answers.lane.leave(0)
+            responses.lane.leave(0)
 
     if not is_shared:
-        return EncodedAnswer(await make())
+        return EncodedResponse(await make())
     if authorizer.logs_what_it_allows:
         await access.authorize_all(image.topics.by_name)  # each request has its lines in the audit log
     if _is_small(image):  # others rarely ask before it is made
-        return answers.find(image, version, key) or answers.keep(image, version, key, await make())
-    return await answers.get_slowly(image, version, key, make)
+        return responses.find(image, version, key) or responses.keep(image, version, key, await make())
+    return await responses.get_slowly(image, version, key, make)
 
 
 async def _with_all_topics(
@@ -144,13 +144,13 @@ async def _with_all_topics(
     async for topic in way.over(image.topics.by_name.values()):
         if not access.allows(topic.name):
             continue
-        answer = _topic(view, topic, context, ())
+        described = _topic(view, topic, context, ())
         async for partition_id, partition in way.over(topic.partitions.items()):
-            answer.partitions.append(_partition(view, partition_id, partition, context.api_version))
+            described.partitions.append(_partition(view, partition_id, partition, context.api_version))
         if request.include_topic_authorized_operations and context.api_version >= 8:
-            _add_authorized_operations(services, context, [answer])
-        topics.append(answer)
-        weight += 1 + len(answer.partitions)
+            _add_authorized_operations(services, context, [described])
+        topics.append(described)
+        weight += 1 + len(described.partitions)
         if weight >= PIECE_WEIGHT or len(topics) == PIECE_TOPICS:
             await _add_piece(services, pieces, topics, weight)
             topics, weight = [], 0
@@ -230,10 +230,10 @@ def _topics(
     access: TopicAccess,
     unfilled: list[tuple[MetadataResponseTopic, TopicImage]],
 ) -> list[MetadataResponseTopic]:
-    """Return the answers for the topics that the request names.
+    """Return the responses for the topics that the request names.
 
-    Topics that have more than SMALL_COUNT partitions together get none yet: `_fill` adds them. Then each answer is put
-    into `unfilled`, with its topic.
+    Topics that have more than SMALL_COUNT partitions together get none yet: `_fill` adds them. Then each response is
+    put into `unfilled`, with its topic.
     """
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
     names = _requested_names(request, image, ids)
@@ -246,13 +246,14 @@ def _topics(
     if sum([len(topic.partitions) for topic in found]) <= SMALL_COUNT:
         topics = [_topic(view, topic, context) for topic in found]
     else:
-        topics = [_topic(view, topic, context, ()) for topic in found]
+        topics = [_topic(view, topic, context, ()) for topic in found]  # partitions follow in steps: others take turns
         unfilled += zip(topics, found, strict=True)
     topics += _missing(
         services, context, request, [name for name in missing if name not in refused] if refused else missing
     )
     if request.include_topic_authorized_operations and context.api_version >= 8:
         _add_authorized_operations(services, context, topics)
+    # in the order of Apache Kafka's KafkaApis
     return [*_unknown_ids(image, ids), *topics, *_refused(refused), *_denied(image, denied, by_id=bool(ids))]
 
 
@@ -262,15 +263,15 @@ async def _fill(
     image: MetadataImage,
     unfilled: Iterable[tuple[MetadataResponseTopic, TopicImage]],
 ) -> None:
-    """Add the partitions to the answers that `_topics` left without, yielding to the event loop.
+    """Add the partitions to the responses that `_topics` left without, yielding to the event loop.
 
     The response of a request that has yielded is encoded by a worker.
     """
     view = ClusterView(image.cluster, context.listener_name)
     way = walk(services, context)
-    for answer, topic in unfilled:
+    for response, topic in unfilled:
         async for partition_id, partition in way.over(topic.partitions.items()):
-            answer.partitions.append(_partition(view, partition_id, partition, context.api_version))
+            response.partitions.append(_partition(view, partition_id, partition, context.api_version))
 
 
 def _requested_names(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:
@@ -295,7 +296,7 @@ def _unknown_ids(image: MetadataImage, ids: Iterable[Uuid]) -> list[MetadataResp
 
 
 def _refused(names: Iterable[str]) -> list[MetadataResponseTopic]:
-    """Return the answers for topics that the client may not create."""
+    """Return the responses for topics that the client may not create."""
     return [_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in names]
 
 
@@ -305,7 +306,7 @@ def _topic(
     context: RequestContext,
     partitions: Iterable[tuple[int, PartitionRegistration]] | None = None,
 ) -> MetadataResponseTopic:
-    """Return the answer for a topic, with `partitions` or, if None, all its partitions."""
+    """Return the response for a topic, with `partitions` or, if None, all its partitions."""
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -361,7 +362,7 @@ def _not_creatable(
 def _missing(
     services: Services, context: RequestContext, request: MetadataRequest, names: Sequence[str]
 ) -> list[MetadataResponseTopic]:
-    """Return the answers for missing topics, and start the creation of those that may be created."""
+    """Return the responses for missing topics, and start the creation of those that may be created."""
     if names and _may_be_created(services, request):
         create_topics_soon(
             services,
@@ -372,7 +373,7 @@ def _missing(
 
 
 def _denied(image: MetadataImage, names: Iterable[str], *, by_id: bool) -> list[MetadataResponseTopic]:
-    """Return the answers for denied topics: no id if requested by name, no name if by id, so that neither leaks."""
+    """Return the responses for denied topics: no id if requested by name, no name if by id, so that neither leaks."""
     if by_id:
         ids = [image.topics.by_name[name].topic_id for name in names]
         return [_topic_error(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id) for topic_id in ids]

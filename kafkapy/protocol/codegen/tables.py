@@ -30,7 +30,7 @@ def emit_error_codes(rows: list[dict[str, str]]) -> str:
             "",
             "    @property",
             "    def message(self) -> str:",
-            '        """A sentence made from the name, for where the answer has room for one."""',
+            '        """A sentence made from the name, for where the response has room for one."""',
             '        return self.name.replace("_", " ").capitalize() + "."',
             "",
             "",

@@ -92,7 +92,7 @@ class Api:
         return handler in self._writes
 
     def known(self, handler: Handler, call: Call) -> dict[str, Any] | None:
-        """Return the answer to a registration of what is registered, which writes nothing; None for anything else."""
+        """Return the response to a registration of what is registered, which writes nothing; None for anything else."""
         if handler != self._register:
             return None
         request = schema_request(call.body)
@@ -185,11 +185,11 @@ class Api:
 
     def _registered(self, found: StoredSchema, request: SchemaRequest, call: Call) -> dict[str, Any]:
         shown = self._shown(found, call)
-        answer = {"id": found.id, "version": found.version, "guid": found.guid}
+        response = {"id": found.id, "version": found.version, "guid": found.guid}
         is_as_given = (request.metadata, request.rule_set) == (found.metadata, found.rule_set)
         if is_as_given and request.schema and not call.target.text("format"):
-            return answer  # confluent-kafka would take the text for what its Protobuf deserializer needs
-        return answer | {name: each for name, each in shown.items() if name not in ("subject", *answer)}
+            return response  # confluent-kafka would take the text for what its Protobuf deserializer needs
+        return response | {name: each for name, each in shown.items() if name not in ("subject", *response)}
 
     def _delete_subject(self, call: Call) -> list[int]:
         return self._registry.delete_subject(normalized(call.names[0]), permanent=call.target.flag("permanent"))

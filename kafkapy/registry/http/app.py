@@ -65,7 +65,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "neither lifespan nor websockets are served"
         request = Request(scope, receive)
-        status, body = await self._answer(request)
+        status, body = await self._respond(request)
         accepted = request.headers.get("accept", "")
         plain = PLAIN_MEDIA_TYPE in accepted and "schemaregistry" not in accepted
         response = Response(body, status, media_type=PLAIN_MEDIA_TYPE if plain else MEDIA_TYPE)
@@ -73,7 +73,7 @@ class App:
             response.headers["www-authenticate"] = 'Basic realm="SchemaRegistry"'
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> tuple[int, bytes]:
+    async def _respond(self, request: Request) -> tuple[int, bytes]:
         try:
             await self._check_user(request)
             body = await _body_of(request)
@@ -89,7 +89,7 @@ class App:
             return _error(RegistryError(500, "Internal Server Error"))
 
     async def _check_user(self, request: Request) -> None:
-        """Raise RegistryError for a request without a user and the right password; the answer comes after a while."""
+        """Raise RegistryError for a request without a user and the right password; the response comes after a while."""
         if self._users is None:
             return
         given = request.headers.get("authorization")
@@ -104,7 +104,7 @@ class App:
         raise RegistryError(401, "Unauthorized")
 
     def _handle(self, request: Request, body: bytes) -> tuple[int, bytes]:
-        """Return the answer, in a thread of its own. Raises RegistryError."""
+        """Return the response, in a thread of its own. Raises RegistryError."""
         raw_path = request.scope.get("raw_path") or request.url.path.encode()
         query: bytes = request.scope["query_string"]
         target = target_of(raw_path, query, self._api.alias_of)
@@ -114,13 +114,13 @@ class App:
             known = self._api.known(handler, call)
             if known is not None:
                 return _done(known)
-            answer = self._of_leader(request, raw_path, query, body)
-            if answer is not None:
-                return answer
+            response = self._of_leader(request, raw_path, query, body)
+            if response is not None:
+                return response
         return _done(handler(call))
 
     def _of_leader(self, request: Request, raw_path: bytes, query: bytes, body: bytes) -> tuple[int, bytes] | None:
-        """Return the leader's answer; None if this is the leader."""
+        """Return the leader's response; None if this is the leader."""
         leader = self._election.await_leader(LEADER_WAIT_S)
         if leader is None:
             raise unknown_leader()
@@ -129,10 +129,10 @@ class App:
         if FORWARDED in request.headers:
             raise forwarding_failed(f"A request that was forwarded to this registry: the leader is {leader.url}")
         path = raw_path.decode("latin-1").partition("?")[0] + (f"?{query.decode('latin-1')}" if query else "")
-        answer = forward(leader, (request.method, path, body), request.headers, self._context)
+        response = forward(leader, (request.method, path, body), request.headers, self._context)
         with contextlib.suppress(RegistryError):  # it is written; who asks here next should see it
             self._api.catch_up()
-        return answer
+        return response
 
 
 def _done(found: Any) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""A write that came to a registry which does not lead: sent to the leader, whose answer is passed on."""
+"""A write that came to a registry which does not lead: sent to the leader, whose response is passed on."""
 
 import http.client
 import ssl
@@ -30,8 +30,8 @@ def forward(
         connection = http.client.HTTPConnection(leader.host, leader.port, timeout=TIMEOUT_S)
     try:
         connection.request(method, path, body or None, passed)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:
         raise forwarding_failed(f"Error while forwarding the request to the leader at {leader.url}: {error}") from error
     finally:

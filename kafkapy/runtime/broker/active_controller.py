@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.primitives import Message
+from kafkapy.protocol.response_error import response_error
 
 if TYPE_CHECKING:
     from kafkapy.machine import Decided
@@ -68,7 +68,7 @@ class ActiveController:
             return await self._controller.write(decide, may_interrupt=may_interrupt)
         response: Any = await self.call(request)
         if getattr(response, "error_code", 0):
-            raise answered_error(response.error_code, getattr(response, "error_message", None))
+            raise response_error(response.error_code, getattr(response, "error_message", None))
         answered: ResponseT = response
         return answered
 

@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.alter_partition_request import (
     TopicData,
 )
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse
-from kafkapy.protocol.messages.alter_partition_response import PartitionData as PartitionAnswer
+from kafkapy.protocol.messages.alter_partition_response import PartitionData as PartitionResponse
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
@@ -217,31 +217,31 @@ class IsrUpdates:
         self, response: AlterPartitionResponse, sent: "dict[HostedPartition, PendingIsr]"
     ) -> "dict[HostedPartition, PendingIsr]":
         """Apply a response; return the changes to be sent again."""
-        answers = {
-            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        results = {
+            (topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions
         }
         refused = {}
         for partition, pending in sent.items():
-            answer = answers.get((partition.topic_id, partition.topic_partition.partition))
+            result = results.get((partition.topic_id, partition.topic_partition.partition))
             if partition.pending_isr is not pending:  # newer metadata has decided it
                 self._refusals.pop(partition, None)
-                if answer is not None and not answer.error_code:
+                if result is not None and not result.error_code:
                     self._log_change(partition, pending)
-            elif answer is None or not self._apply_answer(partition, pending, answer):
+            elif result is None or not self._apply_result(partition, pending, result):
                 refused[partition] = pending
         return refused
 
     def _log_change(self, partition: "HostedPartition", made: "PendingIsr") -> None:
-        """Count a change that the controller has made. Its metadata often arrives before its answer."""
+        """Count a change that the controller has made. Its metadata often arrives before its response."""
         self.shrink_count += made.added_count < 0
         self.expand_count += made.added_count > 0
         logger.info("ISR of %s updated to %s", partition.topic_partition, _ids(partition.isr))
 
-    def _apply_answer(self, partition: "HostedPartition", pending: "PendingIsr", answer: PartitionAnswer) -> bool:
+    def _apply_result(self, partition: "HostedPartition", pending: "PendingIsr", response: PartitionResponse) -> bool:
         """Apply one partition's result; return False if the change is to be sent again."""
-        if answer.error_code:
+        if response.error_code:
             self.failure_count += 1
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode(response.error_code)
             if self._refusals.get(partition) is not code:
                 logger.info(
                     "Could not change the ISR of %s, which stays %s: %s",
@@ -259,9 +259,9 @@ class IsrUpdates:
             return True
         self._refusals.pop(partition, None)
         has_moved = partition.end_isr_change(
-            answer.isr,
-            leader_epoch=answer.leader_epoch,
-            partition_epoch=answer.partition_epoch,
+            response.isr,
+            leader_epoch=response.leader_epoch,
+            partition_epoch=response.partition_epoch,
             now_ms=self._clock.monotonic_ms(),
         )
         self._log_change(partition, pending)

@@ -36,12 +36,12 @@ class CommittingHost(Protocol):
 class CommitWait(DelayedOperation):
     """Responses that are sent once everything replayed is committed, or that fail after the commit time-out."""
 
-    __slots__ = ("_answers", "_error", "_host", "_required_offset")
+    __slots__ = ("_error", "_host", "_required_offset", "_responses")
 
-    def __init__(self, host: CommittingHost, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    def __init__(self, host: CommittingHost, responses: list[tuple[asyncio.Future[Any], Any]]) -> None:
         super().__init__()
         self._host = host
-        self._answers = answers
+        self._responses = responses
         self._required_offset = host.replayed_offset
         self._error: ApiError | None = None
 
@@ -56,7 +56,7 @@ class CommitWait(DelayedOperation):
         self._error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The records were not replicated in time.")
 
     def on_complete(self) -> None:
-        for future, response in self._answers:
+        for future, response in self._responses:
             set_outcome(future, self._error or response)
 
 

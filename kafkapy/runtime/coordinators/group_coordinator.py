@@ -90,9 +90,9 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     ) -> Any:
         """Have the group's shard decide; return the response once the state that it depends on is committed.
 
-        `decide(shard, token, now_ms)`: with response None, the response is a later Reply with this token. With `write`,
-        the records are part of that producer's transaction. Raises what `decide` raises, and ApiError NOT_COORDINATOR,
-        COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        `decide(shard, token, now_ms)`: with response None, the response is a later ParkedResponse with this token. With
+        `write`, the records are part of that producer's transaction. Raises what `decide` raises, and ApiError
+        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
         return await self.host_of(group_id).call(group_id, decide, write)
 

@@ -65,8 +65,8 @@ class LatestOffsets:
                 found[partition] = LatestOffset(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 elsewhere.setdefault(leader, []).append(partition)
-        for answers in await asyncio.gather(*(self._ask(leader, asked) for leader, asked in elsewhere.items())):
-            found.update(answers)
+        for responses in await asyncio.gather(*(self._ask(leader, asked) for leader, asked in elsewhere.items())):
+            found.update(responses)
         return found
 
     def _leader(self, partition: TopicPartition) -> int:
@@ -81,12 +81,12 @@ class LatestOffsets:
         return LatestOffset(hosted.log.high_watermark)
 
     async def _ask(self, broker_id: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LatestOffset]:
-        answers: dict[TopicPartition, LatestOffset] = {}
+        responses: dict[TopicPartition, LatestOffset] = {}
         for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
             asked = partitions[start : start + PARTITIONS_PER_REQUEST]
-            answers |= dict.fromkeys(asked, LatestOffset(error_code=ErrorCode.NETWORK_EXCEPTION))
-            answers |= await self._exchange(broker_id, asked)
-        return answers
+            responses |= dict.fromkeys(asked, LatestOffset(error_code=ErrorCode.NETWORK_EXCEPTION))
+            responses |= await self._exchange(broker_id, asked)
+        return responses
 
     async def _exchange(
         self, broker_id: int, partitions: Sequence[TopicPartition]
@@ -106,7 +106,7 @@ class LatestOffsets:
             logger.info("Could not ask for the latest offsets of %d partitions: %s", len(partitions), error)
             return {}
         assert isinstance(response, ListOffsetsResponse)
-        return dict(_answers(response))
+        return dict(_responses(response))
 
 
 def _request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -119,8 +119,8 @@ def _request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
     return ListOffsetsRequest(NO_REPLICA, topics=topics)
 
 
-def _answers(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, LatestOffset]]:
+def _responses(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, LatestOffset]]:
     for topic in response.topics:
         for partition in topic.partitions:
-            answer = LatestOffset(partition.offset, partition.error_code)
-            yield TopicPartition(topic.name, partition.partition_index), answer
+            latest = LatestOffset(partition.offset, partition.error_code)
+            yield TopicPartition(topic.name, partition.partition_index), latest

@@ -206,7 +206,7 @@ class MarkerWriter:
         if not pending.to_write:
             self._record_written(pending, written)
             return True
-        pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
+        pending.begin_again()  # else the refused would wait for the responses to the others, which may take long
         self._untried[pending.effect.transactional_id] = pending
         self._enqueue(pending)
         if written:

@@ -78,7 +78,7 @@ class Question:
     partitions: Sequence[TopicPartition]
     answered: "asyncio.Future[Mapping[TopicPartition, int]]"
 
-    def answer(self, codes: Mapping[TopicPartition, int]) -> None:
+    def respond(self, codes: Mapping[TopicPartition, int]) -> None:
         if not self.answered.done():
             self.answered.set_result(codes)
 
@@ -116,7 +116,7 @@ class RemoteGate:
                 await self._send(broker_id, taken)
         finally:
             for question in self._waiting.pop(broker_id):
-                question.answer(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION))
+                question.respond(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION))
 
     async def _send(self, broker_id: int, questions: Sequence[Question]) -> None:
         codes: Mapping[tuple[str, TopicPartition], int] = {}
@@ -126,7 +126,7 @@ class RemoteGate:
         finally:
             for question in questions:
                 transactional_id = question.producer.transactional_id
-                question.answer({each: codes.get((transactional_id, each), missing) for each in question.partitions})
+                question.respond({each: codes.get((transactional_id, each), missing) for each in question.partitions})
 
     async def _request(
         self, broker_id: int, questions: Sequence[Question]

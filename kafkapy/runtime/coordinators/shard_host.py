@@ -50,7 +50,7 @@ class Decision(Protocol):
     """What a shard returns. `response` None: a later reply with the same token answers the request.
 
     effects: carried out once the records are committed. on_failed(error code): called if the records cannot be
-    appended; returns the replies to send in that case.
+    appended; returns the responses to send in that case.
     """
 
     @property
@@ -58,7 +58,7 @@ class Decision(Protocol):
     @property
     def records(self) -> Sequence[Any]: ...
     @property
-    def replies(self) -> Sequence[Any]: ...
+    def parked_responses(self) -> Sequence[Any]: ...
     @property
     def effects(self) -> Sequence[Any]: ...
     @property
@@ -263,7 +263,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     def _share_write(self, decision: Decision) -> SharedWrite:
         """Add a decision to those that wait for a write, and return that write. Raises ApiError (no encoding)."""
-        assert not decision.replies
+        assert not decision.parked_responses
         assert not decision.effects
         shared = self._shared
         timestamp_ms = self._clock.wall_ms() if shared is None else shared.timestamp_ms
@@ -302,24 +302,24 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
     def _apply_decision(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
-        """Append and replay a decision's records, then handle its replies. Raises ApiError if the append fails."""
+        """Append and replay a decision's records, then handle its responses. Raises ApiError if the append fails."""
         if decision.records:
             try:
                 self._write(decision, write)
             except ApiError as error:
                 self._respond_failed(decision, error)
                 raise
-        if decision.replies:
-            self._respond_when_committed(self._pop_waiting(decision.replies))
+        if decision.parked_responses:
+            self._respond_when_committed(self._pop_waiting(decision.parked_responses))
         if decision.effects:
             self._run_when_committed(decision.effects)
 
     def _respond_failed(self, decision: Decision, error: ApiError) -> None:
         if decision.on_failed is not None:
-            answers = self._pop_waiting(decision.on_failed(error.code))
+            responses = self._pop_waiting(decision.on_failed(error.code))
         else:
-            answers = [(future, error) for future, _ in self._pop_waiting(decision.replies)]
-        for future, response in answers:
+            responses = [(future, error) for future, _ in self._pop_waiting(decision.parked_responses)]
+        for future, response in responses:
             set_outcome(future, response)
 
     def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
@@ -372,17 +372,17 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     # -- once committed -------------------------------------------------------------------------------------------
 
-    def _pop_waiting(self, replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
-        """Return the futures of the replies' requests, without those that are no longer waiting."""
-        taken = ((self._waiting.pop(reply.token, None), reply.response) for reply in replies)
+    def _pop_waiting(self, parked_responses: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
+        """Return the futures of the responses' requests, without those that are no longer waiting."""
+        taken = ((self._waiting.pop(parked.token, None), parked.response) for parked in parked_responses)
         return [(future, response) for future, response in taken if future is not None]
 
-    def _respond_when_committed(self, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    def _respond_when_committed(self, responses: list[tuple[asyncio.Future[Any], Any]]) -> None:
         if self.log.is_committed(self.replayed_offset):
-            for future, response in answers:
+            for future, response in responses:
                 set_outcome(future, response)
             return
-        self._watch(CommitWait(self, answers))
+        self._watch(CommitWait(self, responses))
 
     def _run_when_committed(self, effects: Sequence[Any]) -> None:
         if self.log.is_committed(self.replayed_offset):

@@ -79,7 +79,7 @@ class TransactionGate(Protocol):
         ...
 
     def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
-        """As `verify` for one partition; None if the answer must be awaited: then call `verify`, which repeats it."""
+        """As `verify` for one partition; None if the response must be awaited: then call `verify`, which repeats it."""
         ...
 
 

@@ -27,13 +27,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.list_offsets_response import ListOffsetsResponse
 from kafkapy.protocol.primitives import Message
+from kafkapy.protocol.response_error import response_error
 from kafkapy.record.errors import RecordsError
 from kafkapy.replication.partition import Role
 from kafkapy.runtime.followers.session import FollowerSession, PartitionKey, SessionRequest
@@ -317,18 +317,18 @@ class ReplicaFetcher:
         """Process a response."""
         if response.error_code:
             if response.error_code not in SESSION_ERRORS:
-                raise answered_error(response.error_code)
+                raise response_error(response.error_code)
             self._session.record_failure(response.error_code)
             return
         self._session.on_response(request, response.session_id)
         for topic in response.responses:
-            for answer in topic.partitions:
-                key = (topic.topic_id, answer.partition_index)
+            for part in topic.partitions:
+                key = (topic.topic_id, part.partition_index)
                 partition, requested = self._followed.get(key), self._session.sent(key)
                 if partition is None or requested is None or key in self._delayed:
                     continue
-                await self._apply_partition(key, partition, requested, answer)
-                if answer.records:
+                await self._apply_partition(key, partition, requested, part)
+                if part.records:
                     self._add_unflushed(partition)
                     await asyncio.sleep(0)  # yield to other tasks after each partition with records
 
@@ -343,12 +343,12 @@ class ReplicaFetcher:
         await asyncio.gather(*(self._broker.flush(log) for log in logs), return_exceptions=True)
 
     async def _apply_partition(
-        self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
+        self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, response: PartitionData
     ) -> None:
         if not _is_still_requested(partition, requested):
             return
         try:
-            await self._follow(key, partition, requested, answer)
+            await self._follow(key, partition, requested, response)
         except (ApiError, RecordsError) as error:
             self._hold_back(key, str(error))
         except StorageError as error:
@@ -365,26 +365,26 @@ class ReplicaFetcher:
                 self._request_partition(key, partition)
 
     async def _follow(
-        self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
+        self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, response: PartitionData
     ) -> None:
         """Apply the response to the log. Raises ApiError, RecordsError, StorageError."""
-        log, logs, code = partition.log, self._broker.logs, answer.error_code
+        log, logs, code = partition.log, self._broker.logs, response.error_code
         assert log is not None
         try:
             if code and code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise answered_error(code)
+                raise response_error(code)
             if code:
                 await self._reset_offset(key, partition, requested)
-            elif answer.diverging_epoch.end_offset >= 0:
-                diverging = OffsetAndEpoch(answer.diverging_epoch.end_offset, answer.diverging_epoch.epoch)
+            elif response.diverging_epoch.end_offset >= 0:
+                diverging = OffsetAndEpoch(response.diverging_epoch.end_offset, response.diverging_epoch.epoch)
                 logs.truncate_to_agreement(partition, log, diverging)
             else:
-                if logs.append(partition, log, answer, self._broker.clock.wall_ms()):
+                if logs.append(partition, log, response, self._broker.clock.wall_ms()):
                     self._broker.replica_manager.complete_waiting(partition)
-                self.lags[key] = max(answer.high_watermark - log.log_end_offset, 0)
-                self._count(partition, answer)
+                self.lags[key] = max(response.high_watermark - log.log_end_offset, 0)
+                self._count(partition, response)
                 if self._broker.throttle is not None:
-                    self._count_throttled(self._broker.throttle, key, partition, answer)
+                    self._count_throttled(self._broker.throttle, key, partition, response)
         except ApiError as error:
             if error.code != ErrorCode.FENCED_LEADER_EPOCH or requested.current_leader_epoch != partition.leader_epoch:
                 raise
@@ -394,13 +394,13 @@ class ReplicaFetcher:
             )
             self.remove(key)
 
-    def _count(self, partition: "HostedPartition", answer: PartitionData) -> None:
+    def _count(self, partition: "HostedPartition", response: PartitionData) -> None:
         """Count what was fetched, if topics are counted."""
         manager, node_id = self._broker.replica_manager, self._broker.node_id
-        if manager.traffic is not None and answer.records:
+        if manager.traffic is not None and response.records:
             registration = manager.image.topics.partition(*partition.topic_partition)
             is_reassigned = registration is not None and node_id in registration.adding_replicas
-            manager.traffic.count_replicated(len(answer.records), is_reassigned=is_reassigned)
+            manager.traffic.count_replicated(len(response.records), is_reassigned=is_reassigned)
 
     def _hold_back(self, key: PartitionKey, reason: str) -> None:
         if key in self._followed:
@@ -419,14 +419,14 @@ class ReplicaFetcher:
     # ---- follower.replication.throttled.rate
 
     def _count_throttled(
-        self, throttle: "ReplicationThrottle", key: PartitionKey, partition: "HostedPartition", answer: PartitionData
+        self, throttle: "ReplicationThrottle", key: PartitionKey, partition: "HostedPartition", response: PartitionData
     ) -> None:
         """Count the fetched bytes of a throttled partition, and record whether it lags."""
         if not throttle.covers(partition):
             return
-        throttle.record(len(answer.records or b""))
+        throttle.record(len(response.records or b""))
         assert partition.log is not None
-        if answer.high_watermark <= partition.log.log_end_offset:
+        if response.high_watermark <= partition.log.log_end_offset:
             self._caught_up.add(key)
         else:
             self._caught_up.discard(key)
@@ -470,10 +470,10 @@ class ReplicaFetcher:
         )
         response = await self._call(LIST_OFFSETS, lambda _version: request, LIST_OFFSETS_VERSIONS)
         assert isinstance(response, ListOffsetsResponse)
-        answer = response.topics[0].partitions[0]
-        if answer.error_code:
-            raise answered_error(answer.error_code)
-        return answer.offset
+        part = response.topics[0].partitions[0]
+        if part.error_code:
+            raise response_error(part.error_code)
+        return part.offset
 
 
 def _is_still_requested(partition: "HostedPartition", requested: FetchPartition) -> bool:

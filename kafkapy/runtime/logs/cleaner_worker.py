@@ -138,22 +138,22 @@ class CleanerWorker:
     async def _steps(self, cleaning: "Cleaning", pass_id: int) -> dict[str, Any] | None:
         while self._is_to_continue(cleaning):
             started_ms = self._clock.monotonic_ms()
-            answer = await self._call("advance", pass_id=pass_id, max_bytes=self._throttle.step_bytes, max_ms=STEP_MS)
-            if "is_lost" in answer:
+            response = await self._call("advance", pass_id=pass_id, max_bytes=self._throttle.step_bytes, max_ms=STEP_MS)
+            if "is_lost" in response:
                 raise HelperError("the helper process was started anew")
-            self._manager.record_io(answer.get("io_bytes", 0))
-            if "failure" in answer:
-                failure = answer["failure"]
+            self._manager.record_io(response.get("io_bytes", 0))
+            if "failure" in response:
+                failure = response["failure"]
                 self._manager.fail(cleaning, failure["message"], failure["errno"])
                 return None
-            if answer["cleaned"] is not None and not await self._swap_in(cleaning, answer["cleaned"]):
+            if response["cleaned"] is not None and not await self._swap_in(cleaning, response["cleaned"]):
                 break
-            if answer["is_done"]:
+            if response["is_done"]:
                 if not self._manager.is_current(cleaning):
                     break
-                facts: dict[str, Any] = answer["facts"]
+                facts: dict[str, Any] = response["facts"]
                 return facts
-            await self._pause(cleaning, self._throttle.end_ms(answer["io_bytes"], started_ms), pass_id)
+            await self._pause(cleaning, self._throttle.end_ms(response["io_bytes"], started_ms), pass_id)
         await self._call("abandon", pass_id=pass_id)
         self._manager.drop_leftovers(cleaning)
         return None

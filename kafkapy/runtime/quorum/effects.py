@@ -11,11 +11,11 @@ from kafkapy.raft.effects import (
     InstallSnapshot,
     LeaderChanged,
     PersistElection,
-    Reply,
-    ReplyWithRecords,
-    ReplyWithSnapshot,
     ResetLogToSnapshot,
     SendRequest,
+    SendResponse,
+    SendResponseWithRecords,
+    SendResponseWithSnapshot,
     TruncateLog,
     WriteSnapshotPart,
 )
@@ -62,12 +62,12 @@ class QuorumEffects:
                 self._delivery.on_leader_changed(effect)
             case SendRequest():
                 self._send(effect)
-            case Reply():
-                self._exchange.reply(effect)
-            case ReplyWithRecords():
-                self._exchange.reply_with_records(effect)
-            case ReplyWithSnapshot():
-                self._exchange.reply_with_snapshot(effect)
+            case SendResponse():
+                self._exchange.respond(effect)
+            case SendResponseWithRecords():
+                self._exchange.respond_with_records(effect)
+            case SendResponseWithSnapshot():
+                self._exchange.respond_with_snapshot(effect)
             case TruncateLog():
                 self._log.truncate_to(effect.end_offset)
                 # kept in memory for their commit, which another leader's batches at these offsets will have now

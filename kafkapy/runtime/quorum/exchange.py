@@ -9,7 +9,13 @@ from kafkapy.errors import StorageError
 from kafkapy.machine import Event
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.control_records import to_log_batch
-from kafkapy.raft.effects import Reply, ReplyWithRecords, ReplyWithSnapshot, SendRequest, WriteSnapshotPart
+from kafkapy.raft.effects import (
+    SendRequest,
+    SendResponse,
+    SendResponseWithRecords,
+    SendResponseWithSnapshot,
+    WriteSnapshotPart,
+)
 from kafkapy.raft.events import RequestFailed, ResponseReceived, SnapshotInstalled, SnapshotRefused
 from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from kafkapy.raft.voters import Endpoint, Voter
@@ -80,22 +86,22 @@ class PeerExchange:
         self._transport.send(effect.node_id, effect.endpoints, effect.request, on_response)
         return None
 
-    def reply(self, effect: Reply) -> None:
-        _reply(effect.reply_to, effect.response)
+    def respond(self, effect: SendResponse) -> None:
+        _respond(effect.respond_to, effect.response)
 
-    def reply_with_records(self, effect: ReplyWithRecords) -> None:
-        _reply(effect.reply_to, with_records(self._log, effect))
+    def respond_with_records(self, effect: SendResponseWithRecords) -> None:
+        _respond(effect.respond_to, with_records(self._log, effect))
 
-    def reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
-        _reply(effect.reply_to, with_snapshot(self._disk, self._log, effect))
-
-
-def _reply(reply_to: object, response: Response) -> None:
-    assert callable(reply_to)
-    reply_to(response)
+    def respond_with_snapshot(self, effect: SendResponseWithSnapshot) -> None:
+        _respond(effect.respond_to, with_snapshot(self._disk, self._log, effect))
 
 
-def with_records(log: MetadataLog, effect: ReplyWithRecords) -> Response:
+def _respond(respond_to: object, response: Response) -> None:
+    assert callable(respond_to)
+    respond_to(response)
+
+
+def with_records(log: MetadataLog, effect: SendResponseWithRecords) -> Response:
     """Return the response to a Fetch, with batches from the log."""
     response = effect.response
     assert isinstance(response, FetchResponse)
@@ -103,7 +109,7 @@ def with_records(log: MetadataLog, effect: ReplyWithRecords) -> Response:
     return replace(response, batches=tuple(to_log_batch(batch) for batch in batches(data)))
 
 
-def with_snapshot(disk: Disk, log: MetadataLog, effect: ReplyWithSnapshot) -> Response:
+def with_snapshot(disk: Disk, log: MetadataLog, effect: SendResponseWithSnapshot) -> Response:
     """Return the response to a FetchSnapshot, with a part of the file."""
     response = effect.response
     assert isinstance(response, FetchSnapshotResponse)

@@ -358,16 +358,16 @@ class Quorum:
         """Step down (used by a controller that failed); another election follows."""
         self._step(ResignRequested(leader_epoch))
 
-    def receive(self, request: Request, reply: Callable[[Response], None]) -> None:
-        """Handle a peer's request; `reply` is called once, now or later, on the loop's thread."""
+    def receive(self, request: Request, respond: Callable[[Response], None]) -> None:
+        """Handle a peer's request; `respond` is called once, now or later, on the loop's thread."""
         if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
-            self._candidates.receive(request, reply)
+            self._candidates.receive(request, respond)
         else:
-            self._receive(request, reply)
+            self._receive(request, respond)
 
-    def _receive(self, request: Request, reply: Callable[[Response], None]) -> None:
+    def _receive(self, request: Request, respond: Callable[[Response], None]) -> None:
         if len(self._events) < MAX_WAITING_EVENTS:
-            self._step(RequestReceived(reply, request))
+            self._step(RequestReceived(respond, request))
 
     # ---- stepping
 

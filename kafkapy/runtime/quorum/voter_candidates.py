@@ -20,7 +20,7 @@ from kafkapy.raft.messages import (
 if TYPE_CHECKING:
     from kafkapy.runtime.quorum.exchange import KraftVersions, RaftTransport
 
-Reply = Callable[[Response], None]
+Respond = Callable[[Response], None]
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
@@ -33,37 +33,37 @@ class VoterCandidates:
         transport: "RaftTransport | None",
         *,
         now_ms: Callable[[], int],
-        step: Callable[[VoterChange, Reply], None],
+        step: Callable[[VoterChange, Respond], None],
     ) -> None:
         self._core = core
         self._transport = transport
         self._now_ms = now_ms
         self._step = step
 
-    def receive(self, request: VoterChange, reply: Reply) -> None:
+    def receive(self, request: VoterChange, respond: Respond) -> None:
         """Handle a request, at once or after the node to add has reported its versions."""
         if isinstance(request, AddVoterRequest):
-            self._add(request, reply)
+            self._add(request, respond)
         else:
-            self._step(request, reply)
+            self._step(request, respond)
 
-    def _add(self, request: AddVoterRequest, reply: Reply) -> None:
+    def _add(self, request: AddVoterRequest, respond: Respond) -> None:
         refusal = self._core().begin_adding(request, self._now_ms())
         if refusal is not None:
-            reply(refusal)
+            respond(refusal)
             return
         assert self._transport is not None, "a quorum without a transport has no peers"
-        self._transport.query_kraft_versions(request.voter, lambda versions: self._go_on(request, reply, versions))
+        self._transport.query_kraft_versions(request.voter, lambda versions: self._go_on(request, respond, versions))
 
-    def _go_on(self, request: AddVoterRequest, reply: Reply, versions: "KraftVersions") -> None:
+    def _go_on(self, request: AddVoterRequest, respond: Respond, versions: "KraftVersions") -> None:
         if isinstance(versions, str):
             self._core().end_adding(request)
             message = f"Aborted add voter operation for since API_VERSIONS returned an error {versions}"
-            reply(self._refusal(message))
+            respond(self._refusal(message))
             return
         lowest, highest = versions
         voter = replace(request.voter, min_kraft_version=lowest, max_kraft_version=highest)
-        self._step(replace(request, voter=voter), reply)
+        self._step(replace(request, voter=voter), respond)
 
     def _refusal(self, message: str) -> Response:
         core = self._core()

@@ -49,7 +49,7 @@ class Destination(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Of a Produce: error code, 0 if it was written, and message. NETWORK_EXCEPTION: no answer came."""
+    """Of a Produce: error code, 0 if it was written, and message. NETWORK_EXCEPTION: no response came."""
 
     error_code: int
     message: str | None = None

@@ -8,7 +8,7 @@ given up       no topic, and no auto-creation; a topic without errors.deadletter
                the prefix; a Produce or a CreateTopics that was refused
 
 As in Apache Kafka, a crash between the append of a dead letter and that of its state doubles it, and so does a leader
-that has appended it without an answer.
+that has appended it without a response.
 
 Source: Apache Kafka's ShareGroupDLQStateManager.
 
@@ -55,7 +55,7 @@ COPIED_BYTES: Final = 32 << 20
 """Memory of all records that are being copied; a letter reserves what it may read."""
 
 _CREATED: Final = frozenset((ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.THROTTLING_QUOTA_EXCEEDED))
-_NO_ANSWER: Final = frozenset((ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER))
+_NO_RESPONSE: Final = frozenset((ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER))
 _TRIED_AGAIN: Final = frozenset(
     (
         ErrorCode.NETWORK_EXCEPTION,
@@ -204,7 +204,7 @@ class DeadLetters:
                 outcome = await self._create(topic)
                 code = ErrorCode(outcome.error_code)
                 reason = f"creating {topic}: {code.name}: {outcome.message or '-'}"
-                if code not in _CREATED | _NO_ANSWER:
+                if code not in _CREATED | _NO_RESPONSE:
                     raise GivenUpError(reason)
                 if self._find(topic, source.partition) is not None:
                     continue

@@ -35,13 +35,13 @@ logger = logging.getLogger("kafkapy.server")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     status: HTTPStatus
     content_type: str
     body: bytes
 
 
-Handler: TypeAlias = Callable[[str], Awaitable[Answer]]
+Handler: TypeAlias = Callable[[str], Awaitable[Response]]
 """Called on the server's thread with the Accept header, "" if there is none."""
 
 
@@ -122,7 +122,7 @@ class HttpServer:
         if len(self._connections) > self._max_connections and not self._maybe_close_oldest():
             response = _encoded(_plain(HTTPStatus.SERVICE_UNAVAILABLE), has_body=True)
         else:
-            response = await self._answer_to(await self._head(reader, writer))
+            response = await self._response_to(await self._head(reader, writer))
         self._make_room(len(response))
         self._unread[writer] = len(response)
         writer.write(response)
@@ -162,7 +162,7 @@ class HttpServer:
             del self._unread[slowest]
             slowest.transport.abort()
 
-    async def _answer_to(self, head: bytes | None) -> bytes:
+    async def _response_to(self, head: bytes | None) -> bytes:
         """Return the response to the one request; `head` is None if it was too long."""
         if head is None:
             return _encoded(_plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), has_body=True)
@@ -176,11 +176,11 @@ class HttpServer:
         if method not in METHODS:
             return _encoded(_plain(HTTPStatus.METHOD_NOT_ALLOWED), f"Allow: {', '.join(METHODS)}", has_body=True)
         try:
-            answer = await page(accept)
+            response = await page(accept)
         except Exception:
             logger.exception("The admin listener failed to answer a request for %s", path)
-            answer = _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
-        return _encoded(answer, has_body=method != "HEAD")
+            response = _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _encoded(response, has_body=method != "HEAD")
 
 
 def _parsed(head: bytes) -> tuple[str, str, str]:
@@ -194,18 +194,18 @@ def _parsed(head: bytes) -> tuple[str, str, str]:
     return words[0], words[1].partition("?")[0], accept
 
 
-def _plain(status: HTTPStatus) -> Answer:
-    return Answer(status, PLAIN, f"{status.phrase}\n".encode())
+def _plain(status: HTTPStatus) -> Response:
+    return Response(status, PLAIN, f"{status.phrase}\n".encode())
 
 
-def _encoded(answer: Answer, *headers: str, has_body: bool) -> bytes:
+def _encoded(response: Response, *headers: str, has_body: bool) -> bytes:
     lines = (
-        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
-        f"Content-Type: {answer.content_type}",
-        f"Content-Length: {len(answer.body)}",
+        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
         "Cache-Control: no-store",
         "Connection: close",
         *headers,
     )
     head = "".join(f"{line}\r\n" for line in lines) + "\r\n"
-    return head.encode() + (answer.body if has_body else b"")
+    return head.encode() + (response.body if has_body else b"")

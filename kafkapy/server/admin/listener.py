@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kafkapy.config.endpoints import host_and_port
 from kafkapy.gauge import Gauge, Measured
 from kafkapy.server.admin.filters import SeriesFilter
-from kafkapy.server.admin.http import PLAIN, Answer, HttpServer, logger
+from kafkapy.server.admin.http import PLAIN, HttpServer, Response, logger
 from kafkapy.server.admin.loop_watch import LoopWatch
 from kafkapy.server.admin.metrics import Exposition
 from kafkapy.server.admin.readiness import missing_of
@@ -77,14 +77,14 @@ class AdminListener:
         self._watch.stop()
         await asyncio.to_thread(self._server.close)
 
-    async def _live(self, _accept: str) -> Answer:
+    async def _live(self, _accept: str) -> Response:
         try:
             await self._on_loop(lambda: None)
         except TimeoutError:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
-        return Answer(HTTPStatus.OK, PLAIN, b"ok\n")
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
+        return Response(HTTPStatus.OK, PLAIN, b"ok\n")
 
-    async def _ready(self, _accept: str) -> Answer:
+    async def _ready(self, _accept: str) -> Response:
         try:
             missing = await self._on_loop(lambda: missing_of(self._node))
         except TimeoutError:
@@ -92,17 +92,17 @@ class AdminListener:
         status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
         return _json({"missing": missing, "status": "not ready" if missing else "ready"}, status)
 
-    async def _metrics(self, accept: str) -> Answer:
+    async def _metrics(self, accept: str) -> Response:
         async with self._scrape:
             try:
                 measured = await self._collect_gauges()
             except TimeoutError:
-                return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
+                return Response(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
             exposition = self._exposition
             for _ in exposition.render([*measured, *self._of_process()], accept, time.monotonic()):
                 time.sleep(PAUSE_S)  # not asyncio's, which rounds up to a millisecond
                 await asyncio.sleep(0)  # other requests to this listener
-            return Answer(HTTPStatus.OK, exposition.content_type, exposition.body)
+            return Response(HTTPStatus.OK, exposition.content_type, exposition.body)
 
     def _of_process(self) -> Iterator[Gauge]:
         """Yield what this thread can read itself; it may wait for the disk."""
@@ -117,7 +117,7 @@ class AdminListener:
         if log_manager is not None:
             yield from space_gauges(log_manager)
 
-    async def _build(self, _accept: str) -> Answer:
+    async def _build(self, _accept: str) -> Response:
         config = self._node.config
         return _json(
             {
@@ -146,14 +146,14 @@ class AdminListener:
         """Run `call` on the node's event loop; return its result. Raises TimeoutError, and what it raises."""
         requested: concurrent.futures.Future[R] = concurrent.futures.Future()
 
-        def answer() -> None:
+        def respond() -> None:
             if requested.set_running_or_notify_cancel():
                 try:
                     requested.set_result(call())
                 except Exception as error:
                     requested.set_exception(error)
 
-        self._loop.call_soon_threadsafe(answer)
+        self._loop.call_soon_threadsafe(respond)
         async with asyncio.timeout(LOOP_TIMEOUT_S):
             return await asyncio.wrap_future(requested)
 
@@ -182,5 +182,5 @@ def _held_up() -> str:
     return f"the event loop has not answered within {LOOP_TIMEOUT_S:g} s"
 
 
-def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    return Answer(status, JSON, json.dumps(value, sort_keys=True).encode() + b"\n")
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(status, JSON, json.dumps(value, sort_keys=True).encode() + b"\n")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kafkapy.protocol.response_error import response_error
 from kafkapy.server.cluster.queries import Ask
 
 TIMEOUT_S: Final = 60.0
@@ -26,7 +26,7 @@ def elect(
     request = ElectLeadersRequest(election_type=UNCLEAN if is_unclean else PREFERRED, topic_partitions=wanted)
     response = ask(request, timeout_s=TIMEOUT_S)
     if response.error_code:
-        raise answered_error(response.error_code)
+        raise response_error(response.error_code)
     elected, refused = [], {}
     for topic in response.replica_election_results:
         for each in topic.partition_result:

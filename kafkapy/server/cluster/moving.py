@@ -111,8 +111,8 @@ def reassign(ask: Ask, topic: str, wanted: Mapping[int, list[int] | None]) -> No
     partitions = [ReassignablePartition(partition_id, replicas=replicas) for partition_id, replicas in wanted.items()]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, partitions=partitions)])
     response = ask(request, timeout_s=TIMEOUT_S)
-    answers = [response, *(each for answered in response.responses for each in answered.partitions)]
-    for each in answers:
+    responses = [response, *(each for answered in response.responses for each in answered.partitions)]
+    for each in responses:
         if each.error_code:
             raise ClusterError(each.error_message or ErrorCode(each.error_code).name)
 

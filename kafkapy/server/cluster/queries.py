@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.api import APIS, response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -24,6 +23,7 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import ListP
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.response_error import response_error
 from kafkapy.types import METADATA_PARTITION, uuid_to_string
 
 Address = tuple[str, int]
@@ -112,9 +112,9 @@ def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S, m
     with socket.create_connection(address, timeout=timeout_s) as connection:
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
         size = int.from_bytes(_read(connection, 4), "big")
-        answer = _read(connection, size)
-    _, position = read_response_header(answer, api_key, version)
-    return response_type(api_key).decode(answer[position:], version)
+        response = _read(connection, size)
+    _, position = read_response_header(response, api_key, version)
+    return response_type(api_key).decode(response[position:], version)
 
 
 def asking(address: Address) -> Ask:
@@ -177,7 +177,7 @@ def unregister(ask: Ask, broker_id: int) -> None:
     """Unregister a stopped broker. Raises OSError, ProtocolError, ApiError."""
     response = ask(UnregisterBrokerRequest(broker_id=broker_id), timeout_s=UNREGISTER_TIMEOUT_S)
     if response.error_code:
-        raise answered_error(response.error_code, response.error_message)
+        raise response_error(response.error_code, response.error_message)
 
 
 def partitions(ask: Ask) -> TopicPartitions:
@@ -232,7 +232,7 @@ def reassigning(ask: Ask) -> list[str]:
     """Return the partitions that move, as `topic-partition`. Raises OSError, ProtocolError, ApiError."""
     response = ask(ListPartitionReassignmentsRequest(topics=None))
     if response.error_code:
-        raise answered_error(response.error_code, response.error_message)
+        raise response_error(response.error_code, response.error_message)
     return [f"{topic.name}-{each.partition_index}" for topic in response.topics for each in topic.partitions]
 
 
@@ -242,6 +242,6 @@ def _read(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         received = connection.recv(min(size - len(data), 1 << 16))
         if not received:
-            raise ProtocolError("the connection was closed before the answer was there")
+            raise ProtocolError("the connection was closed before the response was there")
         data += received
     return bytes(data)

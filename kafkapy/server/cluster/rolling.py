@@ -74,7 +74,7 @@ def _missing(cluster: LocalCluster) -> str:
         ask = cluster.ask_broker()
         return not_in_sync(queries.partitions(ask), queries.quorum(ask))
     except (OSError, KafkapyError) as error:
-        return f"no answer: {error}"
+        return f"no response: {error}"
 
 
 def not_in_sync(partitions: TopicPartitions, quorum: QuorumView | None) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkapy.protocol.response_error import response_error
 from kafkapy.server.cluster.queries import TOPICS_AT_ONCE, Ask
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -73,7 +73,7 @@ def throttles(ask: Ask, topics: Iterable[str]) -> Iterator[Throttle]:
     for start in range(0, len(resources), TOPICS_AT_ONCE):
         for result in ask(DescribeConfigsRequest(resources=resources[start : start + TOPICS_AT_ONCE])).results:
             if result.error_code:
-                raise answered_error(result.error_code, result.error_message)
+                raise response_error(result.error_code, result.error_message)
             for each in result.configs:
                 if each.config_source in OWN_SOURCES and each.value:
                     yield Throttle(result.resource_name, each.name, each.value)
@@ -93,4 +93,4 @@ def _alter(ask: Ask, changes: list[AlterConfigsResource]) -> None:
         request = IncrementalAlterConfigsRequest(resources=changes[start : start + TOPICS_AT_ONCE])
         for each in ask(request, timeout_s=TIMEOUT_S).responses:
             if each.error_code:
-                raise answered_error(each.error_code, each.error_message)
+                raise response_error(each.error_code, each.error_message)

@@ -13,7 +13,7 @@ from kafkapy.storage.offline.format import Voter
 from kafkapy.types import METADATA_PARTITION, Uuid
 
 POLL_S: Final = 0.2
-ANSWER_MS: Final = 10_000
+RESPONSE_MS: Final = 10_000
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 AGAIN: Final = frozenset(
     (
@@ -36,7 +36,7 @@ def replace_voter(ask: Ask, cluster_id: str | None, voter: Voter, listener_name:
             remove_voter(ask, cluster_id, voter.node_id, directory_id, timeout_s=timeout_s)
     request = AddRaftVoterRequest(
         cluster_id=cluster_id,
-        timeout_ms=ANSWER_MS,
+        timeout_ms=RESPONSE_MS,
         voter_id=voter.node_id,
         voter_directory_id=voter.directory_id,
         listeners=[Listener(listener_name, host=voter.host, port=voter.port)],
@@ -83,7 +83,7 @@ def _change(
     """Retry until the change is committed. `done`: the code if the change was made before."""
     deadline = time.monotonic() + timeout_s
     while True:
-        response = ask(request, timeout_s=2 * ANSWER_MS / 1000)
+        response = ask(request, timeout_s=2 * RESPONSE_MS / 1000)
         if response.error_code in (ErrorCode.NONE, done):
             return
         if response.error_code not in AGAIN or time.monotonic() > deadline:

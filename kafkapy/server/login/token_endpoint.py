@@ -114,7 +114,7 @@ def _of_file(url: str) -> str:
 
 def _of_endpoint(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> str:
     headers, body = _request(properties, options)
-    answer = send(
+    response = send(
         url,
         context=_context(options),
         body=body.encode(),
@@ -123,7 +123,7 @@ def _of_endpoint(url: str, properties: Mapping[str, str], options: Mapping[str, 
         connect_timeout_s=_seconds(properties, "sasl.login.connect.timeout.ms"),
     )
     try:
-        found = json.loads(answer)
+        found = json.loads(response)
     except (ValueError, RecursionError):
         found = None
     tokens = [found.get(name) for name in ("access_token", "id_token")] if isinstance(found, dict) else []

@@ -64,7 +64,7 @@ def send(
             with closing(connection.getresponse()) as response:
                 return _body(response)
     except HTTPException as error:
-        raise WebError(f"the answer cannot be read: {type(error).__name__}") from error
+        raise WebError(f"the response cannot be read: {type(error).__name__}") from error
     finally:
         connection.close()
 
@@ -93,20 +93,20 @@ def _limit(connected: socket.socket, timeout_s: float) -> Iterator[None]:
         yield
     except (OSError, HTTPException, WebError) as error:
         if is_over.is_set():
-            raise WebError(f"no answer within {timeout_s:g} s") from error
+            raise WebError(f"no response within {timeout_s:g} s") from error
         raise
     finally:
         timer.cancel()
     if is_over.is_set():
-        raise WebError(f"no answer within {timeout_s:g} s")
+        raise WebError(f"no response within {timeout_s:g} s")
 
 
 def _body(response: HTTPResponse) -> bytes:
     if response.status != 200:
-        raise WebError(f"the answer has the status {response.status}", response.status)
+        raise WebError(f"the response has the status {response.status}", response.status)
     data = response.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise WebError(f"more than {MAX_BYTES} bytes")
     if response.length:
-        raise WebError("the answer is cut off")
+        raise WebError("the response is cut off")
     return data

@@ -11,7 +11,7 @@ OFFLINE: Final = -1
 
 @dataclass(slots=True)
 class Broker:
-    """One broker's own answers. `problem`: why it could not be queried; the other fields are empty then."""
+    """One broker's own responses. `problem`: why it could not be queried; the other fields are empty then."""
 
     node_id: int
     problem: str = ""

@@ -31,9 +31,9 @@ class _Running:
         if self.cleaning is None:
             self.cleaning = CleaningPass(disk, self.plan)
             self.steps = self.cleaning.run()
-        answer = _advance(self.steps, max_bytes, max_ms)
-        answer["facts"] = self.cleaning.facts()
-        return answer
+        response = _advance(self.steps, max_bytes, max_ms)
+        response["facts"] = self.cleaning.facts()
+        return response
 
 
 class Steps:
@@ -57,13 +57,13 @@ class Steps:
         if running is None or running.pass_id != pass_id:
             return {"is_lost": True}
         try:
-            answer = running.advance(self._disk, max_bytes, max_ms)
+            response = running.advance(self._disk, max_bytes, max_ms)
         except (OSError, MemoryError, ApiError, CorruptIndexError) as error:
             self._running = None
             return {"failure": {"message": str(error) or type(error).__name__, "errno": _errno_of(error)}}
-        if answer["is_done"]:
+        if response["is_done"]:
             self._running = None
-        return answer
+        return response
 
     def abandon(self, pass_id: int) -> None:
         """Drop a pass and free its memory."""

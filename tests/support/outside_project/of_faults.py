@@ -21,7 +21,7 @@ def pay(broker: Broker, topic: str, *values: bytes, **settings: Any) -> list[str
     return reports
 
 
-def test_a_lost_answer_pays_once(broker: Broker, topic: str) -> None:
+def test_a_lost_response_pays_once(broker: Broker, topic: str) -> None:
     broker.faults.drop("Produce", when="after", topic=topic, nth=1)
     assert pay(broker, topic, b"1", b"2", **{"enable.idempotence": True, "log_level": 0}) == ["done", "done"]
     broker.topics[topic].assert_delivered_once(["1", "2"])

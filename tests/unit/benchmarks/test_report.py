@@ -8,7 +8,7 @@ import pytest
 from benchmarks.chart import html, svg
 from benchmarks.compiled_goals import COMPILED_GOALS
 from benchmarks.growth import largest_rise
-from benchmarks.report import GOALS, goals_in_short, markdown, rows, verdicts
+from benchmarks.report import GOALS, Goal, goals_in_short, left_out, markdown, rows, verdicts
 from benchmarks.run import WORKLOADS, Plan, by_turns, chosen, run_or_report_why
 from benchmarks.workload import Workload
 from harness.servers import Server
@@ -111,6 +111,31 @@ def test_a_load_that_fails_costs_no_other_its_result():
     pair = [Server("kafkapy", Path("nowhere")), Server("Apache Kafka", Path("nowhere"))]
     result = run_or_report_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
     assert result == {"left_out": "failed: AssertionError nothing came of a-load-0"}
+
+
+def test_a_load_that_fails_on_the_other_server_alone_has_our_figures():
+    runs: list[str] = []
+
+    def run_or_time_out(server: Server, topic: str, scale: float) -> dict[str, float]:
+        runs.append(server.name)
+        if server.name == "Apache Kafka":
+            raise TimeoutError("no record came")
+        return {"records_per_s": 10.0, "broker_cpu_s_per_gb": 1.0}
+
+    pair = [Server("kafkapy", Path("nowhere")), Server("Apache Kafka", Path("nowhere"))]
+    load = Workload("a load", run_or_time_out, warms_up=False, family="queues")
+    result = run_or_report_why(load, pair, Plan(rounds=2, scale=1.0), "")
+    assert runs == ["kafkapy", "Apache Kafka", "kafkapy"], "what has timed out is not waited for again"
+    results = {"a load": {"family": "queues", "scale": 1.0, **result}}
+    assert [(row.figure, row.ours) for row in rows(results)] == [("records_per_s", 10.0), ("broker_cpu_s_per_gb", 1.0)]
+    why = "Apache Kafka not measured: TimeoutError no record came"
+    assert left_out(results) == {"a load": why}
+    beside = Goal("as many", ("queues",), "records_per_s", ratio_at_least=1)
+    alone = Goal("some", ("queues",), "records_per_s", ours_at_least=5)
+    assert [(each.is_met, each.cells()[-1]) for each in verdicts(results, [beside, alone])] == [
+        (False, why),
+        (True, "met"),
+    ]
 
 
 def test_after_a_load_that_fails_the_servers_run_again():

@@ -68,11 +68,11 @@ def test_tables_are_for_people(run) -> None:
         (["topics", "create", "bad", "-c", "retention.ms=abc"], "Not a number of type LONG"),
         (["topics", "create", "bad name"], "Topic name is invalid"),
         (["topics", "describe", "missing"], "no such topic: missing"),
-        (["topics", "delete", "missing"], "missing: "),
-        (["topics", "alter", "missing", "-p", "2"], "missing: "),
+        (["topics", "delete", "missing"], "no such topic: missing."),
+        (["topics", "alter", "missing", "-p", "2"], "no such topic: missing."),
         (["configs", "describe", "--topic", "missing"], "UNKNOWN_TOPIC_OR_PART"),
         (["configs", "alter", "--broker", "1", "--set", "num.partitions=2"], "Cannot update these configs dynamically"),
-        (["consume", "missing", "-e", "-X", "allow.auto.create.topics=false"], "missing: "),
+        (["consume", "missing", "-e", "-X", "allow.auto.create.topics=false"], "no such topic: missing."),
     ],
 )
 def test_failures_are_one_line_and_status_1(run, arguments, message) -> None:

@@ -1,4 +1,4 @@
-"""Committed offsets are asked of a coordinator that moves, by a process that must not die of its answers."""
+"""Committed offsets are asked of a coordinator that moves, by a process that must not die of its responses."""
 
 import json
 import subprocess
@@ -50,7 +50,7 @@ def offsets_after(*errors: int) -> Callable[[Any, int], OffsetFetchResponse]:
     """Answer with each of the errors once, then with offset 4 of orders-0."""
     left = list(errors)
 
-    def answer(request: Any, version: int) -> OffsetFetchResponse:
+    def respond(request: Any, version: int) -> OffsetFetchResponse:
         code = left.pop(0) if left else 0
         if version < 8:
             topics = [
@@ -68,7 +68,7 @@ def offsets_after(*errors: int) -> Callable[[Any, int], OffsetFetchResponse]:
         ]
         return OffsetFetchResponse(groups=groups)
 
-    return answer
+    return respond
 
 
 @contextmanager

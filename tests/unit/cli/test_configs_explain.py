@@ -40,7 +40,7 @@ def test_a_part_of_a_name_finds_all_that_contain_it() -> None:
 
 
 def test_a_key_that_is_not_there_is_reported_with_those_alike() -> None:
-    answer = CliRunner().invoke(app, ["explain", "retetion.ms"])
-    assert answer.exit_code == 1
-    assert "no key is called retetion.ms" in answer.output
-    assert "retention.ms" in answer.output
+    response = CliRunner().invoke(app, ["explain", "retetion.ms"])
+    assert response.exit_code == 1
+    assert "no key is called retetion.ms" in response.output
+    assert "retention.ms" in response.output

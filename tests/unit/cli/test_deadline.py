@@ -63,13 +63,13 @@ def test_a_request_is_left_after_its_time() -> None:
 
 
 TLS_RECORD = b"\x16\x03\x03\x40\x00"
-SASL_ANSWER = (1 << 20).to_bytes(4, "big")
+SASL_RESPONSE = (1 << 20).to_bytes(4, "big")
 SETTINGS = {
     "TLS": ("security.protocol=SSL\n", TLS_RECORD),
     "a login": (
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
         "org.apache.kafka.common.security.plain.PlainLoginModule required username=a password=b;\n",
-        SASL_ANSWER,
+        SASL_RESPONSE,
     ),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli import group_list
-from kafkapy.cli.committed_offsets import NoAnswerError
+from kafkapy.cli.committed_offsets import NoResponseError
 from kafkapy.cli.group_list import GroupFacts, facts_of, share_facts_of
 from kafkapy.cli.group_offsets import ResetTarget, goal_of, parse_topics
 from kafkapy.protocol.error_code import ErrorCode
@@ -76,7 +76,7 @@ def test_groups_are_described_by_pattern_or_all(run, group) -> None:
 def test_a_group_whose_coordinator_is_silent_has_no_lag(server) -> None:
     class Silent:
         def call(self, node_id: int | None, request: object, version: int) -> object:
-            raise NoAnswerError("no broker answers")
+            raise NoResponseError("no broker answers")
 
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
     found = facts_of(admin, Silent(), ["unknown"])

@@ -11,7 +11,7 @@ from kafkapy.cli.reachable import UnreachableError, check_reachable
 from kafkapy.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkapy.protocol.primitives import Writer
 from kafkapy.server.tls.dev_certificates import DevAuthority
-from tests.support.one_answer import answering
+from tests.support.one_response import answering
 
 pytest.importorskip("confluent_kafka")
 USERS = {"alice": "wonder"}
@@ -34,9 +34,9 @@ def test_a_command_without_settings_names_what_the_listener_requires(
     assert f"kafkapy: the listener at {server} {reason} --command-config FILE" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\0\2\2\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_a_port_that_is_none_of_kafka_in_plaintext(answer: bytes) -> None:
-    with answering(answer) as server, pytest.raises(UnreachableError, match="does not answer in plaintext"):
+@pytest.mark.parametrize("response", [b"", b"\x15\x03\x03\0\2\2\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_that_is_none_of_kafka_in_plaintext(response: bytes) -> None:
+    with answering(response) as server, pytest.raises(UnreachableError, match="does not answer in plaintext"):
         check_reachable({"bootstrap.servers": server})
 
 

@@ -168,9 +168,9 @@ def test_a_password_that_cannot_be_used_is_refused(run, monkeypatch, options, te
 
 @pytest.mark.parametrize(("typed", "expected"), [(["a", "a"], "a"), (["a", "b"], None)])
 def test_a_password_is_typed_twice(typed, expected, monkeypatch, capsys) -> None:
-    answers = iter(typed)
+    responses = iter(typed)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("getpass.getpass", lambda prompt: next(answers))
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(responses))
     if expected is not None:
         assert password_of(None, is_prompted=True, file="") == expected
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cli.committed_offsets import NoAnswerError
+from kafkapy.cli.committed_offsets import NoResponseError
 from kafkapy.cli.share_explain import PartitionFacts, Run, holder, share_facts, why
 from kafkapy.group.explain import IN_FLIGHT_TAG
 from kafkapy.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
@@ -94,7 +94,7 @@ class TwoBrokers:
         if node_id is None:
             return MetadataResponse(brokers=[MetadataResponseBroker(each, host="h", port=1) for each in (1, 2)])
         if node_id == 1:
-            raise NoAnswerError("no broker answers at h:1")
+            raise NoResponseError("no broker answers at h:1")
         told = json.dumps([{**TOLD, "a later broker": "tells more"}]).encode()
         return DescribeGroupsResponse(
             groups=[DescribedGroup(group_id="g", unknown_tagged_fields={IN_FLIGHT_TAG: told})]
@@ -116,5 +116,5 @@ def test_a_broker_that_does_not_answer_is_left_out_and_named() -> None:
     (facts,) = share_facts(TwoBrokers(), "g", {"m1": WORKER}, silent) or ()
     assert facts.members == (WORKER, "m2")
     assert silent == ["no broker answers at h:1"]
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(NoResponseError):
         share_facts(TwoBrokers(), "g", {})

@@ -104,7 +104,7 @@ def broker() -> Iterator[Broker]:
 
 
 def speak(broker: Broker, output: bytes) -> None:
-    """Send bytes and wait until the broker closes the connection, without an answer."""
+    """Send bytes and wait until the broker closes the connection, without a response."""
     host, port = broker.bootstrap_servers.rsplit(":", 1)
     with socket.create_connection((host, int(port)), 10) as client:
         client.sendall(output)

@@ -98,8 +98,8 @@ def test_topics_are_emptied(run) -> None:
     fill(run, "emptied-b", 1)
     done = run("topics", "empty", "emptied-*", "--yes")
     assert done.out == (
-        "emptied-a-0  2 records before offset 2\nemptied-b-0  1 records before offset 1\n"
-        "Deleted 2 records of emptied-a-0.\nDeleted 1 records of emptied-b-0.\n"
+        "emptied-a-0  2 records before offset 2\nemptied-b-0  1 record before offset 1\n"
+        "Deleted 2 records of emptied-a-0.\nDeleted 1 record of emptied-b-0.\n"
     )
     assert run("consume", "emptied-a", "-B", "-e").out == ""
 
@@ -129,7 +129,7 @@ def test_a_topic_is_copied_with_its_configs_and_times(run) -> None:
     [
         (["copy", "missing", "x"], 1, "no such topic: missing"),
         (["copy", "wide", "wide"], 1, "wide would be copied to itself"),
-        (["copy", "wide", "narrow"], 1, "narrow has 1 partitions, wide 3"),
+        (["copy", "wide", "narrow"], 1, "narrow has 1 partition, wide 3"),
         (["copy", "[wn]*", "x"], 1, "[wn]* matches 2 topics"),
         (["trim", "wide", "--before", "soon"], 2, "'soon' is none of: an offset, latest, a time"),
         (["trim", "wide", "--before", "latest", "-p", "7"], 1, "wide has no partition 7"),
@@ -147,7 +147,7 @@ def test_what_cannot_be_changed_is_named(run, arguments, status, message) -> Non
 def test_topics_of_a_pattern_are_deleted_after_a_question(run) -> None:
     run("topics", "create", "gone-a", "gone-b", "kept")
     asked = run("topics", "delete", "gone-*")
-    assert (asked.status, asked.out) == (1, "gone-a  1 partitions\ngone-b  1 partitions\n")
+    assert (asked.status, asked.out) == (1, "gone-a  1 partition\ngone-b  1 partition\n")
     assert run("topics", "delete", "gone-*", "--yes").out.endswith("Deleted topic gone-a.\nDeleted topic gone-b.\n")
     assert json.loads(run("topics", "list", "*e*", "--json").out) != []
     assert json.loads(run("topics", "list", "gone-*", "--json").out) == []

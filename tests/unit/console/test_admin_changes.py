@@ -83,8 +83,8 @@ def test_an_acl_is_said_in_words_added_and_deleted(page, caplog) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(page, kind, fields, said) -> None:
-    answer = post(page, kind, **fields)
-    assert (answer.status_code, said in answer.text) == (400, True), answer.text
+    response = post(page, kind, **fields)
+    assert (response.status_code, said in response.text) == (400, True), response.text
 
 
 def test_a_password_is_asked_for_by_the_confirmation_and_shown_nowhere(page, caplog) -> None:

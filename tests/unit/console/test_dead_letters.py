@@ -133,16 +133,16 @@ def test_all_letters_of_a_group_go_back(page: TestClient, server: str) -> None:
     ],
 )
 def test_what_cannot_be_sent_back_is_refused(page: TestClient, fields: dict[str, object], reason: str) -> None:
-    answer = redrive(page, **fields)
-    assert answer.status_code == 400
-    assert reason in answer.text
+    response = redrive(page, **fields)
+    assert response.status_code == 400
+    assert reason in response.text
 
 
 def test_a_topic_with_too_many_records_is_not_read(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "MAX_RECORDS", 3)
-    answer = page.get("/topic/letters", params={"name": DEAD})
-    assert answer.status_code == 400
-    assert "kafkapy groups redrive dlq.jobs" in answer.text
+    response = page.get("/topic/letters", params={"name": DEAD})
+    assert response.status_code == 400
+    assert "kafkapy groups redrive dlq.jobs" in response.text
 
 
 def test_a_group_names_its_dead_letter_topic(page: TestClient, server: str) -> None:

@@ -19,7 +19,7 @@ from kafkapy.console.settings import Settings
 from kafkapy.console.streams import MAX_STREAMS
 from kafkapy.decoders.formats import Decoders
 from kafkapy.errors import ProtocolError
-from tests.support.one_answer import answering
+from tests.support.one_response import answering
 
 OWN = "http://127.0.0.1:8080"
 
@@ -129,20 +129,20 @@ async def _requested_at_once(listener: socket.socket, count: int) -> list[str]:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             ended |= done
         listener.close()
-        return [answer.text for answer in await asyncio.gather(*ended, *waiting)]
+        return [response.text for response in await asyncio.gather(*ended, *waiting)]
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"220 mail.example ESMTP\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
         b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000 + b"\r\n\r\n",
     ],
 )
-def test_metrics_that_are_not_http_are_a_problem_on_the_page(answer) -> None:
+def test_metrics_that_are_not_http_are_a_problem_on_the_page(response) -> None:
     """They ended the thread that asks for them."""
-    with answering(answer) as address:
+    with answering(response) as address:
         samples = MetricSamples([f"http://{address}/metrics"])
         samples.scrape()
     assert len(samples.problems) == 1
@@ -155,6 +155,6 @@ def test_what_is_no_broker_cannot_claim_gigabytes() -> None:
     with (
         answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,
         Connection.to_any(address) as connection,
-        pytest.raises(ProtocolError, match="an answer of"),
+        pytest.raises(ProtocolError, match="a response of"),
     ):
         connection.call(DescribeClusterRequest(), 0)

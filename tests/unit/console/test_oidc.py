@@ -69,13 +69,13 @@ def provider() -> Iterator[Provider]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             is_metadata = self.path == "/.well-known/openid-configuration"
-            self._answer(found.metadata() if is_metadata else found.keys())
+            self._respond(found.metadata() if is_metadata else found.keys())
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
-            self._answer(found.token({name: values[0] for name, values in form.items()}))
+            self._respond(found.token({name: values[0] for name, values in form.items()}))
 
-        def _answer(self, body: object) -> None:
+        def _respond(self, body: object) -> None:
             self.send_response(200 if body is not None else 400)
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
@@ -124,10 +124,10 @@ def test_a_claim_makes_editors_and_others_only_look(provider: Provider, groups, 
     assert "samesite=strict" in done.headers["set-cookie"].lower()
     shown = page.get("/charts")
     assert (shown.status_code, "ann" in shown.text, "changes allowed" in shown.text) == (200, True, status == 200)
-    answer = change(page)
-    assert answer.status_code == status
+    response = change(page)
+    assert response.status_code == status
     if status == 403:
-        assert "needs the role of an editor" in answer.text
+        assert "needs the role of an editor" in response.text
         headers = {"origin": OWN, "x-csrf-token": csrf_of(page)}
         assert page.post("/load?name=t", content="{}", headers=headers).status_code == 403
 
@@ -163,8 +163,8 @@ def test_the_secret_and_the_url_are_sent(provider: Provider) -> None:
 def test_a_token_that_is_not_for_this_login_is_refused(provider: Provider, claims, said) -> None:
     provider.claims |= claims
     page = console(provider)
-    answer = log_in(page, provider)
-    assert (answer.status_code, said in answer.text) == (403, True), answer.text
+    response = log_in(page, provider)
+    assert (response.status_code, said in response.text) == (403, True), response.text
     assert page.get("/charts", headers={"accept": "*/*"}).status_code == 401
 
 

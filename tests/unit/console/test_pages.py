@@ -53,9 +53,9 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.replace("<wbr>", "")))
 
 
-def events(answer) -> list[tuple[str, str]]:
+def events(response) -> list[tuple[str, str]]:
     found = []
-    for block in answer.text.split("\n\n"):
+    for block in response.text.split("\n\n"):
         lines = block.split("\n")
         if lines[0].startswith("event: "):
             data = [line[6:] for line in lines if line.startswith("data: ")]
@@ -65,8 +65,8 @@ def events(answer) -> list[tuple[str, str]]:
 
 def offsets_found(page, **fields: object) -> list[tuple[int, int]]:
     """Return (partition, offset) of the rows that a search shows, in their order."""
-    answer = page.get("/stream", params={"name": "records", **fields})
-    rows = "".join(data for name, data in events(answer) if name == "rows")
+    response = page.get("/stream", params={"name": "records", **fields})
+    rows = "".join(data for name, data in events(response) if name == "rows")
     return [(int(p), int(o)) for p, o in re.findall(r"partition=(\d+)&amp;offset=(\d+)", rows)]
 
 
@@ -92,10 +92,10 @@ PAGES = [
 
 @pytest.mark.parametrize(("path", "said"), PAGES)
 def test_a_page_is_shown(page, path, said) -> None:
-    answer = page.get(path)
-    assert answer.status_code == 200, text_of(answer.text)
-    assert said in text_of(answer.text)
-    assert "<script>alert" not in answer.text
+    response = page.get(path)
+    assert response.status_code == 200, text_of(response.text)
+    assert said in text_of(response.text)
+    assert "<script>alert" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_a_wrong_field_is_400_not_an_error_of_the_cluster(page, path) -> None:
 
 
 def test_a_hostile_group_is_shown_as_text(page) -> None:
-    answer = page.get("/group", params={"name": HOSTILE})
-    assert answer.status_code == 200
-    assert "<script>alert" not in answer.text
-    assert "&lt;script&gt;alert(1)" in answer.text
-    assert "50" in text_of(answer.text)
+    response = page.get("/group", params={"name": HOSTILE})
+    assert response.status_code == 200
+    assert "<script>alert" not in response.text
+    assert "&lt;script&gt;alert(1)" in response.text
+    assert "50" in text_of(response.text)
     assert page.get("/group/lag", params={"name": HOSTILE}).json()["lag"][-1][1] == 50
 
 
@@ -176,11 +176,11 @@ def test_records_are_found(page, fields, expected) -> None:
 
 
 def test_records_are_escaped_and_progress_is_shown(page) -> None:
-    answer = page.get("/stream", params={"name": "records", "from": "beginning", "text": "alert"})
-    assert "<script>alert" not in answer.text
-    told = [json.loads(data) for name, data in events(answer) if name == "progress"]
+    response = page.get("/stream", params={"name": "records", "from": "beginning", "text": "alert"})
+    assert "<script>alert" not in response.text
+    told = [json.loads(data) for name, data in events(response) if name == "progress"]
     assert told[-1]["scanned"] == told[-1]["total"] == 300
-    assert events(answer)[-1] == ("ended", "1 found, 300 records looked through.")
+    assert events(response)[-1] == ("ended", "1 found, 300 records looked through.")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_without_a_broker_pages_say_so(server) -> None:
             "/transactions",
             "/access",
         ):
-            answer = client.get(path)
-            assert answer.status_code == 502
-            assert "Connection refused" in answer.text
+            response = client.get(path)
+            assert response.status_code == 502
+            assert "Connection refused" in response.text
         assert events(client.get("/stream?name=x"))[-1][1].startswith("No broker answers at 127.0.0.1:1")

@@ -66,8 +66,8 @@ def console(broker: Broker, user: str, directory: Path) -> Iterator[str]:
 
 def page(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(url, timeout=60) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 

@@ -1,4 +1,4 @@
-"""Who may ask the console: Host, Origin, sessions, CSRF tokens, the token; the headers of every answer."""
+"""Who may ask the console: Host, Origin, sessions, CSRF tokens, the token; the headers of every response."""
 
 import asyncio
 import re
@@ -33,8 +33,8 @@ def client(**settings: object) -> TestClient:
     "host", ["127.0.0.1:8080", "localhost:9999", "[::1]:8080", "192.0.2.7", "console.internal:8080"]
 )
 def test_own_hosts_are_answered(host) -> None:
-    answer = client(allowed_hosts=("console.internal",)).get("/static/console.css", headers={"host": host})
-    assert answer.status_code == 200
+    response = client(allowed_hosts=("console.internal",)).get("/static/console.css", headers={"host": host})
+    assert response.status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_own_hosts_are_answered(host) -> None:
     ],
 )
 def test_hosts_of_others_are_refused(host) -> None:
-    answer = client().get("/", headers={"host": host})
-    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    response = client().get("/", headers={"host": host})
+    assert (response.status_code, "set-cookie" in response.headers) == (403, False)
 
 
-def test_every_answer_has_its_policy_and_is_not_stored() -> None:
+def test_every_response_has_its_policy_and_is_not_stored() -> None:
     page = client()
     for path in ("/", "/static/console.css", "/nothing", "/stream"):
         headers = page.get(path).headers
@@ -103,8 +103,8 @@ def test_changes_come_from_the_console_itself(headers, expected) -> None:
 def test_changes_need_the_token_of_their_session(csrf) -> None:
     page = client(allow_changes=True)
     page.get("/charts")
-    answer = page.post("/change/create-topic", data={"csrf": csrf, "name": "t"}, headers={"origin": OWN})
-    assert answer.status_code == 403
+    response = page.post("/change/create-topic", data={"csrf": csrf, "name": "t"}, headers={"origin": OWN})
+    assert response.status_code == 403
 
 
 def test_a_session_that_was_not_made_here_is_not_taken() -> None:
@@ -116,15 +116,15 @@ def test_a_session_that_was_not_made_here_is_not_taken() -> None:
 def test_without_the_option_nothing_is_changed() -> None:
     page = client()
     page.get("/charts")
-    answer = page.post("/change/create-topic", data={"csrf": csrf_of(page), "name": "t"}, headers={"origin": OWN})
-    assert (answer.status_code, "--allow-changes" in answer.text) == (403, True)
+    response = page.post("/change/create-topic", data={"csrf": csrf_of(page), "name": "t"}, headers={"origin": OWN})
+    assert (response.status_code, "--allow-changes" in response.text) == (403, True)
 
 
 def test_large_bodies_are_refused() -> None:
     page = client(allow_changes=True)
     page.get("/charts")
-    answer = page.post("/change/produce", content=b"x" * (3 << 20), headers={"origin": OWN})
-    assert answer.status_code == 413
+    response = page.post("/change/produce", content=b"x" * (3 << 20), headers={"origin": OWN})
+    assert response.status_code == 413
 
 
 def test_with_a_token_nothing_is_shown_before_the_login() -> None:

@@ -14,7 +14,7 @@ from kafkapy.console.settings import Settings
 from kafkapy.decoders.registry import MAX_VERSIONS, SchemaRegistry
 
 HOSTILE = "<script>alert(1)</script>"
-ANSWERS: dict[str, Any] = {
+RESPONSES: dict[str, Any] = {
     "/subjects": ["trades-value", HOSTILE, 7],
     "/subjects/trades-value/versions": [1, 2],
     "/subjects/trades-value/versions/1": {"id": 5, "schema": '{"type": "string"}'},
@@ -34,7 +34,7 @@ ANSWERS: dict[str, Any] = {
 def url() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = ANSWERS.get(self.path)
+            found = RESPONSES.get(self.path)
             self.send_response(200 if found is not None else 404)
             self.end_headers()
             self.wfile.write(json.dumps(found).encode())
@@ -76,8 +76,8 @@ def test_many_versions_are_not_all_asked_for(url: str) -> None:
 
 @pytest.mark.parametrize("name", ["missing", "broken"])
 def test_what_the_registry_does_not_answer_is_said(url: str, name: str) -> None:
-    answer = page(SchemaRegistry(url)).get("/subject", params={"name": name})
-    assert (answer.status_code, "The schema registry" in answer.text) == (502, True)
+    response = page(SchemaRegistry(url)).get("/subject", params={"name": name})
+    assert (response.status_code, "The schema registry" in response.text) == (502, True)
 
 
 def test_without_a_registry_the_option_is_named(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""The names of all topics: decoded once while the cluster's answer is the same."""
+"""The names of all topics: decoded once while the cluster's response is the same."""
 
 import gc
 
@@ -10,7 +10,7 @@ from kafkapy.console.settings import Settings
 from kafkapy.console.topic_list import MAX_KEPT, TopicList, TopicLists
 from kafkapy.console.topics import topic_page
 from kafkapy.protocol.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
-from tests.support.one_answer import answering
+from tests.support.one_response import answering
 
 
 def test_a_list_is_decoded_anew_only_after_the_topics_changed() -> None:
@@ -67,7 +67,7 @@ def test_topics_with_an_error_are_not_listed_and_internal_ones_only_if_asked_for
     assert listed.matching("a", with_internal=True) == ["A-b", "__a"]
 
 
-def test_an_answer_that_is_not_understood_is_told_and_not_kept() -> None:
+def test_a_response_that_is_not_understood_is_told_and_not_kept() -> None:
     frame = (1).to_bytes(4, "big") + b"\0" + b"\xff" * 20  # correlation id and tags of a header, then no Metadata
     with answering(len(frame).to_bytes(4, "big") + frame) as address:
         lists = TopicLists(Brokers(Settings(servers=address)))

@@ -15,8 +15,8 @@ from kafkapy.decoders.registry import MAX_SCHEMA_BYTES, SILENCE_S, SchemaRegistr
 class Answering:
     """Answers each connection with the same bytes; notes the first line of what was asked."""
 
-    def __init__(self, answer: bytes) -> None:
-        self.answer = answer
+    def __init__(self, response: bytes) -> None:
+        self.response = response
         self.requested: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -32,7 +32,7 @@ class Answering:
                     return
                 self.requested.append(request.split(b"\r\n")[0].decode())
                 try:
-                    connection.sendall(self.answer)
+                    connection.sendall(self.response)
                 except OSError:
                     continue  # the client has read enough
 
@@ -43,8 +43,8 @@ class Answering:
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[Answering]:
-    server = Answering(answer)
+def answering(response: bytes) -> Iterator[Answering]:
+    server = Answering(response)
     try:
         yield server
     finally:
@@ -60,7 +60,7 @@ def described(**fields: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(b"220 mail.example ESMTP\r\n", id="not HTTP"),
         pytest.param(b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000 + b": 1\r\n\r\n", id="a header that is too long"),
@@ -73,8 +73,8 @@ def described(**fields: object) -> bytes:
         pytest.param(described(schemaType=["AVRO"], references=[{"subject": "s"}]), id="a kind that is a list"),
     ],
 )
-def test_every_bad_answer_is_a_decode_error(answer) -> None:
-    with answering(answer) as server, pytest.raises(DecodeError):
+def test_every_bad_response_is_a_decode_error(response) -> None:
+    with answering(response) as server, pytest.raises(DecodeError):
         SchemaRegistry(server.url).schema(1)
 
 
@@ -111,7 +111,7 @@ def test_a_registry_that_does_not_answer_is_not_requested_for_every_schema() -> 
             with pytest.raises(DecodeError, match="does not answer"):
                 registry.schema(schema_id)
         assert len(server.requested) == 1
-        server.answer = described()
+        server.response = described()
         now_s += SILENCE_S
         assert registry.schema(1).text == '"int"'
 

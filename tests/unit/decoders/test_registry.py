@@ -24,7 +24,7 @@ def descriptor(name: str, message: str, *dependencies: str, field_type: str = ""
     return base64.b64encode(file.SerializeToString()).decode()
 
 
-def answers() -> dict[str, object]:
+def responses() -> dict[str, object]:
     return {
         "/schemas/ids/1": {
             "schema": json.dumps(OUTER),
@@ -61,7 +61,7 @@ def answers() -> dict[str, object]:
 
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
-    known = answers()
+    known = responses()
 
     class Registry(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

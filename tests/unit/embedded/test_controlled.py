@@ -57,7 +57,7 @@ def test_the_third_request_of_all_is_hit(cluster: Cluster) -> None:
     assert [produce(cluster, partition)[0] for partition in (0, 1, 2, 0)] == [None, None, "INVALID_RECORD", None]
 
 
-def test_a_lost_answer_makes_no_duplicate(cluster: Cluster) -> None:
+def test_a_lost_response_makes_no_duplicate(cluster: Cluster) -> None:
     before = cluster.topics["orders"].end_offsets()[0]
     cluster.faults.drop("Produce", when="after", topic="orders", nth=1)
     assert produce(cluster, 0, **{"enable.idempotence": True}) == [None]

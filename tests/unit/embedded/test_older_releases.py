@@ -72,8 +72,8 @@ def test_a_small_produce_is_held_to_the_release_too():
         broker.create_topics("orders")
         with Connection.to_any(broker.bootstrap_servers) as connection:
             for base_offset in range(2):  # a log's first batch is not appended by the way for small ones
-                (answer,) = connection.call(request, 11).responses[0].partition_responses
-                assert answer.base_offset == base_offset
+                (response,) = connection.call(request, 11).responses[0].partition_responses
+                assert response.base_offset == base_offset
             with pytest.raises((ProtocolError, OSError)):
                 connection.call(request, 12)
 
@@ -103,8 +103,8 @@ def test_versions_that_kafka_4_removed_are_there_again():
 )
 def test_a_release_has_its_features(release: str, expected: dict[str, int]):
     with Broker(version=release) as broker:
-        answer = api_versions(broker)
-        assert {each.name: each.max_version_level for each in answer.finalized_features} == expected
+        response = api_versions(broker)
+        assert {each.name: each.max_version_level for each in response.finalized_features} == expected
         supported = {
             each.name: each.max_version
             for each in api_versions(broker, 4 if release != "2.8" else 3).supported_features

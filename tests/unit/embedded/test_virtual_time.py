@@ -53,7 +53,7 @@ def test_a_fetch_that_waits_is_not_hurried(broker: Broker) -> None:
         client.send(fetch_request("waited-for", max_wait_ms=60_000, min_bytes=1), 12)
         eventually(lambda: waiting_fetches(broker) == 1, TIMEOUT_S)
         broker.clock.advance("3h")
-        assert not client.has_answer(0.1)
+        assert not client.has_response(0.1)
         assert waiting_fetches(broker) == 1
         produce(broker, "waited-for", b"a")
         assert values_in(client.receive().responses[0].partitions[0]) == [b"value"]

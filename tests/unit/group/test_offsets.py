@@ -155,8 +155,8 @@ def test_deciding_a_commit_changes_nothing():
 def test_a_commit_is_fetched_with_all_its_fields():
     shard = Shard()
     assert shard.commit(metadata="here") == [0]
-    answer = shard.fetch()
-    assert (answer.committed_offset, answer.committed_leader_epoch, answer.metadata) == (5, -1, "here")
+    response = shard.fetch()
+    assert (response.committed_offset, response.committed_leader_epoch, response.metadata) == (5, -1, "here")
 
 
 def test_an_offset_of_another_topic_of_the_name_is_none():
@@ -187,8 +187,8 @@ def test_an_unstable_offset_is_an_error_for_requests_that_require_stable_ones():
     shard = Shard()
     shard.commit(4)
     shard.replay([offset_record(GROUP, "orders", 0, OffsetCommitValue(9))], producer_id=77)
-    answer = shard.fetch(require_stable=True)
-    assert (answer.error_code, answer.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    response = shard.fetch(require_stable=True)
+    assert (response.error_code, response.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     assert shard.fetch().committed_offset == 4
     shard.shard.replay_marker(77, is_commit=True)
     assert shard.fetch(require_stable=True).committed_offset == 9

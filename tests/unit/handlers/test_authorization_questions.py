@@ -38,12 +38,12 @@ from kafkapy.security.authorizer import AclOperation, AllowAll
 from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
 from tests.support.hosting import CountedTurns, Hosting, batch
-from tests.support.metadata_services import Deny, answer, context, on_wire, services, walking
+from tests.support.metadata_services import Deny, context, on_wire, response_of, services, walking
 
 CLUSTER = "kafka-cluster"
 AUDITED = (True, True)
 FILTER = (True, False)
-"""log_if_allowed and log_if_denied of a question whose answer of no refuses nothing by itself."""
+"""log_if_allowed and log_if_denied of a question whose response of no refuses nothing by itself."""
 
 
 def transactional() -> memoryview:
@@ -74,7 +74,7 @@ def topic_data(name: str, *batches: Any) -> TopicProduceData:
 def send(hosting: Hosting, authorizer: Any, *topics: TopicProduceData, **fields: Any) -> list[list[int]]:
     """Return the error codes by topic."""
     request = ProduceRequest(**{"acks": 1, "timeout_ms": 1_000, **fields, "topic_data": list(topics)})
-    response = answer(produce.handle(hosting.services(authorizer), producer_context(), request))
+    response = response_of(produce.handle(hosting.services(authorizer), producer_context(), request))
     return [[part.error_code for part in topic.partition_responses] for topic in on_wire(response, 12).responses]
 
 
@@ -130,7 +130,7 @@ async def test_legacy_produce_converts_nothing_of_a_forbidden_topic(loop: SimLoo
         )
     ]
     request = LegacyProduceRequest(acks=1, timeout_ms=1_000, topic_data=data)
-    response = answer(legacy_produce.handle(hosting.services(authorizer), producer_context(2), request))
+    response = response_of(legacy_produce.handle(hosting.services(authorizer), producer_context(2), request))
     codes = [part.error_code for part in response.responses[0].partition_responses]
     assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
     assert authorizer.questions == [("WRITE", "TOPIC", "secret", 2, *AUDITED)]
@@ -142,7 +142,7 @@ def init_producer_id_code(authorizer: Any) -> int:
 
     running: Any = SimpleNamespace(authorizer=authorizer, producer_ids=SimpleNamespace(next_id=next_id))
     request = InitProducerIdRequest(transactional_id=None)
-    code: int = answer(init_producer_id.handle(running, context(5), request)).error_code
+    code: int = response_of(init_producer_id.handle(running, context(5), request)).error_code
     return code
 
 
@@ -158,7 +158,7 @@ def test_an_idempotent_producer_needs_the_right_to_write_to_any_topic_only() -> 
 def coordinators(authorizer: Any, *keys: str, version: int = 6) -> list[int]:
     running: Any = SimpleNamespace(authorizer=authorizer, **walking())
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=list(keys))
-    response = on_wire(answer(find_coordinator.handle(running, context(version), request)), version)
+    response = on_wire(response_of(find_coordinator.handle(running, context(version), request)), version)
     return [each.error_code for each in response.coordinators]
 
 
@@ -173,7 +173,7 @@ def test_the_coordinator_of_a_share_group_is_for_brokers_only() -> None:
 
 def create(running: Any, *names: str) -> dict[str, Any]:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    response = on_wire(answer(create_topics.handle(running, context(7), CreateTopicsRequest(topics=topics))), 7)
+    response = on_wire(response_of(create_topics.handle(running, context(7), CreateTopicsRequest(topics=topics))), 7)
     return {topic.name: topic for topic in response.topics}
 
 
@@ -182,7 +182,7 @@ def delete(running: Any, *topics: str | bytes) -> list[Any]:
         DeleteTopicState(topic_id=topic) if isinstance(topic, bytes) else DeleteTopicState(name=topic)
         for topic in topics
     ]
-    results: list[Any] = answer(
+    results: list[Any] = response_of(
         delete_topics.handle(running, context(6), DeleteTopicsRequest(topics=requested))
     ).responses
     return results
@@ -245,7 +245,7 @@ def request_metadata(authorizer: Any, names: list[str] | None, **fields: Any) ->
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, **fields)
     running = services(cluster, authorizer=authorizer)
-    return on_wire(answer(metadata.handle(running, context(10), request)), 10)
+    return on_wire(response_of(metadata.handle(running, context(10), request)), 10)
 
 
 def test_metadata_of_all_topics_leaves_no_trace_of_what_is_hidden() -> None:
@@ -312,7 +312,7 @@ def test_nobody_learns_that_a_forbidden_topic_is_internal() -> None:
     denied = Deny((AclOperation.DESCRIBE, "__consumer_offsets"))
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="__consumer_offsets")])
     running = services(Cluster(broker_count=1), authorizer=denied)
-    (topic,) = on_wire(answer(describe_topic_partitions.handle(running, context(0), request)), 0).topics
+    (topic,) = on_wire(response_of(describe_topic_partitions.handle(running, context(0), request)), 0).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
 
 
@@ -320,7 +320,7 @@ def test_of_allowed_topics_the_internal_ones_are_called_so() -> None:
     cluster = Cluster(broker_count=1)
     create(services(cluster), "a", "__consumer_offsets")
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="__consumer_offsets"), TopicRequest(name="a")])
-    found = on_wire(answer(describe_topic_partitions.handle(services(cluster), context(0), request)), 0).topics
+    found = on_wire(response_of(describe_topic_partitions.handle(services(cluster), context(0), request)), 0).topics
     assert {topic.name: topic.is_internal for topic in found} == {"__consumer_offsets": True, "a": False}
 
 
@@ -330,7 +330,7 @@ async def test_brokers_may_request_leader_epochs_and_others_are_not_logged_for_n
     authorizer = Deny((AclOperation.CLUSTER_ACTION, CLUSTER))
     topics = [OffsetForLeaderTopic("orders", partitions=[OffsetForLeaderPartition(partition=0)])]
     request = OffsetForLeaderEpochRequest(topics=topics)
-    answer(offset_for_leader_epoch.handle(hosting.services(authorizer), producer_context(4), request))
+    response_of(offset_for_leader_epoch.handle(hosting.services(authorizer), producer_context(4), request))
     assert authorizer.questions == [
         ("CLUSTER_ACTION", "CLUSTER", CLUSTER, 1, *FILTER),
         ("DESCRIBE", "TOPIC", "orders", 1, *AUDITED),

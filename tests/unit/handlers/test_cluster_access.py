@@ -1,4 +1,4 @@
-"""What is told to those who may not do something to the cluster, where the answer has room for a message.
+"""What is told to those who may not do something to the cluster, where the response has room for a message.
 
 Apache Kafka's words: the error's own for changes of voters; none for DescribeClientQuotas; for the others it prints the
 request (a deviation).
@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.describe_client_quotas_request import DescribeCli
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.security.authorizer import AclOperation
 from tests.support.controllers import Cluster
-from tests.support.metadata_services import Deny, answer, context, services
+from tests.support.metadata_services import Deny, context, response_of, services
 
 REFUSED = (31, "Cluster authorization failed.")
 ADD_RAFT_VOTER, DESCRIBE_CLUSTER = 80, 60
@@ -33,7 +33,7 @@ def requested(handler: Any, request: Any, operation: AclOperation, api_key: int 
     cluster = Cluster()
     cluster.start_broker(1)
     try:
-        return answer(handler.handle(services(cluster, authorizer=Deny((operation, ""))), by, request))
+        return response_of(handler.handle(services(cluster, authorizer=Deny((operation, ""))), by, request))
     except ApiError as error:
         return error
 

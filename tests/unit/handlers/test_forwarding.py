@@ -24,10 +24,10 @@ MAX_BYTES = 3 * FEW_BYTES
 
 
 class Elsewhere:
-    """An active controller on another node: `answers` in turn, the last for good."""
+    """An active controller on another node: `responses` in turn, the last for good."""
 
-    def __init__(self, *answers: EnvelopeResponse | ApiError) -> None:
-        self._answers = list(answers)
+    def __init__(self, *responses: EnvelopeResponse | ApiError) -> None:
+        self._responses = list(responses)
         self.requested: list[EnvelopeRequest] = []
         self.local_after = 1 << 30
 
@@ -37,10 +37,10 @@ class Elsewhere:
 
     async def call(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         self.requested.append(envelope)
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
+        response = self._responses.pop(0) if len(self._responses) > 1 else self._responses[0]
+        if isinstance(response, ApiError):
+            raise response
+        return response
 
 
 def services_with(elsewhere: Elsewhere, timeout_ms: int = 30_000, *, parked_bytes: int = 1 << 20) -> Any:
@@ -53,12 +53,12 @@ def services_with(elsewhere: Elsewhere, timeout_ms: int = 30_000, *, parked_byte
 
 
 def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000, frame: bytes = b"frame") -> bytes | None:
-    """Return the answer to a frame."""
+    """Return the response to a frame."""
     services = services_with(elsewhere, timeout_ms)
 
     async def main(loop: SimLoop) -> bytes | None:
-        answer = await forward(services, CONTEXT, memoryview(frame))
-        return None if answer is None else bytes(answer)
+        response = await forward(services, CONTEXT, memoryview(frame))
+        return None if response is None else bytes(response)
 
     return run(main)
 
@@ -109,7 +109,7 @@ def test_without_a_controller_the_request_fails_after_request_timeout_ms() -> No
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
@@ -118,10 +118,10 @@ def test_without_a_controller_the_request_fails_after_request_timeout_ms() -> No
     ],
 )
 def test_a_controller_that_does_not_take_the_envelope_is_an_unknown_error_to_the_client(
-    answer: EnvelopeResponse | ApiError,
+    response: EnvelopeResponse | ApiError,
 ) -> None:
     with pytest.raises(ApiError) as raised:
-        forwarded(Elsewhere(answer))
+        forwarded(Elsewhere(response))
     assert raised.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 

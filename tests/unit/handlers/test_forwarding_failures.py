@@ -127,10 +127,10 @@ async def answered(request: Any) -> Any:
     write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=7, client_id="c")
     request.write(out, version)
     connection = ConnectionInfo("", "PLAINTEXT", "PLAINTEXT", "10.0.0.7", 4000, principal="User:alice")
-    answer = bytes(await router().route(connection, memoryview(bytes(out))) or b"")
-    correlation_id, position = read_response_header(memoryview(answer), request.API_KEY, version)
+    response = bytes(await router().route(connection, memoryview(bytes(out))) or b"")
+    correlation_id, position = read_response_header(memoryview(response), request.API_KEY, version)
     assert correlation_id == 7
-    return response_type(request.API_KEY).decode(memoryview(answer)[position:], version)
+    return response_type(request.API_KEY).decode(memoryview(response)[position:], version)
 
 
 @pytest.mark.parametrize("api_key", sorted(FORWARDED_APIS - OF_PARTS.keys()))

@@ -54,8 +54,8 @@ def test_a_refusal_is_logged_with_the_peer_and_again_after_a_while(caplog: pytes
 async def test_a_vote_for_another_disk_is_logged_with_its_candidate(
     loop: SimLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def receive(_request: Request, reply: Callable[[Response], None]) -> None:
-        reply(VoteResponse(error=codes.pop(), leader_epoch=3, leader_id=-1))
+    def receive(_request: Request, respond: Callable[[Response], None]) -> None:
+        respond(VoteResponse(error=codes.pop(), leader_epoch=3, leader_id=-1))
 
     services: Any = SimpleNamespace(
         apis=CONTROLLER_APIS,

@@ -36,13 +36,13 @@ def isr_and_elr(cluster: Cluster, name: str = "foo") -> tuple[tuple[int, ...], t
 
 def shut_down(cluster: Cluster, broker_id: int) -> None:
     """Stop a broker in an orderly way."""
-    answer = cluster.heartbeat(broker_id, want_shut_down=True)
-    if not answer.should_shut_down:
+    response = cluster.heartbeat(broker_id, want_shut_down=True)
+    if not response.should_shut_down:
         for other in cluster.epochs:
             if other != broker_id and not cluster.image.cluster.brokers[other].fenced:
                 cluster.heartbeat(other)
-        answer = cluster.heartbeat(broker_id, want_shut_down=True)
-    assert answer.should_shut_down
+        response = cluster.heartbeat(broker_id, want_shut_down=True)
+    assert response.should_shut_down
 
 
 # What new partitions begin with

@@ -53,9 +53,9 @@ def test_preferred_election_is_never_unclean() -> None:
     allow = ConfigRecord(resource_type=2, resource_name="foo", name="unclean.leader.election.enable", value="true")
     cluster.commit(Decision(None, [allow]))
 
-    answers = elect(cluster, PREFERRED, {"foo": [0]})
+    responses = elect(cluster, PREFERRED, {"foo": [0]})
 
-    assert answers == {("foo", 0): NOT_PREFERRED}
+    assert responses == {("foo", 0): NOT_PREFERRED}
 
 
 def test_preferred_leaders_lead_once_they_are_in_sync() -> None:

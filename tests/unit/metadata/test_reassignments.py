@@ -25,11 +25,11 @@ def test_reordering_is_done_at_once_and_moving_begins() -> None:
     place(cluster, "foo", [1, 2, 3], [3, 2, 1])
     place(cluster, "bar", [1, 2, 3])
 
-    answers = reassign(cluster, {"foo": {0: [3, 2, 1], 1: [0, 2, 1], 2: [0, 2, 1]}, "bar": {}, "baz": {0: None}})
+    responses = reassign(cluster, {"foo": {0: [3, 2, 1], 1: [0, 2, 1], 2: [0, 2, 1]}, "bar": {}, "baz": {0: None}})
 
     missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition foo:2.")
     no_topic = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find a topic named baz.")
-    assert answers == {("foo", 0): DONE, ("foo", 1): DONE, ("foo", 2): missing, ("baz", 0): no_topic}
+    assert responses == {("foo", 0): DONE, ("foo", 1): DONE, ("foo", 2): missing, ("baz", 0): no_topic}
     assert partition(cluster, "foo", 0).replicas == (3, 2, 1)
     assert partition(cluster, "foo", 0).leader_epoch == 0
     running = {("foo", 1): ([0, 2, 1, 3], [0], [3])}
@@ -60,9 +60,9 @@ def test_reassignment_ends_when_the_last_added_replica_joins_the_isr() -> None:
     place(cluster, "foo", [3, 2, 1])
     reassign(cluster, {"foo": {0: [0, 2, 1]}})
 
-    answer = alter_isr(cluster, "foo", [3, 0, 2, 1])
+    response = alter_isr(cluster, "foo", [3, 0, 2, 1])
 
-    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+    assert response.error_code == ErrorCode.NEW_LEADER_ELECTED
     moved = partition(cluster, "foo")
     assert (moved.replicas, moved.isr, moved.leader, moved.leader_epoch) == ((0, 2, 1), (0, 2, 1), 0, 1)
     assert ongoing(cluster) == {}
@@ -73,9 +73,9 @@ def test_leader_that_stays_learns_of_the_end_by_its_isr() -> None:
     place(cluster, "foo", [0, 1])
     reassign(cluster, {"foo": {0: [0, 2]}})
 
-    answer = alter_isr(cluster, "foo", [0, 1, 2])
+    response = alter_isr(cluster, "foo", [0, 1, 2])
 
-    assert (answer.error_code, answer.isr, answer.leader_epoch) == (0, [0, 2], 1)
+    assert (response.error_code, response.isr, response.leader_epoch) == (0, [0, 2], 1)
     assert partition(cluster, "foo").replicas == (0, 2)
 
 
@@ -85,10 +85,10 @@ def test_cancelled_reassignment_leaves_the_replicas_from_before() -> None:
     place(cluster, "bar", [1, 2, 3])
     reassign(cluster, {"foo": {1: [0, 2, 1]}})
 
-    answers = reassign(cluster, {"foo": {0: None, 1: None, 2: None}, "bar": {0: None}})
+    responses = reassign(cluster, {"foo": {0: None, 1: None, 2: None}, "bar": {0: None}})
 
     missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition foo:2.")
-    assert answers == {("foo", 0): NOT_RUNNING, ("foo", 1): DONE, ("foo", 2): missing, ("bar", 0): NOT_RUNNING}
+    assert responses == {("foo", 0): NOT_RUNNING, ("foo", 1): DONE, ("foo", 2): missing, ("bar", 0): NOT_RUNNING}
     back = partition(cluster, "foo", 1)
     assert (back.replicas, back.adding_replicas, back.removing_replicas) == ((2, 1, 3), (), ())
     assert (back.leader, back.leader_epoch) == (3, 1)
@@ -101,16 +101,16 @@ def test_replicas_are_removed_and_added_with_a_fenced_broker_among_them() -> Non
     place(cluster, "bar", [4, 3, 2])
     fence(cluster, 3)
 
-    answers = reassign(
+    responses = reassign(
         cluster, {"foo": {0: [1, 2, 4], 1: [1, 2, 3, 0], 2: [5, 6, 7], 3: []}, "bar": {0: [1, 2, 3, 4, 0]}}
     )
 
     refusal = "The manual partition assignment includes"
-    assert answers[("foo", 2)] == (
+    assert responses[("foo", 2)] == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         f"{refusal} broker 5, but no such broker is registered.",
     )
-    assert answers[("foo", 3)] == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{refusal} an empty replica list.")
+    assert responses[("foo", 3)] == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{refusal} an empty replica list.")
     shrunk, reordered = partition(cluster, "foo", 0), partition(cluster, "foo", 1)
     assert (shrunk.replicas, shrunk.isr, shrunk.leader_epoch) == ((1, 2, 4), (1, 2, 4), 1)
     assert (reordered.replicas, reordered.leader, reordered.leader_epoch) == ((1, 2, 3, 0), 0, 0)
@@ -152,11 +152,11 @@ def test_cancelling_that_loses_records_needs_unclean_elections(configs: dict[str
         fence(cluster, broker_id)
     assert partition(cluster, "foo").isr == (2,)
 
-    answers = reassign(cluster, {"foo": {0: None}})
+    responses = reassign(cluster, {"foo": {0: None}})
 
-    assert answers[("foo", 0)][0] == code
+    assert responses[("foo", 0)][0] == code
     if code:
-        assert answers[("foo", 0)][1] == (
+        assert responses[("foo", 0)][1] == (
             "Unable to revert partition assignment for foo:0 because it would require an unclean leader election."
         )
         return
@@ -224,22 +224,22 @@ def test_factor_may_be_held_fixed(target: list[int], factors: tuple[int, int] | 
     place(cluster, "foo", [0, 1])
     reassign(cluster, {"foo": {0: [2, 1]}})  # a running reassignment counts with its target
 
-    (answer,) = reassign(cluster, {"foo": {0: target}}, may_change_factor=False).values()
+    (response,) = reassign(cluster, {"foo": {0: target}}, may_change_factor=False).values()
 
     if factors is None:
-        assert answer == DONE
+        assert response == DONE
     else:
         message = f"The replication factor is changed from {factors[0]} to {factors[1]}"
-        assert answer == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        assert response == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def test_same_replica_twice_is_refused() -> None:
     cluster = brokers(0, 1)
     place(cluster, "foo", [0])
 
-    (answer,) = reassign(cluster, {"foo": {0: [1, 1]}}).values()
+    (response,) = reassign(cluster, {"foo": {0: [1, 1]}}).values()
 
-    assert answer[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert response[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_target_that_is_so_already_changes_nothing() -> None:
@@ -272,7 +272,7 @@ def test_one_operation_has_its_bound() -> None:
 
     decision = end_of(cluster.controller.reassignments.decide_alter(_request("foo", requested)))
 
-    codes = [answer.error_code for answer in decision.response.responses[0].partitions]
+    codes = [response.error_code for response in decision.response.responses[0].partitions]
     assert len(decision.records) == 10_000
     assert codes == [0] * 10_000 + [ErrorCode.POLICY_VIOLATION]
 

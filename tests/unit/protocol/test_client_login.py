@@ -27,25 +27,25 @@ def started(new_login=lambda: PlainClient("node", "secret")) -> ClientConnection
     return connection
 
 
-def answer_versions(connection: ClientConnection) -> None:
+def respond_to_versions(connection: ClientConnection) -> None:
     connection.receive(response(ApiVersionsResponse(api_keys=ROWS), 4, 0, API_VERSIONS))
 
 
-def answer_login(connection: ClientConnection, correlation_id: int, *, lifetime_ms: int = 0) -> None:
+def respond_to_login(connection: ClientConnection, correlation_id: int, *, lifetime_ms: int = 0) -> None:
     """Answer the handshake of that correlation id, then the token."""
     connection.receive(response(SaslHandshakeResponse(mechanisms=["PLAIN"]), 1, correlation_id, HANDSHAKE))
     assert requests(connection)[-1] == (AUTHENTICATE, 2, correlation_id + 1)
-    answer = SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms)
-    connection.receive(response(answer, 2, correlation_id + 1, AUTHENTICATE))
+    authenticated = SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms)
+    connection.receive(response(authenticated, 2, correlation_id + 1, AUTHENTICATE))
 
 
 def test_requests_wait_for_the_login() -> None:
     connection, requested = started(), PendingRequest()
     connection.submit(requested.request)
-    answer_versions(connection)
+    respond_to_versions(connection)
     assert requests(connection) == [(HANDSHAKE, 1, 1)]
     assert not connection.is_ready
-    answer_login(connection, 1)
+    respond_to_login(connection, 1)
     assert connection.is_ready
     assert requests(connection) == [(DESCRIBE_CLUSTER, 1, 3)]
 
@@ -57,9 +57,9 @@ def test_a_session_is_renewed_before_it_ends() -> None:
         PendingRequest(deadline_ms=9_500),
         PendingRequest(),
     )
-    answer_versions(connection)
+    respond_to_versions(connection)
     connection.pop_output()
-    answer_login(connection, 1, lifetime_ms=10_000)
+    respond_to_login(connection, 1, lifetime_ms=10_000)
     connection.submit(early.request)
     assert requests(connection) == [(DESCRIBE_CLUSTER, 1, 3)]
     connection.submit(late.request)
@@ -67,26 +67,26 @@ def test_a_session_is_renewed_before_it_ends() -> None:
     assert requests(connection) == [(HANDSHAKE, 1, 4)]
     connection.receive(response(DescribeClusterResponse(cluster_id="a"), 1, 3))
     assert len(early.responses) == 1
-    answer_login(connection, 4, lifetime_ms=10_000)
+    respond_to_login(connection, 4, lifetime_ms=10_000)
     assert requests(connection) == [(DESCRIBE_CLUSTER, 1, 6), (DESCRIBE_CLUSTER, 1, 7)]
 
 
 @pytest.mark.parametrize(
-    ("answers", "reason"),
+    ("messages", "reason"),
     [
         ([SaslHandshakeResponse(33, mechanisms=["SCRAM-SHA-256"])], "PLAIN is not enabled there, but SCRAM-SHA-256"),
         ([SaslHandshakeResponse(), SaslAuthenticateResponse(58, error_message="Invalid username")], "Invalid username"),
         ([SaslHandshakeResponse(), SaslAuthenticateResponse(auth_bytes=b"x")], "answered PLAIN with a challenge"),
     ],
 )
-def test_a_refused_login_ends_the_connection(answers, reason) -> None:
+def test_a_refused_login_ends_the_connection(messages, reason) -> None:
     connection, requested = started(), PendingRequest()
     connection.submit(requested.request)
-    answer_versions(connection)
+    respond_to_versions(connection)
     *before, last = [
-        response(answer, version, correlation_id, api_key)
-        for answer, version, correlation_id, api_key in zip(
-            answers, (1, 2), (1, 2), (HANDSHAKE, AUTHENTICATE), strict=False
+        response(message, version, correlation_id, api_key)
+        for message, version, correlation_id, api_key in zip(
+            messages, (1, 2), (1, 2), (HANDSHAKE, AUTHENTICATE), strict=False
         )
     ]
     for frame in before:
@@ -102,4 +102,4 @@ def test_without_a_password_there_is_no_login() -> None:
 
     connection = started(no_login)
     with pytest.raises(ProtocolError, match=r"no login is possible: .*it has no username"):
-        answer_versions(connection)
+        respond_to_versions(connection)

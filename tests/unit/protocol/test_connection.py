@@ -69,7 +69,7 @@ def frames(connection: Connection) -> list[bytes]:
     taken = []
     while (frame := connection.next_frame()) is not None:
         taken.append(bytes(frame))
-        connection.answer(connection.started_count, None)
+        connection.respond(connection.started_count, None)
     return taken
 
 
@@ -256,34 +256,34 @@ def test_before_admission_frames_are_small_and_go_one_at_a_time():
     connection.feed(framed(b"login", bytes(2_000)))
     assert connection.next_frame() == b"login"
     assert connection.next_frame() is None
-    connection.answer(1, None)
+    connection.respond(1, None)
     with pytest.raises(ProtocolError, match="frame size 2000"):
         connection.next_frame()
 
 
-def test_admission_by_an_answer_lets_the_next_frame_be_large():
+def test_admission_by_a_response_lets_the_next_frame_be_large():
     connection = Connection(LIMITS)
     connection.feed(framed(b"login", bytes(2_000)))
     assert connection.next_frame() == b"login"
-    connection.answer(1, writer(b"welcome"))
+    connection.respond(1, writer(b"welcome"))
     connection.admit()
     assert connection.next_frame() == bytes(2_000)
 
 
-def test_answers_leave_in_the_order_of_requests():
+def test_responses_leave_in_the_order_of_requests():
     connection = with_requests(b"1", b"2", b"3")
-    connection.answer(3, writer(b"third"))
-    connection.answer(2, writer(b"second"))
+    connection.respond(3, writer(b"third"))
+    connection.respond(2, writer(b"second"))
     assert not connection.output
-    connection.answer(1, writer(b"first"))
+    connection.respond(1, writer(b"first"))
     assert drained(connection) == framed(b"first", b"second", b"third")
 
 
-def test_a_request_without_an_answer_holds_its_place():
+def test_a_request_without_a_response_holds_its_place():
     connection = with_requests(b"1", b"2", b"3")
-    connection.answer(3, writer(b"third"))
-    connection.answer(2, None)
-    connection.answer(1, writer(b"first"))
+    connection.respond(3, writer(b"third"))
+    connection.respond(2, None)
+    connection.respond(1, writer(b"first"))
     assert drained(connection) == framed(b"first", b"third")
 
 
@@ -291,9 +291,9 @@ def test_in_flight_requests_are_bounded():
     connection = admitted()
     connection.feed(framed(*[b"x"] * 6))
     assert [connection.next_frame() for _ in range(5)] == [b"x"] * 4 + [None]
-    connection.answer(2, None)
+    connection.respond(2, None)
     assert connection.next_frame() is None, "the first still holds the order"
-    connection.answer(1, None)
+    connection.respond(1, None)
     assert connection.in_flight_count == 2
     assert connection.next_frame() == b"x"
 
@@ -312,23 +312,23 @@ def test_nothing_starts_while_the_peer_does_not_drain():
     connection = admitted(ConnectionLimits(max_output_bytes=100))
     connection.feed(framed(b"1", b"2"))
     connection.next_frame()
-    connection.answer(1, writer(bytes(100)))
+    connection.respond(1, writer(bytes(100)))
     assert connection.next_frame() is None
     connection.sent(5)
     assert connection.next_frame() == b"2"
 
 
-def test_small_answers_are_joined_and_survive_partial_sends():
+def test_small_responses_are_joined_and_survive_partial_sends():
     connection = with_requests(b"1", b"2", b"3")
-    connection.answer(1, writer(b"aaaa"))
-    connection.answer(2, writer(b"bbbb"))
+    connection.respond(1, writer(b"aaaa"))
+    connection.respond(2, writer(b"bbbb"))
     wire = b""
     buffers, more, count = connection.gather(lambda _: None)
     assert (len(buffers), more, count) == (1, False, 16)
     wire += bytes(buffers[0])[:6]
     del buffers
     connection.sent(6)
-    connection.answer(3, writer(b"cccc"))
+    connection.respond(3, writer(b"cccc"))
     assert wire + drained(connection) == framed(b"aaaa", b"bbbb", b"cccc")
     assert connection.output_bytes == 0
 
@@ -338,8 +338,8 @@ def test_a_region_goes_between_its_neighbours(step: int):
     released = []
     region = FileRegion(BytesFile(b"0123456789"), 2, 5, lambda: released.append(True))
     connection = with_requests(b"1", b"2")
-    connection.answer(1, spliced(b"head", region, b"tail"))
-    connection.answer(2, writer(b"next"))
+    connection.respond(1, spliced(b"head", region, b"tail"))
+    connection.respond(2, writer(b"next"))
     wire = b""
     while connection.output:
         buffers, _, _ = connection.gather(lambda _: None)
@@ -358,7 +358,7 @@ def test_a_small_region_is_read_into_the_same_send():
     connection = admitted()
     connection.feed(framed(b"1"))
     connection.next_frame()
-    connection.answer(1, spliced(b"head", region, b"tail"))
+    connection.respond(1, spliced(b"head", region, b"tail"))
     buffers, more, count = connection.gather(FileRegion.read)
     assert b"".join(buffers) == framed(b"head23456tail")
     assert (more, count) == (False, 17)
@@ -370,7 +370,7 @@ def test_large_buffers_are_spliced_without_a_copy():
     connection = admitted()
     connection.feed(framed(b"1"))
     connection.next_frame()
-    connection.answer(1, spliced(b"head", payload, b"tail"))
+    connection.respond(1, spliced(b"head", payload, b"tail"))
     buffers, _, _ = connection.gather(lambda _: None)
     assert any(buffer is payload for buffer in buffers)
     assert drained(connection) == framed(b"head" + bytes(100_000) + b"tail")
@@ -382,7 +382,7 @@ def test_an_empty_region_is_released_at_once():
     connection = admitted()
     connection.feed(framed(b"1"))
     connection.next_frame()
-    connection.answer(1, spliced(b"head", region, b"tail"))
+    connection.respond(1, spliced(b"head", region, b"tail"))
     assert released == [True]
     assert drained(connection) == framed(b"headtail")
 
@@ -391,11 +391,11 @@ def test_close_after_sends_that_answer_and_nothing_behind_it():
     released = []
     region = FileRegion(BytesFile(b"zz"), 0, 2, lambda: released.append(True))
     connection = with_requests(b"1", b"2", b"3")
-    connection.answer(3, spliced(b"never", region, b"sent"))
+    connection.respond(3, spliced(b"never", region, b"sent"))
     connection.close_after(2)
-    connection.answer(2, writer(b"last"))
+    connection.respond(2, writer(b"last"))
     assert not connection.is_finished
-    connection.answer(1, writer(b"first"))
+    connection.respond(1, writer(b"first"))
     assert not connection.is_finished
     assert drained(connection) == framed(b"first", b"last")
     assert connection.is_finished
@@ -408,14 +408,14 @@ def test_the_end_of_input_is_finished_once_all_is_answered():
     connection.next_frame()
     connection.close_after_started()
     assert not connection.is_finished
-    connection.answer(1, None)
+    connection.respond(1, None)
     assert connection.is_finished
 
 
 def test_close_returns_every_region_not_sent():
     regions = [FileRegion(BytesFile(b"zz"), 0, 2) for _ in range(2)]
     connection = with_requests(b"1", b"2", b"3")
-    connection.answer(1, spliced(b"a", regions[0], b""))
-    connection.answer(3, spliced(b"b", regions[1], b""))
+    connection.respond(1, spliced(b"a", regions[0], b""))
+    connection.respond(3, spliced(b"b", regions[1], b""))
     assert connection.close() == regions
     assert not connection.can_start

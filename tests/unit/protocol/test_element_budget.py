@@ -36,7 +36,7 @@ def test_every_array_of_every_request_is_counted(is_wide: bool) -> None:
 
 
 def test_requests_at_their_bounds_take_less_than_48_mib_when_decoded() -> None:
-    """Beside their bytes; so much more is left for the answer that it stays below 64 MiB."""
+    """Beside their bytes; so much more is left for the response that it stays below 64 MiB."""
     for row in BROKER_APIS.values():
         for path in array_paths(row.api_key, row.max_version):
             data = large_request(row.api_key, row.max_version, path, SAMPLE).encode(row.max_version)

@@ -13,9 +13,9 @@ from kafkapy.raft.effects import (
     HighWatermarkAdvanced,
     LeaderChanged,
     PersistElection,
-    Reply,
-    ReplyWithRecords,
     SendRequest,
+    SendResponse,
+    SendResponseWithRecords,
     TruncateLog,
 )
 from kafkapy.raft.events import (
@@ -41,9 +41,9 @@ from tests.support.raft_steps import (
     a_leader,
     a_log,
     add,
-    answer_fetch,
     fetch,
     of,
+    respond_to_fetch,
     send_request,
     vote_request,
 )
@@ -145,7 +145,7 @@ def test_a_vote_meant_for_a_former_disk_is_refused() -> None:
         is_pre_vote=False,
         voter=ReplicaKey(1, b"a former disk---"),
     )
-    response = of(core.step(RequestReceived("v", request), 1), Reply)[0].response
+    response = of(core.step(RequestReceived("v", request), 1), SendResponse)[0].response
     assert response.error == m.INVALID_VOTER_KEY
 
 
@@ -184,7 +184,7 @@ def test_a_voter_without_pre_votes_gets_a_real_vote_request() -> None:
 
 def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
     core = a_follower()
-    effects = answer_fetch(core, high_watermark=10, batches=(m.LogBatch(10, 14, 3),))
+    effects = respond_to_fetch(core, high_watermark=10, batches=(m.LogBatch(10, 14, 3),))
     assert of(effects, FlushLog) == [FlushLog(15, 0)]
     assert not of(effects, SendRequest)
     request = of(core.step(LogFlushed(15, 0), 6), SendRequest)[0].request
@@ -196,7 +196,7 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
 def test_only_an_observer_that_can_become_a_voter_syncs_its_log_before_it_fetches_on(can_become_voter: bool) -> None:
     core = a_core(3, ElectionState(3, 2), node_id=9, can_become_voter=can_become_voter)
     core.step(Started(), 0)
-    effects = answer_fetch(core, high_watermark=5, batches=(m.LogBatch(0, 4, 3),))
+    effects = respond_to_fetch(core, high_watermark=5, batches=(m.LogBatch(0, 4, 3),))
     assert [each.batch.last_offset for each in of(effects, AppendBatch)] == [4]
     requested = [each.request.fetch_offset for each in of(effects, SendRequest)]  # type: ignore[union-attr]
     assert (of(effects, FlushLog), requested) == (([FlushLog(5, 0)], []) if can_become_voter else ([], [5]))
@@ -205,22 +205,22 @@ def test_only_an_observer_that_can_become_a_voter_syncs_its_log_before_it_fetche
 
 def test_a_follower_cuts_its_log_to_the_diverging_epoch() -> None:
     core = a_follower()
-    effects = answer_fetch(core, diverging=OffsetAndEpoch(7, 3))
+    effects = respond_to_fetch(core, diverging=OffsetAndEpoch(7, 3))
     assert of(effects, TruncateLog) == [TruncateLog(7)]
     assert core.log.end == (7, 3)
 
 
 def test_batches_that_do_not_fit_are_not_taken() -> None:
     core = a_follower()
-    effects = answer_fetch(core, batches=(m.LogBatch(10, 11, 3), m.LogBatch(13, 14, 3)))
+    effects = respond_to_fetch(core, batches=(m.LogBatch(10, 11, 3), m.LogBatch(13, 14, 3)))
     assert core.log.end == (12, 3)
     assert len(of(effects, AppendBatch)) == 1
     core = a_follower()
-    answer_fetch(core, batches=(m.LogBatch(10, 11, 9),))
+    respond_to_fetch(core, batches=(m.LogBatch(10, 11, 9),))
     assert core.log.end == (10, 3)
 
 
-def test_an_answer_that_comes_too_late_changes_nothing() -> None:
+def test_a_response_that_comes_too_late_changes_nothing() -> None:
     core = a_follower()
     response = m.FetchResponse(leader_epoch=3, leader_id=2, batches=(m.LogBatch(10, 11, 3),))
     assert not of(core.step(ResponseReceived(2, 999, response), 5), AppendBatch)
@@ -229,7 +229,7 @@ def test_an_answer_that_comes_too_late_changes_nothing() -> None:
 def test_a_second_leader_in_the_same_epoch_is_not_believed() -> None:
     core = a_follower()
     request = m.BeginEpochRequest(leader_id=3, leader_epoch=3, leader_endpoints=ENDPOINTS)
-    response = of(core.step(RequestReceived("x", request), 5), Reply)[0].response
+    response = of(core.step(RequestReceived("x", request), 5), SendResponse)[0].response
     assert response.error == m.INVALID_REQUEST
     assert core.leader_id == 2
 
@@ -247,12 +247,12 @@ def test_a_leader_commits_what_a_majority_has_durable() -> None:
 
 def test_a_waiting_fetch_is_answered_by_an_append_or_by_time() -> None:
     core = a_leader()
-    assert not of(fetch(core, 1, high_watermark=1), Reply)
+    assert not of(fetch(core, 1, high_watermark=1), SendResponse)
     effects = core.step(AppendRequested(1, 1, "x"), 3002)
-    assert of(effects, ReplyWithRecords)[0].fetch_offset == 1
-    assert not of(fetch(core, 2, high_watermark=1), Reply)
+    assert of(effects, SendResponseWithRecords)[0].fetch_offset == 1
+    assert not of(fetch(core, 2, high_watermark=1), SendResponse)
     assert core.deadline_ms() is not None
-    response = of(core.step(TimePassed(), 3501), Reply)[0].response
+    response = of(core.step(TimePassed(), 3501), SendResponse)[0].response
     assert isinstance(response, m.FetchResponse)
     assert not response.batches
 
@@ -260,12 +260,12 @@ def test_a_waiting_fetch_is_answered_by_an_append_or_by_time() -> None:
 def test_an_observer_gets_records_and_the_high_watermark_that_commits_them_in_one_response() -> None:
     core = a_leader()
     fetch(core, 1)  # by a voter: the first record is committed
-    assert not of(fetch(core, 1, node_id=9, high_watermark=1), Reply)
+    assert not of(fetch(core, 1, node_id=9, high_watermark=1), SendResponse)
     effects = core.step(AppendRequested(1, 1, "x"), 3002)
     effects += core.step(LogFlushed(2, 0), 3003)
-    assert not of(effects, ReplyWithRecords)
+    assert not of(effects, SendResponseWithRecords)
     effects = fetch(core, 2)
-    answered = of(effects, ReplyWithRecords)
+    answered = of(effects, SendResponseWithRecords)
     assert [(each.fetch_offset, each.response.high_watermark) for each in answered] == [(1, 2)]
 
 
@@ -274,16 +274,16 @@ def test_an_observer_that_knows_of_less_or_does_not_say_gets_records_at_once(kno
     core = a_leader()
     fetch(core, 1)
     core.step(AppendRequested(1, 1, "x"), 3002)
-    assert of(fetch(core, 1, node_id=9, high_watermark=known), ReplyWithRecords)
-    assert of(fetch(core, 0, 0, node_id=9, high_watermark=1), ReplyWithRecords)
+    assert of(fetch(core, 1, node_id=9, high_watermark=known), SendResponseWithRecords)
+    assert of(fetch(core, 0, 0, node_id=9, high_watermark=1), SendResponseWithRecords)
 
 
 def test_an_observer_gets_uncommitted_records_after_its_wait() -> None:
     core = a_leader()
     fetch(core, 1)
     core.step(AppendRequested(1, 1, "x"), 3002)
-    assert not of(fetch(core, 1, node_id=9, high_watermark=1), ReplyWithRecords)
-    assert of(core.step(TimePassed(), 3501), ReplyWithRecords)
+    assert not of(fetch(core, 1, node_id=9, high_watermark=1), SendResponseWithRecords)
+    assert of(core.step(TimePassed(), 3501), SendResponseWithRecords)
 
 
 @pytest.mark.parametrize(("leader_epoch", "error"), [(0, m.FENCED_LEADER_EPOCH), (2, 75)])
@@ -298,16 +298,16 @@ def test_fetches_of_another_epoch_are_refused(leader_epoch: int, error: int) -> 
         max_wait_ms=0,
         max_bytes=1,
     )
-    assert of(core.step(RequestReceived("f", request), 3001), Reply)[0].response.error == error
+    assert of(core.step(RequestReceived("f", request), 3001), SendResponse)[0].response.error == error
 
 
 def test_a_leader_without_fetches_from_a_majority_resigns() -> None:
     core = a_leader()
     waiting = fetch(core, 1, high_watermark=1, max_wait_ms=60_000)
-    assert not of(waiting, Reply)
+    assert not of(waiting, SendResponse)
     effects = core.step(TimePassed(), 3001 + 3000)
     assert isinstance(core.role, Resigned)
-    assert of(effects, Reply)[0].response.error == m.NOT_LEADER_OR_FOLLOWER
+    assert of(effects, SendResponse)[0].response.error == m.NOT_LEADER_OR_FOLLOWER
     assert LeaderChanged(-1, 1) in effects
     requests = [effect.request for effect in of(effects, SendRequest)]
     assert all(isinstance(request, m.EndEpochRequest) for request in requests)
@@ -334,7 +334,7 @@ def test_voters_cannot_be_changed_with_static_voters() -> None:
     core = a_leader()
     fetch(core, 1)
     request = m.RemoveVoterRequest(voter=local_voter(3).key)
-    response = of(core.step(RequestReceived("r", request), 3003), Reply)[0].response
+    response = of(core.step(RequestReceived("r", request), 3003), SendResponse)[0].response
     assert response.error == m.UNSUPPORTED_VERSION
 
 
@@ -350,7 +350,7 @@ def test_a_voter_counts_from_when_it_is_appended() -> None:
     assert core.high_watermark == 3, "the new voter has not got it yet"
     effects = fetch(core, 4, node_id=2)
     assert HighWatermarkAdvanced(4) in effects
-    assert [reply.response.error for reply in of(effects, Reply) if reply.reply_to == "ask"] == [m.NONE]
+    assert [respond.response.error for respond in of(effects, SendResponse) if respond.respond_to == "ask"] == [m.NONE]
 
 
 def test_only_one_voter_change_runs_at_a_time() -> None:
@@ -361,7 +361,9 @@ def test_only_one_voter_change_runs_at_a_time() -> None:
     assert send_request(core, add(3)) == [m.REQUEST_TIMED_OUT]
     assert send_request(core, m.RemoveVoterRequest(voter=local_voter(1).key)) == [m.REQUEST_TIMED_OUT]
     timed_out = core.step(TimePassed(), 5010)
-    assert [reply.response.error for reply in of(timed_out, Reply) if reply.reply_to == "ask"] == [m.REQUEST_TIMED_OUT]
+    assert [respond.response.error for respond in of(timed_out, SendResponse) if respond.respond_to == "ask"] == [
+        m.REQUEST_TIMED_OUT
+    ]
     assert send_request(core, add(3), 5011) == [m.REQUEST_TIMED_OUT], "its record is still not committed"
 
 
@@ -391,10 +393,10 @@ def test_a_voter_change_waits_until_the_one_of_the_former_leader_is_committed() 
 def test_a_truncation_brings_the_former_voters_back() -> None:
     core = a_follower()
     voters = VoterSet([local_voter(1), local_voter(2)])
-    answer_fetch(core, batches=(m.LogBatch(10, 11, 3, (m.KRaftVersion(1), m.Voters(voters))),))
+    respond_to_fetch(core, batches=(m.LogBatch(10, 11, 3, (m.KRaftVersion(1), m.Voters(voters))),))
     assert (core.voters.current, core.voters.kraft_version) == (voters, 1)
     core.step(LogFlushed(12, 0), 6)
-    answer_fetch(core, 7, diverging=OffsetAndEpoch(10, 3))
+    respond_to_fetch(core, 7, diverging=OffsetAndEpoch(10, 3))
     assert (core.voters.current.ids, core.voters.kraft_version) == ((1, 2, 3), 0)
 
 
@@ -409,7 +411,7 @@ def test_a_vote_is_kept_when_the_leader_of_its_epoch_shows_up() -> None:
 
 def test_a_new_leader_counts_of_its_own_log_only_what_is_durable() -> None:
     core = a_follower()
-    answer_fetch(core, batches=(m.LogBatch(10, 14, 3),))
+    respond_to_fetch(core, batches=(m.LogBatch(10, 14, 3),))
     core.step(TimePassed(), 5000)
     for _ in range(2):
         for node_id in (2, 3):
@@ -447,8 +449,8 @@ def test_an_observer_gives_pre_votes_once_its_leader_has_been_silent_for_the_fet
     core.step(Started(), 0)
     begin = m.BeginEpochRequest(leader_id=2, leader_epoch=3, leader_endpoints=ENDPOINTS)
     core.step(RequestReceived("begin", begin), 1)
-    answer_fetch(core, high_watermark=10)
+    respond_to_fetch(core, high_watermark=10)
     request = m.VoteRequest(candidate=local_voter(3).key, leader_epoch=3, end=OffsetAndEpoch(10, 3), is_pre_vote=True)
-    (reply,) = of(core.step(RequestReceived("vote", request), now_ms), Reply)
-    assert isinstance(reply.response, m.VoteResponse)
-    assert reply.response.is_granted == is_granted
+    (respond,) = of(core.step(RequestReceived("vote", request), now_ms), SendResponse)
+    assert isinstance(respond.response, m.VoteResponse)
+    assert respond.response.is_granted == is_granted

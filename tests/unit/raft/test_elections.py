@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.raft import messages as m
 from kafkapy.raft.core import RaftCore
-from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, Reply
+from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, SendResponse
 from kafkapy.raft.events import RequestReceived, ResignRequested, ResponseReceived, Started, TimePassed
 from kafkapy.raft.roles import LAST_EPOCH, Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
@@ -22,11 +22,11 @@ from tests.support.raft_steps import (
     a_leader,
     a_log,
     a_prospective,
-    answer,
-    answer_fetch,
-    answer_vote,
     fetch,
     of,
+    respond_to_fetch,
+    respond_to_vote,
+    response_to,
     sent,
     vote_request,
 )
@@ -53,7 +53,7 @@ def pre_voted(
     request = m.VoteRequest(
         candidate=local_voter(node_id).key, leader_epoch=leader_epoch, end=OffsetAndEpoch(*end), is_pre_vote=True
     )
-    response = answer(core, request, now_ms)
+    response = response_to(core, request, now_ms)
     assert isinstance(response, m.VoteResponse)
     return response
 
@@ -139,14 +139,14 @@ def test_a_follower_gives_pre_votes_until_it_has_fetched(node_id: int) -> None:
     assert (response.is_granted, response.leader_id) == (True, 2)
     core = a_core(3, ElectionState(3, 2), log=a_log(end_offset=10, leader_epoch=3), node_id=node_id)
     core.step(Started(), 0)
-    answer_fetch(core, 9)
+    respond_to_fetch(core, 9)
     response = pre_voted(core, 3)
     assert (response.is_granted, response.leader_id) == (False, 2)
 
 
 def test_a_pre_vote_for_a_later_epoch_begins_it_and_is_no_vote() -> None:
     core = a_follower()
-    answer_fetch(core)
+    respond_to_fetch(core)
     response = pre_voted(core, 4)
     assert (response.is_granted, response.leader_epoch, response.leader_id) == (True, 4, -1)
     assert core.role.election_state() == ElectionState(4)
@@ -175,7 +175,7 @@ def test_a_vote_for_nobody_is_refused_once_its_epoch_is_right(leader_epoch: int,
     request = m.VoteRequest(
         candidate=ReplicaKey(-1, bytes(16)), leader_epoch=leader_epoch, end=OffsetAndEpoch(9, 1), is_pre_vote=False
     )
-    assert answer(a_follower(), request, 5).error == error
+    assert response_to(a_follower(), request, 5).error == error
 
 
 def test_a_prospect_that_hears_of_a_leader_follows_it() -> None:
@@ -184,11 +184,11 @@ def test_a_prospect_that_hears_of_a_leader_follows_it() -> None:
     core.step(TimePassed(), core.deadline_ms() or 0)
     assert isinstance(core.role, Prospective)
     request_id = core.connections[3].request_id
-    assert answer(core, begin(4), 1500).error == m.NONE
+    assert response_to(core, begin(4), 1500).error == m.NONE
     assert isinstance(core.role, Follower)
     granted = m.VoteResponse(leader_epoch=4, leader_id=-1, is_granted=True)
     core.step(ResponseReceived(3, request_id, granted), 1501)
-    assert isinstance(core.role, Follower), "its answer comes too late"
+    assert isinstance(core.role, Follower), "its response comes too late"
 
 
 def test_a_prospect_whose_time_has_passed_asks_again_at_once() -> None:
@@ -247,7 +247,7 @@ def test_a_vote_is_kept_while_asking_for_pre_votes_and_after_losing_them(leader_
     assert isinstance(core.role, Prospective)
     assert core.role.election_state() == election
     for node_id in (2, 3):
-        answer_vote(core, node_id, 1500, is_granted=False)
+        respond_to_vote(core, node_id, 1500, is_granted=False)
         if not isinstance(core.role, Prospective):
             break
     assert isinstance(core.role, Unattached)
@@ -273,7 +273,7 @@ def test_a_vote_ends_with_its_epoch(election: ElectionState, follows: bool) -> N
     core = a_core(3, election)
     core.step(Started(), 0)
     if follows:
-        answer(core, begin(5), 5)
+        response_to(core, begin(5), 5)
         assert core.role.election_state() == ElectionState(5, 2)
     else:
         pre_voted(core, 5, end=(0, 0))
@@ -283,14 +283,14 @@ def test_a_vote_ends_with_its_epoch(election: ElectionState, follows: bool) -> N
 
 def test_who_follows_needs_no_leader_among_its_voters() -> None:
     core = a_follower()
-    assert answer(core, begin(4, STRANGER), 5).error == m.NONE
+    assert response_to(core, begin(4, STRANGER), 5).error == m.NONE
     assert isinstance(core.role, Follower)
     assert core.role.election_state() == ElectionState(4, STRANGER)
 
 
 def test_a_leader_without_an_address_is_known_and_not_followed() -> None:
     core = a_follower()
-    answer(core, begin(4, STRANGER, leader_endpoints=()), 5)
+    response_to(core, begin(4, STRANGER, leader_endpoints=()), 5)
     assert isinstance(core.role, Unattached)
     assert core.role.election_state() == ElectionState(4, STRANGER)
 
@@ -298,7 +298,7 @@ def test_a_leader_without_an_address_is_known_and_not_followed() -> None:
 def test_who_has_resigned_believes_in_no_other_leader_of_its_epoch() -> None:
     core = a_core(3, ElectionState(4, 1))
     core.step(Started(), 0)
-    assert answer(core, begin(4), 5).error == m.INVALID_REQUEST
+    assert response_to(core, begin(4), 5).error == m.INVALID_REQUEST
     assert isinstance(core.role, Resigned)
 
 
@@ -309,7 +309,7 @@ def test_a_prospect_that_loses_and_knows_no_address_of_a_leader_waits(leader_id:
     core.step(TimePassed(), core.deadline_ms() or 0)
     assert isinstance(core.role, Prospective)
     for node_id in (2, 3):
-        answer_vote(core, node_id, 1500, is_granted=False)
+        respond_to_vote(core, node_id, 1500, is_granted=False)
         if not isinstance(core.role, Prospective):
             break
     assert isinstance(core.role, Unattached)
@@ -328,10 +328,10 @@ def test_a_vote_that_is_not_answered_is_requested_again(make: Any) -> None:
     assert core.role is role
 
 
-def test_answers_to_a_vote_come_too_late_for_a_follower() -> None:
+def test_responses_to_a_vote_come_too_late_for_a_follower() -> None:
     core = a_candidate()
     request_id = core.connections[3].request_id
-    answer(core, begin(5), 5001)
+    response_to(core, begin(5), 5001)
     granted = m.VoteResponse(leader_epoch=4, leader_id=-1, is_granted=True)
     core.step(ResponseReceived(3, request_id, granted), 5002)
     assert isinstance(core.role, Follower)
@@ -342,7 +342,7 @@ def test_a_candidate_that_has_lost_waits_for_the_rest_of_its_time() -> None:
     core = a_candidate()
     deadline_ms = core.role.election_deadline_ms  # type: ignore[union-attr]
     for node_id in (2, 3):
-        answer_vote(core, node_id, is_granted=False)
+        respond_to_vote(core, node_id, is_granted=False)
     core.step(TimePassed(), deadline_ms - 1)
     assert isinstance(core.role, Candidate)
     assert core.role.election_state() == ElectionState(4, -1, ME)
@@ -359,7 +359,7 @@ def test_a_candidate_that_has_lost_waits_for_the_rest_of_its_time() -> None:
 def test_the_end_of_an_earlier_epoch_changes_nothing(make: Any) -> None:
     core = make()
     role = core.role
-    response = answer(core, end(core.leader_epoch - 1, ME), 5001 if isinstance(role, Candidate) else 3001)
+    response = response_to(core, end(core.leader_epoch - 1, ME), 5001 if isinstance(role, Candidate) else 3001)
     assert (response.error, response.leader_epoch) == (m.FENCED_LEADER_EPOCH, core.leader_epoch)
     assert core.role is role
 
@@ -367,7 +367,7 @@ def test_the_end_of_an_earlier_epoch_changes_nothing(make: Any) -> None:
 def test_who_hears_of_an_epoch_by_its_end_stands_at_once() -> None:
     core = a_core(3, ElectionState(5))
     core.step(Started(), 0)
-    response = answer(core, end(5, ME, THIRD), 10)
+    response = response_to(core, end(5, ME, THIRD), 10)
     assert (response.error, response.leader_epoch, response.leader_id) == (m.NONE, 5, 2)
     core.step(TimePassed(), 10)
     assert isinstance(core.role, Prospective)
@@ -376,7 +376,7 @@ def test_who_hears_of_an_epoch_by_its_end_stands_at_once() -> None:
 def test_a_later_successor_fetches_on_and_stands_after_a_while() -> None:
     core = a_follower()
     effects = core.step(RequestReceived("end", end(3, THIRD, ME)), 9)
-    assert of(effects, Reply)[0].response.error == m.NONE
+    assert of(effects, SendResponse)[0].response.error == m.NONE
     core.step(TimePassed(), 10)
     assert isinstance(core.role, Follower)
     core.step(TimePassed(), 9 + 1000)
@@ -416,9 +416,9 @@ def test_only_a_leader_can_resign(node_id: int) -> None:
 
 def test_a_leader_that_resigns_answers_the_fetches_that_wait() -> None:
     core = a_leader()
-    assert not of(fetch(core, 1, high_watermark=1, max_wait_ms=60_000), Reply)
+    assert not of(fetch(core, 1, high_watermark=1, max_wait_ms=60_000), SendResponse)
     effects = core.step(ResignRequested(1), 3002)
-    assert [reply.response.error for reply in of(effects, Reply)] == [m.NOT_LEADER_OR_FOLLOWER]
+    assert [respond.response.error for respond in of(effects, SendResponse)] == [m.NOT_LEADER_OR_FOLLOWER]
     assert isinstance(core.role, Resigned)
 
 
@@ -435,9 +435,9 @@ def test_who_has_resigned_follows_the_next_leader() -> None:
 
 def test_a_leader_of_an_earlier_epoch_answers_the_fetches_that_wait_and_follows() -> None:
     core = a_leader()
-    assert not of(fetch(core, 1, high_watermark=1, max_wait_ms=60_000), Reply)
+    assert not of(fetch(core, 1, high_watermark=1, max_wait_ms=60_000), SendResponse)
     effects = core.step(RequestReceived("begin", begin(2, 3)), 3002)
-    errors = {reply.reply_to: reply.response.error for reply in of(effects, Reply)}
+    errors = {respond.respond_to: respond.response.error for respond in of(effects, SendResponse)}
     assert errors == {"fetch": m.NOT_LEADER_OR_FOLLOWER, "begin": m.NONE}
     assert of(effects, PersistElection)[-1].state == ElectionState(2, 3)
 
@@ -445,9 +445,9 @@ def test_a_leader_of_an_earlier_epoch_answers_the_fetches_that_wait_and_follows(
 def test_a_follower_learns_more_addresses_of_its_leader() -> None:
     core = a_follower()
     more = (*ENDPOINTS, ENDPOINTS[0]._replace(name="ANOTHER", port=8992))
-    assert answer(core, begin(3, leader_endpoints=more), 5).error == m.NONE
+    assert response_to(core, begin(3, leader_endpoints=more), 5).error == m.NONE
     assert core.role.leader_endpoints == more
-    answer(core, begin(3), 6)
+    response_to(core, begin(3), 6)
     assert core.role.leader_endpoints == more, "it does not forget them"
 
 
@@ -465,7 +465,7 @@ def test_a_follower_learns_more_addresses_of_its_leader() -> None:
 )
 def test_the_beginning_of_an_epoch_that_cannot_be_is_refused(request_: m.BeginEpochRequest, error: int) -> None:
     core = a_follower()
-    assert answer(core, request_, 5).error == error
+    assert response_to(core, request_, 5).error == error
     assert (core.leader_epoch, core.leader_id) == (3, 2)
 
 
@@ -509,8 +509,8 @@ def test_a_voter_without_a_leader_finds_it_by_asking_any_node() -> None:
     assert [node_id for node_id, _ in requested] == [2]
 
 
-def test_an_answer_to_a_fetch_comes_too_late_for_a_prospect_and_under_another_leader() -> None:
-    for change in (lambda core: core.step(TimePassed(), 5000), lambda core: answer(core, begin(4, 3), 6)):
+def test_a_response_to_a_fetch_comes_too_late_for_a_prospect_and_under_another_leader() -> None:
+    for change in (lambda core: core.step(TimePassed(), 5000), lambda core: response_to(core, begin(4, 3), 6)):
         core = a_follower()
         request_id = core.connections[2].request_id
         change(core)
@@ -571,7 +571,7 @@ def test_nobody_goes_beyond_the_last_epoch(voter_count: int, election: ElectionS
         core.step(TimePassed(), now_ms)
         for node_id, connection in core.connections.items():
             if isinstance(connection.request, m.VoteRequest):
-                answer_vote(core, node_id, now_ms, is_granted=connection.request.is_pre_vote)
+                respond_to_vote(core, node_id, now_ms, is_granted=connection.request.is_pre_vote)
 
 
 def test_a_voter_without_pre_votes_is_not_asked_for_more_than_that_in_the_last_epoch() -> None:
@@ -579,5 +579,5 @@ def test_a_voter_without_pre_votes_is_not_asked_for_more_than_that_in_the_last_e
     core.step(Started(), 0)
     now_ms = core.deadline_ms() or 0
     core.step(TimePassed(), now_ms)
-    assert not sent(answer_vote(core, 2, now_ms, error=m.UNSUPPORTED_VERSION))
+    assert not sent(respond_to_vote(core, 2, now_ms, error=m.UNSUPPORTED_VERSION))
     assert isinstance(core.role, Prospective)

@@ -16,10 +16,10 @@ from kafkapy.raft.effects import (
     ElectionState,
     HighWatermarkAdvanced,
     InstallSnapshot,
-    Reply,
-    ReplyWithRecords,
-    ReplyWithSnapshot,
     ResetLogToSnapshot,
+    SendResponse,
+    SendResponseWithRecords,
+    SendResponseWithSnapshot,
     WriteSnapshotPart,
 )
 from kafkapy.raft.events import (
@@ -43,10 +43,10 @@ from tests.support.raft_steps import (
     a_core,
     a_follower,
     a_leader,
-    answer,
-    answer_fetch,
     fetch,
     of,
+    respond_to_fetch,
+    response_to,
     sent,
 )
 
@@ -73,13 +73,13 @@ def test_a_fetch_waits_unless_it_knows_less_of_the_high_watermark(requested: int
     fetch(core, 1, node_id=3, max_wait_ms=0)
     assert core.high_watermark == 1
     effects = fetch(core, 1, high_watermark=requested)
-    assert bool(of(effects, Reply)) == is_answered
+    assert bool(of(effects, SendResponse)) == is_answered
 
 
 @pytest.mark.parametrize("requested", [-1, (1 << 63) - 1])
 def test_a_fetch_waits_while_nobody_knows_the_high_watermark(requested: int) -> None:
     core = a_leader(5)
-    assert not of(fetch(core, 1, high_watermark=requested), Reply)
+    assert not of(fetch(core, 1, high_watermark=requested), SendResponse)
     assert core.high_watermark == -1
 
 
@@ -87,8 +87,8 @@ def test_a_fetch_that_waits_is_answered_when_the_high_watermark_rises() -> None:
     core = a_leader()
     fetch(core, 1, high_watermark=-1)
     core.step(AppendRequested(1, 1, "x"), 3001)
-    assert not of(fetch(core, 2, high_watermark=1), Reply)
-    (effect,) = of(core.step(LogFlushed(2, 0), 3002), Reply)
+    assert not of(fetch(core, 2, high_watermark=1), SendResponse)
+    (effect,) = of(core.step(LogFlushed(2, 0), 3002), SendResponse)
     assert isinstance(effect.response, m.FetchResponse)
     assert effect.response.high_watermark == 2
 
@@ -97,23 +97,23 @@ def test_a_fetch_that_waits_is_answered_when_the_high_watermark_rises() -> None:
     "fields", [{"offset": -1}, {"offset": 1, "leader_epoch": 2}, {"offset": 1, "leader_epoch": -1}, {"max_wait_ms": -1}]
 )
 def test_fetches_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
-    (reply,) = of(fetch(a_leader(), **({"offset": 1} | fields)), Reply)
-    assert (reply.response.error, reply.response.leader_id) == (m.INVALID_REQUEST, 1)
+    (respond,) = of(fetch(a_leader(), **({"offset": 1} | fields)), SendResponse)
+    assert (respond.response.error, respond.response.leader_id) == (m.INVALID_REQUEST, 1)
 
 
 def test_a_fetch_under_the_leaders_own_id_fails_where_it_would_count() -> None:
     """Apache Kafka's leader reads its log for it, and fails only when it notes the progress."""
     core = a_leader()
-    (reply,) = of(fetch(core, 1, node_id=1), Reply)
-    assert (reply.response.error, reply.response.leader_id) == (m.UNKNOWN_SERVER_ERROR, 1)
+    (respond,) = of(fetch(core, 1, node_id=1), SendResponse)
+    assert (respond.response.error, respond.response.leader_id) == (m.UNKNOWN_SERVER_ERROR, 1)
     assert isinstance(core.role, Leader)
     assert core.role.progress.voters[1].last_fetch_ms < 0
-    (reply,) = of(fetch(core, 50, node_id=1), Reply)
-    assert isinstance(reply.response, m.FetchResponse)
-    assert (reply.response.error, reply.response.diverging) == (m.NONE, (1, 1))
-    (reply,) = of(fetch(a_leader_with_a_snapshot(is_trimmed=True), 0, 0, node_id=1), Reply)
-    assert isinstance(reply.response, m.FetchResponse)
-    assert reply.response.snapshot_id == (5, 1)
+    (respond,) = of(fetch(core, 50, node_id=1), SendResponse)
+    assert isinstance(respond.response, m.FetchResponse)
+    assert (respond.response.error, respond.response.diverging) == (m.NONE, (1, 1))
+    (respond,) = of(fetch(a_leader_with_a_snapshot(is_trimmed=True), 0, 0, node_id=1), SendResponse)
+    assert isinstance(respond.response, m.FetchResponse)
+    assert respond.response.snapshot_id == (5, 1)
 
 
 def test_a_fetch_under_the_id_of_a_node_that_does_not_lead_names_the_leader() -> None:
@@ -126,7 +126,7 @@ def test_a_fetch_under_the_id_of_a_node_that_does_not_lead_names_the_leader() ->
         max_wait_ms=0,
         max_bytes=1000,
     )
-    response = answer(a_follower(), request, 5)
+    response = response_to(a_follower(), request, 5)
     assert (response.error, response.leader_id) == (m.NOT_LEADER_OR_FOLLOWER, 2)
 
 
@@ -134,27 +134,27 @@ def test_a_leader_that_asks_itself_for_a_snapshot_has_no_follower() -> None:
     core = a_leader_with_a_snapshot(is_trimmed=True)
     assert isinstance(core.role, Leader)
     deadline_ms = core.role.check_quorum_deadline_ms
-    (reply,) = of(fetch_snapshot(core, 3100, node_id=1), Reply)
-    assert (reply.response.error, core.role.check_quorum_deadline_ms) == (m.UNKNOWN_SERVER_ERROR, deadline_ms)
+    (respond,) = of(fetch_snapshot(core, 3100, node_id=1), SendResponse)
+    assert (respond.response.error, core.role.check_quorum_deadline_ms) == (m.UNKNOWN_SERVER_ERROR, deadline_ms)
 
 
 def test_a_diverging_epoch_is_answered_at_once() -> None:
     core = a_leader()
     core.step(AppendRequested(1, 5, "x"), 3001)
-    (reply,) = of(fetch(core, 50, max_wait_ms=60_000), Reply)
-    assert isinstance(reply.response, m.FetchResponse)
-    assert reply.response.diverging == (6, 1)
+    (respond,) = of(fetch(core, 50, max_wait_ms=60_000), SendResponse)
+    assert isinstance(respond.response, m.FetchResponse)
+    assert respond.response.diverging == (6, 1)
     assert isinstance(core.role, Leader)
     assert core.role.progress.voters[2].durable_end_offset < 6, "a diverging position is no progress"
 
 
 def test_who_fetches_needs_no_id_and_without_one_it_does_not_count() -> None:
     core = a_leader()
-    (effect,) = of(fetch_as(core, -1), ReplyWithRecords)
+    (effect,) = of(fetch_as(core, -1), SendResponseWithRecords)
     assert effect.fetch_offset == 0
     assert isinstance(core.role, Leader)
     assert not core.role.progress.observers
-    assert of(fetch_as(core, 9), ReplyWithRecords)
+    assert of(fetch_as(core, 9), SendResponseWithRecords)
     assert [key.node_id for key in core.role.progress.observers] == [9]
 
 
@@ -172,7 +172,7 @@ def fetch_as(core: RaftCore, node_id: int) -> list[Effect]:
 
 
 def test_a_fetch_is_the_acknowledgement_of_a_leader() -> None:
-    """As a voter fetches, its answer to the BeginQuorumEpoch no longer matters."""
+    """As a voter fetches, its response to the BeginQuorumEpoch no longer matters."""
     core = a_leader()
     fetch(core, 1)
     assert isinstance(core.role, Leader)
@@ -213,11 +213,11 @@ def test_a_snapshot_is_named_where_the_log_cannot_help(
 ) -> None:
     effects = fetch(a_leader_with_a_snapshot(is_trimmed=is_trimmed), offset, leader_epoch)
     if snapshot_id is None:
-        assert [effect.fetch_offset for effect in of(effects, ReplyWithRecords)] == [offset]
+        assert [effect.fetch_offset for effect in of(effects, SendResponseWithRecords)] == [offset]
     else:
-        (reply,) = of(effects, Reply)
-        assert isinstance(reply.response, m.FetchResponse)
-        assert reply.response.snapshot_id == snapshot_id
+        (respond,) = of(effects, SendResponse)
+        assert isinstance(respond.response, m.FetchResponse)
+        assert respond.response.snapshot_id == snapshot_id
 
 
 def fetch_snapshot(core: RaftCore, now_ms: int = 3003, node_id: int = 2, **fields: Any) -> list[Effect]:
@@ -237,25 +237,25 @@ def fetch_snapshot(core: RaftCore, now_ms: int = 3003, node_id: int = 2, **field
     ],
 )
 def test_a_snapshot_that_cannot_be_given_is_refused(fields: dict[str, Any], error: int) -> None:
-    (reply,) = of(fetch_snapshot(a_leader_with_a_snapshot(is_trimmed=True), **fields), Reply)
-    assert (reply.response.error, reply.response.leader_id, reply.response.leader_epoch) == (error, 1, 1)
+    (respond,) = of(fetch_snapshot(a_leader_with_a_snapshot(is_trimmed=True), **fields), SendResponse)
+    assert (respond.response.error, respond.response.leader_id, respond.response.leader_epoch) == (error, 1, 1)
 
 
 def test_a_bootstrap_snapshot_is_not_given_away() -> None:
     core = a_leader(is_dynamic=True)
     core.log.add_snapshot(OffsetAndEpoch(0, 0))
-    assert of(fetch(core, 0, 0), ReplyWithRecords), "it is no reason not to read the log"
-    (reply,) = of(fetch_snapshot(core, snapshot_id=OffsetAndEpoch(0, 0)), Reply)
-    assert reply.response.error == m.SNAPSHOT_NOT_FOUND
+    assert of(fetch(core, 0, 0), SendResponseWithRecords), "it is no reason not to read the log"
+    (respond,) = of(fetch_snapshot(core, snapshot_id=OffsetAndEpoch(0, 0)), SendResponse)
+    assert respond.response.error == m.SNAPSHOT_NOT_FOUND
 
 
 def test_a_follower_gives_no_snapshot() -> None:
-    (reply,) = of(fetch_snapshot(a_follower(), 5, leader_epoch=3), Reply)
-    assert (reply.response.error, reply.response.leader_id) == (m.NOT_LEADER_OR_FOLLOWER, 2)
+    (respond,) = of(fetch_snapshot(a_follower(), 5, leader_epoch=3), SendResponse)
+    assert (respond.response.error, respond.response.leader_id) == (m.NOT_LEADER_OR_FOLLOWER, 2)
 
 
 def test_a_part_of_a_snapshot_is_given() -> None:
-    (effect,) = of(fetch_snapshot(a_leader_with_a_snapshot(is_trimmed=True), position=7), ReplyWithSnapshot)
+    (effect,) = of(fetch_snapshot(a_leader_with_a_snapshot(is_trimmed=True), position=7), SendResponseWithSnapshot)
     assert (effect.snapshot_id, effect.position, effect.max_bytes) == ((5, 1), 7, 10)
 
 
@@ -276,7 +276,7 @@ def test_a_leader_stays_while_voters_take_its_snapshot_and_observers_do_not_coun
 def test_a_follower_names_what_it_has_and_the_bounds_of_its_configuration() -> None:
     core = a_core(3, ElectionState(3, 2), fetch_max_bytes=4321, fetch_max_wait_ms=321)
     core.step(Started(), 0)
-    answer_fetch(core, batches=(m.LogBatch(0, 9, 3),), high_watermark=4)
+    respond_to_fetch(core, batches=(m.LogBatch(0, 9, 3),), high_watermark=4)
     core.step(LogFlushed(10, 0), 6)
     (request,) = in_flight(core).values()
     assert isinstance(request, m.FetchRequest)
@@ -284,9 +284,9 @@ def test_a_follower_names_what_it_has_and_the_bounds_of_its_configuration() -> N
     assert (request.high_watermark, request.max_bytes, request.max_wait_ms) == (4, 4321, 321)
 
 
-def test_an_empty_answer_is_an_answer() -> None:
+def test_an_empty_response_is_a_response() -> None:
     core = a_follower()
-    effects = answer_fetch(core, 1500, high_watermark=5)
+    effects = respond_to_fetch(core, 1500, high_watermark=5)
     assert not of(effects, AppendBatch)
     assert of(effects, HighWatermarkAdvanced) == [HighWatermarkAdvanced(5)]
     core.step(TimePassed(), 3499)
@@ -366,7 +366,7 @@ def test_a_new_leader_is_followed_at_once_after_a_long_search() -> None:
     assert [node_id for node_id, _ in sent(respond(core, led, 1_200, requests[0][0]))] == [2]
 
 
-def test_a_late_answer_of_the_leader_and_one_of_a_bootstrap_server_do_no_harm() -> None:
+def test_a_late_response_of_the_leader_and_one_of_a_bootstrap_server_do_no_harm() -> None:
     core = a_core(3, ElectionState(5, 2), node_id=9, bootstrap_ids=(-1,))
     core.step(Started(), 0)
     late_id = core.connections[2].request_id
@@ -384,7 +384,7 @@ def test_a_late_answer_of_the_leader_and_one_of_a_bootstrap_server_do_no_harm() 
 def a_downloader() -> RaftCore:
     """A follower of 2 in epoch 3 that was reported to take SNAPSHOT, and has requested for its first part."""
     core = a_follower()
-    answer_fetch(core, snapshot_id=SNAPSHOT)
+    respond_to_fetch(core, snapshot_id=SNAPSHOT)
     (request,) = in_flight(core).values()
     assert isinstance(request, m.FetchSnapshotRequest)
     assert (request.snapshot_id, request.position, request.leader_epoch) == (SNAPSHOT, 0, 3)
@@ -422,7 +422,7 @@ def test_a_snapshot_comes_in_parts_and_the_log_starts_at_its_end() -> None:
 )
 def test_a_log_that_diverges_from_a_snapshot_restarts_at_its_end(snapshot_id: OffsetAndEpoch) -> None:
     core = a_follower(end_offset=10, leader_epoch=3)
-    answer_fetch(core, snapshot_id=snapshot_id)
+    respond_to_fetch(core, snapshot_id=snapshot_id)
     respond(core, part(0, b"1234567890", snapshot_id=snapshot_id))
     effects = core.step(SnapshotInstalled(snapshot_id, None, 0), 8)
     assert of(effects, ResetLogToSnapshot) == [ResetLogToSnapshot(snapshot_id)]
@@ -463,7 +463,7 @@ def test_a_corrupt_snapshot_is_downloaded_again_after_a_pause_only() -> None:
 
 
 @pytest.mark.parametrize("response", [part(1, b"x"), part(0, b""), part(0, b"x", snapshot_id=OffsetAndEpoch(101, 3))])
-def test_a_part_that_was_not_requested_is_no_answer_of_a_leader(response: m.FetchSnapshotResponse) -> None:
+def test_a_part_that_was_not_requested_is_no_response_of_a_leader(response: m.FetchSnapshotResponse) -> None:
     core = a_downloader()
     effects = respond(core, response, 1000)
     assert 2 not in dict(sent(effects)), "it is not requested again before the back-off has passed"
@@ -473,9 +473,9 @@ def test_a_part_that_was_not_requested_is_no_answer_of_a_leader(response: m.Fetc
 
 
 @pytest.mark.parametrize("snapshot_id", [OffsetAndEpoch(200, -1), OffsetAndEpoch(-1, 3)])
-def test_a_snapshot_id_that_cannot_be_is_no_answer_of_a_leader(snapshot_id: OffsetAndEpoch) -> None:
+def test_a_snapshot_id_that_cannot_be_is_no_response_of_a_leader(snapshot_id: OffsetAndEpoch) -> None:
     core = a_follower()
-    effects = answer_fetch(core, 1000, snapshot_id=snapshot_id)
+    effects = respond_to_fetch(core, 1000, snapshot_id=snapshot_id)
     assert 2 not in dict(sent(effects)), "it is not requested again before the back-off has passed"
     core.step(TimePassed(), 2001)
     assert isinstance(core.role, Prospective), "its time-out goes on"
@@ -504,7 +504,7 @@ def test_a_later_epoch_ends_the_download(response: m.Response, leader_epoch: int
 
 def later(core: RaftCore) -> None:
     begin = m.BeginEpochRequest(leader_id=3, leader_epoch=4, leader_endpoints=local_voter(3).endpoints)
-    answer(core, begin, 6)
+    response_to(core, begin, 6)
 
 
 def silence(core: RaftCore) -> None:

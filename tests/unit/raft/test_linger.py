@@ -1,7 +1,7 @@
 """controller.quorum.append.linger.ms: which appends of a leader wait, what ends the wait, and what followers see."""
 
 from kafkapy.raft.core import RaftCore
-from kafkapy.raft.effects import FlushLog, ReplyWithRecords
+from kafkapy.raft.effects import FlushLog, SendResponseWithRecords
 from kafkapy.raft.events import AppendRequested, LogFlushed, RequestReceived, TimePassed
 from kafkapy.raft.messages import BeginEpochRequest, RemoveVoterRequest
 from tests.support.quorums import local_voter
@@ -75,9 +75,9 @@ def test_a_control_record_ends_the_wait() -> None:
 def test_followers_fetch_waiting_appends_when_the_wait_ends() -> None:
     core = under_load(a_leader(), 3000)
     append(core, 3001)
-    assert of(fetch(core, 3, now_ms=3002, high_watermark=1), ReplyWithRecords) == []
-    (answer,) = of(core.step(TimePassed(), 3026), ReplyWithRecords)
-    assert answer.fetch_offset == 3
+    assert of(fetch(core, 3, now_ms=3002, high_watermark=1), SendResponseWithRecords) == []
+    (response,) = of(core.step(TimePassed(), 3026), SendResponseWithRecords)
+    assert response.fetch_offset == 3
 
 
 def test_a_leader_that_loses_its_office_flushes_what_waits() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft import messages as m
 from kafkapy.raft.core import RaftCore
-from kafkapy.raft.effects import AppendBatch, ElectionState, HighWatermarkAdvanced, Reply
+from kafkapy.raft.effects import AppendBatch, ElectionState, HighWatermarkAdvanced, SendResponse
 from kafkapy.raft.events import (
     AppendRequested,
     KraftUpgradeRequested,
@@ -26,7 +26,7 @@ from kafkapy.raft.roles import Follower, Leader, Resigned
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.types import ReplicaKey
 from tests.support.quorums import local_voter
-from tests.support.raft_steps import a_core, a_leader, add, answer_fetch, fetch, of, send_request, sent
+from tests.support.raft_steps import a_core, a_leader, add, fetch, of, respond_to_fetch, send_request, sent
 
 MOVED = Voter(local_voter(2).key, (Endpoint("CONTROLLER", "localhost", 8992),))
 
@@ -50,11 +50,11 @@ def an_established_leader(voter_count: int = 2, **options: Any) -> RaftCore:
 
 
 def commit(core: RaftCore, *node_ids: int, now_ms: int = 3020) -> list[int]:
-    """Let these and this node have all of the log; return the answers to what was requested for."""
+    """Let these and this node have all of the log; return the responses to what was requested for."""
     effects = core.step(LogFlushed(core.log.end_offset, 0), now_ms)
     for node_id in node_ids:
         effects += fetch(core, core.log.end_offset, node_id=node_id, now_ms=now_ms, max_wait_ms=0)
-    return [reply.response.error for reply in of(effects, Reply) if reply.reply_to == "ask"]
+    return [respond.response.error for respond in of(effects, SendResponse) if respond.respond_to == "ask"]
 
 
 # What a leader refuses
@@ -146,9 +146,9 @@ def test_the_last_voter_stays() -> None:
 
 def refusal_of(core: RaftCore, request: m.Request, now_ms: int = 3011) -> str:
     """Return the message of the only response."""
-    (reply,) = of(core.step(RequestReceived("other", request), now_ms), Reply)
-    assert reply.response.error == m.REQUEST_TIMED_OUT
-    return str(reply.response.message)
+    (respond,) = of(core.step(RequestReceived("other", request), now_ms), SendResponse)
+    assert respond.response.error == m.REQUEST_TIMED_OUT
+    return str(respond.response.message)
 
 
 def test_an_update_that_is_not_committed_delays_a_change_and_is_none_under_way() -> None:
@@ -228,8 +228,8 @@ def test_a_change_that_is_not_committed_in_time_is_answered_so_and_stays(request
     voters = core.voters.current
     for node_id in (2, 3):
         fetch(core, 0, node_id=node_id, now_ms=4000, max_wait_ms=0)
-    (reply,) = of(core.step(TimePassed(), 5010), Reply)
-    assert reply.response.error == m.REQUEST_TIMED_OUT
+    (respond,) = of(core.step(TimePassed(), 5010), SendResponse)
+    assert respond.response.error == m.REQUEST_TIMED_OUT
     assert core.voters.current == voters
     assert "to commit the latest voter change at" in refusal_of(core, add(8), 5011)
     assert commit(core, 2, 3, 9, now_ms=5020) == []
@@ -240,8 +240,8 @@ def test_a_change_under_way_is_answered_at_the_end_of_the_leader(request_: m.Req
     core = an_established_leader(3)
     assert send_request(core, request_) == []
     voters = core.voters.current
-    (reply,) = of(core.step(ResignRequested(1), 3011), Reply)
-    assert (reply.reply_to, reply.response.error) == ("ask", m.NOT_LEADER_OR_FOLLOWER)
+    (respond,) = of(core.step(ResignRequested(1), 3011), SendResponse)
+    assert (respond.respond_to, respond.response.error) == ("ask", m.NOT_LEADER_OR_FOLLOWER)
     assert core.voters.current == voters, "its record may still be committed"
 
 
@@ -261,7 +261,7 @@ def test_a_voter_that_has_moved_is_answered_at_once_as_it_has_to_fetch_the_recor
 def test_what_is_so_already_is_not_written_again() -> None:
     core = an_established_leader()
     effects = core.step(RequestReceived("ask", update(local_voter(2))), 3010)
-    assert [reply.response.error for reply in of(effects, Reply)] == [m.NONE]
+    assert [respond.response.error for respond in of(effects, SendResponse)] == [m.NONE]
     assert not of(effects, AppendBatch)
 
 
@@ -340,7 +340,7 @@ def requests_in_time(core: RaftCore, until_ms: int = 10_000) -> list[m.Request]:
         if waiting is None or waiting.request is None:
             core.step(TimePassed(), now_ms)
         elif isinstance(waiting.request, m.FetchRequest):
-            answer_fetch(core, now_ms)
+            respond_to_fetch(core, now_ms)
         elif waiting.request not in others:
             others.append(waiting.request)
     return others
@@ -371,7 +371,7 @@ def test_a_static_voter_describes_itself_to_each_new_leader_until_it_has_heard_i
     for now_ms in range(10_000, 13_000, 100):
         waiting = core.connections.get(2)
         if waiting is not None and isinstance(waiting.request, m.FetchRequest):
-            answer_fetch(core, now_ms)
+            respond_to_fetch(core, now_ms)
         elif waiting is not None and waiting.request is not None:
             requested.append(waiting.request)
             break
@@ -391,23 +391,23 @@ def test_a_static_voter_whose_leader_knows_no_such_update_goes_on_without() -> N
 
 def test_an_update_waits_for_the_fetch_under_way() -> None:
     core = a_follower_of(is_dynamic=True, port=8992)
-    answer_fetch(core, 1900)
+    respond_to_fetch(core, 1900)
     assert not sent(core.step(TimePassed(), 2000))
-    ((_, request),) = sent(answer_fetch(core, 3800))
+    ((_, request),) = sent(respond_to_fetch(core, 3800))
     assert isinstance(request, m.UpdateVoterRequest)
 
 
-def test_the_answer_to_an_update_may_name_another_leader() -> None:
+def test_the_response_to_an_update_may_name_another_leader() -> None:
     core = a_follower_of(is_dynamic=True, port=8992)
-    answer_fetch(core, 1900)
-    answer_fetch(core, 3800)
+    respond_to_fetch(core, 1900)
+    respond_to_fetch(core, 3800)
     reported = m.VoterChangeResponse(leader_epoch=4, leader_id=3, leader_endpoints=local_voter(3).endpoints)
     ((node_id, request),) = sent(core.step(ResponseReceived(2, core.connections[2].request_id, reported), 3801))
     assert (node_id, type(request), core.leader_epoch) == (3, m.FetchRequest, 4)
 
 
 @pytest.mark.parametrize("error", [m.NONE, m.UNSUPPORTED_VERSION, m.REQUEST_TIMED_OUT])
-def test_the_answer_to_an_update_shows_that_the_leader_is_alive(error: int) -> None:
+def test_the_response_to_an_update_shows_that_the_leader_is_alive(error: int) -> None:
     core = a_follower_of(is_dynamic=False)
     assert requests_in_time(core, 2500) == [m.UpdateVoterRequest(voter=local_voter(1), leader_epoch=3)]
     assert isinstance(core.role, Follower)
@@ -421,8 +421,8 @@ def test_the_answer_to_an_update_shows_that_the_leader_is_alive(error: int) -> N
 @pytest.mark.parametrize("error", [m.REQUEST_TIMED_OUT, m.UNSUPPORTED_VERSION])
 def test_a_refused_update_does_not_keep_a_voter_from_fetching(error: int) -> None:
     core = a_follower_of(is_dynamic=True, port=8992)
-    answer_fetch(core, 1900)
-    answer_fetch(core, 3800)
+    respond_to_fetch(core, 1900)
+    respond_to_fetch(core, 3800)
     reported = m.VoterChangeResponse(error=error, leader_epoch=3, leader_id=2)
     effects = core.step(ResponseReceived(2, core.connections[2].request_id, reported), 3801)
     effects += core.step(TimePassed(), 3830)
@@ -446,7 +446,7 @@ def test_a_node_that_joins_removes_its_former_directory_first() -> None:
 
 
 @pytest.mark.parametrize("error", [m.NONE, m.REQUEST_TIMED_OUT, m.DUPLICATE_VOTER, m.NOT_LEADER_OR_FOLLOWER])
-def test_a_node_that_joins_waits_after_the_answer_before_it_asks_again(error: int) -> None:
+def test_a_node_that_joins_waits_after_the_response_before_it_asks_again(error: int) -> None:
     core = a_follower_of(True, 9, joins_by_itself=True)
     (requested,) = requests_in_time(core, 2500)
     assert isinstance(requested, m.AddVoterRequest)

@@ -61,8 +61,8 @@ def wait_until_dead(process_id: int) -> bool:
 
 def test_calls_are_answered_in_order_by_one_process():
     async def use(process: SubprocessHelper) -> None:
-        answers = [call(process, "add", first=index, second=1) for index in range(10)]
-        assert await asyncio.gather(*answers) == [(index + 1, None) for index in range(10)]
+        responses = [call(process, "add", first=index, second=1) for index in range(10)]
+        assert await asyncio.gather(*responses) == [(index + 1, None) for index in range(10)]
         first, second = await call(process, "process_id"), await call(process, "process_id")
         assert first == second
         assert first[0] != os.getpid()

@@ -6,7 +6,7 @@ import sys
 CALL = b'{"id": 1, "call": "tests.support.helper_calls:process_id", "arguments": {}}\n'
 
 
-def test_an_answer_that_nobody_takes_ends_it_silently() -> None:
+def test_a_response_that_nobody_takes_ends_it_silently() -> None:
     """The call ends before stdin's end is seen, as when a broker is killed just then."""
     command = [sys.executable, "-m", "kafkapy.reactor.helper_main"]
     pipe = subprocess.PIPE

@@ -48,10 +48,10 @@ class Outcome:
     """What a waiting reader was told."""
 
     def __init__(self) -> None:
-        self.answers: list[tuple[int, BaseException | None]] = []
+        self.responses: list[tuple[int, BaseException | None]] = []
 
     def __call__(self, warm_end: int, error: BaseException | None) -> None:
-        self.answers.append((warm_end, error))
+        self.responses.append((warm_end, error))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_reader_is_notified_of_the_first_bytes(ahead: ReadAhead, pool: Pool) -
     file, outcome = cold_file(), Outcome()
     ahead.wait(file, 100, outcome)
     pool.run_one()
-    assert outcome.answers == [(100 + FIRST_WARM_BYTES, None)]
+    assert outcome.responses == [(100 + FIRST_WARM_BYTES, None)]
     assert ahead.warm_end(file, 100, 100 + FIRST_WARM_BYTES) == 100 + FIRST_WARM_BYTES
 
 
@@ -120,7 +120,7 @@ def test_two_readers_of_one_place_wait_for_one_call(ahead: ReadAhead, pool: Pool
     ahead.wait(file, 0, first)
     ahead.wait(file, 1000, second)
     pool.run_one()
-    assert first.answers == second.answers == [(FIRST_WARM_BYTES, None)]
+    assert first.responses == second.responses == [(FIRST_WARM_BYTES, None)]
     assert not pool.calls
 
 
@@ -130,8 +130,8 @@ def test_a_reader_elsewhere_in_the_file_begins_anew(ahead: ReadAhead, pool: Pool
     ahead.wait(file, 20 * MIB, second)
     pool.run_one()
     pool.run_one()
-    assert first.answers == [(FIRST_WARM_BYTES, None)]
-    assert second.answers == [(20 * MIB + FIRST_WARM_BYTES, None)]
+    assert first.responses == [(FIRST_WARM_BYTES, None)]
+    assert second.responses == [(20 * MIB + FIRST_WARM_BYTES, None)]
 
 
 @pytest.mark.parametrize("reader_count", [2, READ_AHEAD_READERS])
@@ -173,14 +173,14 @@ def test_pages_that_were_evicted_are_read_again(ahead: ReadAhead, pool: Pool) ->
     pool.calls.clear()  # what is ahead
     ahead.wait(file, 0, outcome)
     pool.run_one()
-    assert outcome.answers == [(FIRST_WARM_BYTES, None)]
+    assert outcome.responses == [(FIRST_WARM_BYTES, None)]
 
 
 def test_a_file_that_ends_before_its_region_says_so(ahead: ReadAhead, pool: Pool) -> None:
     file, outcome = cold_file(1000), Outcome()
     ahead.wait(file, 1000, outcome)
     pool.run_one()
-    assert isinstance(outcome.answers[0][1], EOFError)
+    assert isinstance(outcome.responses[0][1], EOFError)
 
 
 def test_a_failing_disk_fails_the_waiting_requests_and_the_next_one_tries_again(ahead: ReadAhead, pool: Pool) -> None:
@@ -198,8 +198,8 @@ def test_a_failing_disk_fails_the_waiting_requests_and_the_next_one_tries_again(
     file.cold_pages.update(range(MIB // 4096))
     ahead.wait(file, 0, second)
     pool.run_one()
-    assert isinstance(first.answers[0][1], OSError)
-    assert second.answers == [(MIB, None)]
+    assert isinstance(first.responses[0][1], OSError)
+    assert second.responses == [(MIB, None)]
 
 
 def test_few_workers_read_ahead_and_one_more_for_who_waits(ahead: ReadAhead, pool: Pool) -> None:

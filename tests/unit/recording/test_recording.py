@@ -62,7 +62,7 @@ def use(servers: str, **config: str) -> None:
 
 
 def test_a_recording_plays_on_another_broker_and_shows_what_differs(tmp_path: Path, capsys):
-    """All answers are alike, but for ids, addresses and times. Where the topic is missing, one is not."""
+    """All responses are alike, but for ids, addresses and times. Where the topic is missing, one is not."""
     path = tmp_path / "recording"
     with Broker() as broker, recorded(broker, path) as servers:
         broker.create_topics("orders")

@@ -1,4 +1,4 @@
-"""The registry's HTTP API: what Confluent's answers, its codes and messages, and what it keeps in _schemas."""
+"""The registry's HTTP API: what Confluent's responses, its codes and messages, and what it keeps in _schemas."""
 
 import base64
 import json
@@ -22,9 +22,9 @@ async def register(api: ApiClient, subject: str, schema: str = AVRO, **more: obj
 
 
 async def test_a_schema_is_registered_once_and_found_by_id_version_and_text(api):
-    status, answer = await register(api, "s")
+    status, response = await register(api, "s")
     assert status == 200
-    assert (answer["id"], answer["version"], answer.keys()) == (1, 1, {"id", "version", "guid"})
+    assert (response["id"], response["version"], response.keys()) == (1, 1, {"id", "version", "guid"})
     assert (await register(api, "s"))[1]["version"] == 1, "the same again"
     assert (await register(api, "s", AVRO_2))[1]["id"] == 2
     assert (await register(api, "t"))[1]["id"] == 1, "an id is of a schema, not of a subject"
@@ -156,9 +156,9 @@ ERRORS = [
 )
 async def test_an_error_has_confluents_code_and_message(api, method, path, body, code, message):
     await register(api, "s")
-    status, answer = await api.call(method, path, body)
-    assert (status, answer["error_code"]) == (code if code < 1000 else code // 100, code)
-    assert message is None or answer["message"] == message
+    status, response = await api.call(method, path, body)
+    assert (status, response["error_code"]) == (code if code < 1000 else code // 100, code)
+    assert message is None or response["message"] == message
 
 
 async def test_a_deletion_is_soft_until_it_is_permanent(api):
@@ -200,9 +200,9 @@ async def test_a_deletion_is_soft_until_it_is_permanent(api):
 async def test_a_level_decides_what_may_follow(api, level, new, compatible):
     await register(api, "s")
     await api.call("PUT", "/config/s", {"compatibility": level})
-    status, answer = await api.call("POST", "/compatibility/subjects/s/versions/latest?verbose=true", {"schema": new})
-    assert (status, answer["is_compatible"]) == (200, compatible)
-    assert bool(answer["messages"]) != compatible
+    status, response = await api.call("POST", "/compatibility/subjects/s/versions/latest?verbose=true", {"schema": new})
+    assert (status, response["is_compatible"]) == (200, compatible)
+    assert bool(response["messages"]) != compatible
     assert ((await register(api, "s", new))[0] == 200) == compatible
 
 
@@ -229,14 +229,14 @@ async def test_a_transitive_level_looks_at_every_version(api, level):
     new = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "boolean", "default": True}]})
     for name, expected in ((level, True), (f"{level}_TRANSITIVE", False)):
         await api.call("PUT", "/config/s", {"compatibility": name})
-        answer = (await api.call("POST", "/compatibility/subjects/s/versions?verbose=true", {"schema": new}))[1]
-        assert answer["is_compatible"] is expected, (name, answer)
+        response = (await api.call("POST", "/compatibility/subjects/s/versions?verbose=true", {"schema": new}))[1]
+        assert response["is_compatible"] is expected, (name, response)
 
 
 async def test_the_reasons_name_the_version_the_old_schema_and_the_level(api):
     await register(api, "s")
-    _, answer = await api.call("POST", "/compatibility/subjects/s/versions/1?verbose=true", {"schema": AVRO_3})
-    assert answer == {
+    _, response = await api.call("POST", "/compatibility/subjects/s/versions/1?verbose=true", {"schema": AVRO_3})
+    assert response == {
         "is_compatible": False,
         "messages": [
             "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'c' at path '/fields/0' in the "
@@ -250,8 +250,8 @@ async def test_the_reasons_name_the_version_the_old_schema_and_the_level(api):
 
 async def test_another_type_is_incompatible(api):
     await register(api, "s")
-    _, answer = await register(api, "s", '{"type":"object"}', schemaType="JSON")
-    assert "Incompatible because of different schema type" in answer["message"]
+    _, response = await register(api, "s", '{"type":"object"}', schemaType="JSON")
+    assert "Incompatible because of different schema type" in response["message"]
 
 
 async def test_references_are_resolved_held_and_listed(api):
@@ -400,8 +400,8 @@ async def test_a_write_needs_a_leader():
     assert await api.call("GET", "/subjects") == (200, [])
     api = ApiClient(election=Leadership(Identity("http", "127.0.0.1", 1), is_leader=False))
     assert (await register(api, "s"))[1]["error_code"] == 50003
-    status, answer = await api.call("DELETE", "/subjects/s", headers={"X-Forward": "false"})
-    assert (status, answer["error_code"]) == (500, 50003), "what was forwarded is not forwarded on"
+    status, response = await api.call("DELETE", "/subjects/s", headers={"X-Forward": "false"})
+    assert (status, response["error_code"]) == (500, 50003), "what was forwarded is not forwarded on"
 
 
 async def test_a_registry_that_does_not_lead_answers_for_what_is_registered_and_never_writes(api):
@@ -417,16 +417,16 @@ async def test_a_registry_that_does_not_lead_answers_for_what_is_registered_and_
         return found
 
     other.registry.known = known_then_deleted
-    status, answer = await register(other, "s")
-    assert (status, answer["version"]) == (200, 1)
+    status, response = await register(other, "s")
+    assert (status, response["version"]) == (200, 1)
     assert [json.loads(key)["keytype"] for key, _ in api.store.records] == ["SCHEMA", "DELETE_SUBJECT"]
 
 
 async def test_the_media_type_is_the_one_that_is_accepted(api):
     vendor = "application/vnd.schemaregistry.v1+json"
     assert (await api.response("GET", "/subjects")).headers["content-type"] == vendor
-    answer = await api.response("GET", "/subjects", headers={"Accept": "application/json"})
-    assert answer.headers["content-type"] == "application/json"
+    response = await api.response("GET", "/subjects", headers={"Accept": "application/json"})
+    assert response.headers["content-type"] == "application/json"
 
 
 async def test_a_body_that_is_too_large_is_refused(api):

@@ -149,8 +149,8 @@ def test_the_member_that_leads_goes_on_else_the_smallest_url_leads():
     one, two, three = (Identity("http", "host", port) for port in (1, 2, 3))
     leading = Identity("http", "host", 3, leads=True)
     idle = Identity("http", "host", 0, eligible=False)
-    answer = parse_json(assigned({"a": two, "b": one, "c": idle}))
-    assert (answer["error"], answer["master"], answer["master_identity"]["port"]) == (0, "b", 1)
+    response = parse_json(assigned({"a": two, "b": one, "c": idle}))
+    assert (response["error"], response["master"], response["master_identity"]["port"]) == (0, "b", 1)
     assert parse_json(assigned({"a": one, "b": leading}))["master"] == "b"
     assert parse_json(assigned({"a": one, "b": Identity("http", "host", 2, leads=True), "c": leading}))["master"] == "a"
     assert parse_json(assigned({"a": three, "b": three}))["error"] == 1

@@ -67,9 +67,9 @@ def a_read(**fields: Any) -> PartitionRead:
 
 
 def finish(context: FetchContext, now_ms: int = 0, **fields: Any) -> tuple[int, int, list[int]]:
-    """Answer all partitions alike; return error, session id, and the partitions that the answer holds."""
-    answers = [(part, a_read(**fields)) for part in context.partitions]
-    error, session_id, sent = context.finish(answers, now_ms)
+    """Answer all partitions alike; return error, session id, and the partitions that the response holds."""
+    responses = [(part, a_read(**fields)) for part in context.partitions]
+    error, session_id, sent = context.finish(responses, now_ms)
     return error, session_id, [part.request.partition for part, _ in sent]
 
 
@@ -117,11 +117,11 @@ def test_a_partition_whose_log_diverged_is_answered_again() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0, 1)
     diverged = opened(sessions, request(session_id, 1, 0), now_ms=0)
-    answers = [
+    responses = [
         (part, a_read(diverging=OffsetAndEpoch(3, 1) if index == 0 else None))
         for index, part in enumerate(diverged.partitions)
     ]
-    diverged.finish(answers, 0)
+    diverged.finish(responses, 0)
     assert finish(opened(sessions, request(session_id, 2, 0), now_ms=0)) == (0, session_id, [0])
     assert finish(opened(sessions, request(session_id, 3), now_ms=0)) == (0, session_id, [])
 
@@ -143,8 +143,8 @@ def test_partitions_with_records_go_to_the_end_of_the_order() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0, 1, 2)
     context = opened(sessions, request(session_id, 1), now_ms=0)
-    answers = [(part, a_read(records=b"x" if index == 0 else b"")) for index, part in enumerate(context.partitions)]
-    context.finish(answers, 0)
+    responses = [(part, a_read(records=b"x" if index == 0 else b"")) for index, part in enumerate(context.partitions)]
+    context.finish(responses, 0)
     context = opened(sessions, request(session_id, 2), now_ms=0)
     assert [part.request.partition for part in context.partitions] == [1, 2, 0]
 
@@ -194,7 +194,7 @@ def test_a_recreated_topic_is_another_partition_of_the_session() -> None:
     assert [part.topic_id for part in context.partitions] == [ORDERS, TRADES]
 
 
-def test_an_answer_for_an_epoch_that_has_passed_is_refused() -> None:
+def test_a_response_for_an_epoch_that_has_passed_is_refused() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
     slow = opened(sessions, request(session_id, 1), now_ms=0)
@@ -202,7 +202,7 @@ def test_an_answer_for_an_epoch_that_has_passed_is_refused() -> None:
     assert finish(slow, high_watermark=11) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, [])
 
 
-def test_a_throttled_answer_opens_no_session_and_leaves_the_open_one_as_it_is() -> None:
+def test_a_throttled_response_opens_no_session_and_leaves_the_open_one_as_it_is() -> None:
     sessions = cache()
     assert opened(sessions, request(0, 0, 0), now_ms=0).finish_throttled() == (0, NO_SESSION_ID)
     assert len(sessions) == 0

@@ -61,15 +61,15 @@ async def test_partitions_without_news_are_settled_at_once_and_the_others_left_t
         requested.log_start_offset = requested.high_watermark = 0
     world.nodes[1].partition(2).isr = (1,)  # its follower does not count yet: read in each fetch
     quiet, failed = PartitionRead(0, 0, 0, 0, b""), failed_read(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    answers = [
+    responses = [
         (requests[0], quiet),
         (requests[1], failed),
         (requests[2], quiet),
         (requests[3], PartitionRead(0, 0, 0, 0, b"records")),
         (requests[4], quiet),  # there was no room for its records
     ]
-    news = watch.requeue_unchanged(answers)
-    assert news == [answers[1], answers[3], answers[4]]
+    news = watch.requeue_unchanged(responses)
+    assert news == [responses[1], responses[3], responses[4]]
     assert watch.pop() == [requests[2]]
     watch.requeue(news)
     assert watch.pop() == [requests[4], requests[1], requests[3]]

@@ -342,7 +342,7 @@ def test_a_replica_that_lagged_too_long_is_not_waited_for_though_it_has_all_that
     assert log.high_watermark == 15
 
 
-def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
+def test_metadata_older_than_the_controllers_response_is_ignored() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
     partition.end_isr_change([1], leader_epoch=5, partition_epoch=7, now_ms=0)
@@ -374,7 +374,7 @@ def test_metadata_that_repeats_the_response_does_not_end_a_later_change() -> Non
     assert partition.pending_isr is None, "with a newer partition epoch the controller refuses the change"
 
 
-def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
+def test_a_response_of_another_leader_epoch_changes_nothing() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
     partition.become_leader(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6, partition_epoch=1), now_ms=0)
@@ -383,7 +383,7 @@ def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
     assert partition.isr == (1, 2)
 
 
-def test_an_answer_of_an_older_partition_epoch_changes_nothing() -> None:
+def test_a_response_of_an_older_partition_epoch_changes_nothing() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2), partition_epoch=4)
     joining = partition.begin_isr_change((1,))
     assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=3, now_ms=0)

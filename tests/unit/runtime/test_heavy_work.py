@@ -8,7 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.runtime.pool import ANSWER_BYTES, SMALL_ANSWER_BYTES, SMALL_WORK_BYTES, WORK_BYTES, HeavyWork, run_in_pool
+from kafkapy.runtime.pool import (
+    RESPONSE_BYTES,
+    SMALL_RESPONSE_BYTES,
+    SMALL_WORK_BYTES,
+    WORK_BYTES,
+    HeavyWork,
+    run_in_pool,
+)
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop, run
 
@@ -106,20 +113,20 @@ async def test_work_that_is_cancelled_as_it_waits_leaves_no_trace(work: Work) ->
 @on_work
 async def test_results_that_nobody_takes_leave_room_for_small_ones_only(work: Work) -> None:
     heavy = work.heavy
-    held = heavy.acquire_response_room(ANSWER_BYTES - SMALL_ANSWER_BYTES)
+    held = heavy.acquire_response_room(RESPONSE_BYTES - SMALL_RESPONSE_BYTES)
     rest = heavy.acquire_response_room(8 << 20)
     assert held is not None
     assert rest is not None
-    assert rest.byte_count == SMALL_ANSWER_BYTES
-    assert heavy.acquire_response_room(SMALL_ANSWER_BYTES + 1) is None
-    small = heavy.acquire_response_room(SMALL_ANSWER_BYTES)
+    assert rest.byte_count == SMALL_RESPONSE_BYTES
+    assert heavy.acquire_response_room(SMALL_RESPONSE_BYTES + 1) is None
+    small = heavy.acquire_response_room(SMALL_RESPONSE_BYTES)
     assert small is not None
     assert await work.run("others", LARGEST) == "others"
     held.resize(1000)
     for room in (held, rest, small):
         room.release()
         room.release()
-    assert heavy.answer_bytes == 0
+    assert heavy.response_bytes == 0
 
 
 class Inflated:

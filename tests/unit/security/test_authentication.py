@@ -57,8 +57,8 @@ def log_in(machine: Login, now_ms: int = NOW_MS, token: bytes = TOKEN, mechanism
     return receive(machine, SaslAuthenticateRequest(auth_bytes=token), 1, now_ms)
 
 
-def lifetime_ms(reply) -> int:
-    return SaslAuthenticateResponse.decode(bytes(reply.answer)[4:], 1).session_lifetime_ms
+def lifetime_ms(outcome) -> int:
+    return SaslAuthenticateResponse.decode(bytes(outcome.response)[4:], 1).session_lifetime_ms
 
 
 def test_api_versions_is_retried_until_it_is_understood() -> None:
@@ -77,9 +77,9 @@ def test_api_versions_is_retried_until_it_is_understood() -> None:
 )
 def test_a_session_ends_with_the_first_of_its_bounds(server, max_reauth_ms, expected_ms) -> None:
     machine = login(server, max_reauth_ms=max_reauth_ms)
-    reply = log_in(machine)
+    outcome = log_in(machine)
     assert machine.state is LoginState.COMPLETE
-    assert lifetime_ms(reply) == expected_ms
+    assert lifetime_ms(outcome) == expected_ms
     assert machine.session_ends_ms == (NOW_MS + expected_ms if expected_ms else None)
     assert not machine.is_expired(NOW_MS + expected_ms)
     assert machine.is_expired(NOW_MS + expected_ms + 1) == bool(expected_ms)
@@ -101,28 +101,28 @@ def test_a_login_begun_anew_is_for_the_same_user_and_mechanism() -> None:
     machine = login(max_reauth_ms=60_000)
     log_in(machine)
     machine.maybe_begin_again(NOW_MS)
-    reply = log_in(machine, token=b"\0bob\0builder")
-    assert reply.failure == "Cannot change principals during re-authentication from User.alice: User.bob"
+    outcome = log_in(machine, token=b"\0bob\0builder")
+    assert outcome.failure == "Cannot change principals during re-authentication from User.alice: User.bob"
     assert machine.state is LoginState.FAILED
     machine = login(max_reauth_ms=60_000)
     log_in(machine)
     machine.maybe_begin_again(NOW_MS)
-    reply = log_in(machine, mechanism="OTHER")
-    assert (reply.answer, machine.state) == (None, LoginState.FAILED)
+    outcome = log_in(machine, mechanism="OTHER")
+    assert (outcome.response, machine.state) == (None, LoginState.FAILED)
 
 
 def test_what_a_client_is_not_to_know_is_not_returned() -> None:
-    reply = log_in(login(BrokenServer))
-    assert b"secret" not in bytes(reply.answer)
-    assert "a secret reason" in reply.failure
+    outcome = log_in(login(BrokenServer))
+    assert b"secret" not in bytes(outcome.response)
+    assert "a secret reason" in outcome.failure
 
 
 def test_other_requests_fail_between_handshake_and_token() -> None:
     machine = login()
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    reply = receive(machine, MetadataRequest(), 9)
-    assert reply.answer is None
-    assert reply.failure == "Unexpected Kafka request of type METADATA during SASL authentication."
+    outcome = receive(machine, MetadataRequest(), 9)
+    assert outcome.response is None
+    assert outcome.failure == "Unexpected Kafka request of type METADATA during SASL authentication."
 
 
 def test_a_token_above_the_bound_fails() -> None:
@@ -130,8 +130,8 @@ def test_a_token_above_the_bound_fails() -> None:
         LoginSettings(servers={"PLAIN": lambda: PlainServer(USERS)}, max_reauth_ms={}, max_receive_bytes=99)
     )
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    reply = receive(machine, SaslAuthenticateRequest(auth_bytes=b"x" * 100), 1)
-    assert reply.failure == "Failing SASL authentication due to invalid receive size"
+    outcome = receive(machine, SaslAuthenticateRequest(auth_bytes=b"x" * 100), 1)
+    assert outcome.failure == "Failing SASL authentication due to invalid receive size"
 
 
 @pytest.mark.parametrize("version", [-1, 2, 99])
@@ -167,8 +167,8 @@ def test_a_challenge_without_a_header_is_sent_as_it_is() -> None:
     """To clients before Kafka 1.0. A second login may be of another kind: with headers, or without."""
     machine = login(ChallengingServer, max_reauth_ms=60_000)
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 0)
-    reply = machine.receive(memoryview(b"first"), now_ms=NOW_MS, wall_ms=WALL_MS)
-    assert (bytes(reply.answer), machine.is_complete) == (b"challenge", False)
+    outcome = machine.receive(memoryview(b"first"), now_ms=NOW_MS, wall_ms=WALL_MS)
+    assert (bytes(outcome.response), machine.is_complete) == (b"challenge", False)
     machine.receive(memoryview(TOKEN), now_ms=NOW_MS, wall_ms=WALL_MS)
     assert machine.is_complete
     for version in (1, 0):
@@ -225,14 +225,14 @@ def test_the_reason_for_another_mechanism_is_logged() -> None:
 def test_another_request_between_handshake_and_token_is_told_the_reason_if_it_can_be() -> None:
     machine = login()
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    reply = receive(machine, FindCoordinatorRequest(key="group"), 3)
-    answer = FindCoordinatorResponse.decode(bytes(reply.answer)[5:], 3)
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert answer.error_message == "Unexpected Kafka request of type FIND_COORDINATOR during SASL authentication."
+    outcome = receive(machine, FindCoordinatorRequest(key="group"), 3)
+    response = FindCoordinatorResponse.decode(bytes(outcome.response)[5:], 3)
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert response.error_message == "Unexpected Kafka request of type FIND_COORDINATOR during SASL authentication."
     machine = login()
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    reply = machine.receive(raw_frame(10, 99, b"\0"), now_ms=NOW_MS, wall_ms=WALL_MS)
-    assert (reply.answer, machine.state) == (None, LoginState.FAILED)
+    outcome = machine.receive(raw_frame(10, 99, b"\0"), now_ms=NOW_MS, wall_ms=WALL_MS)
+    assert (outcome.response, machine.state) == (None, LoginState.FAILED)
 
 
 class EndedServer(ChallengingServer):

@@ -227,7 +227,7 @@ def test_edwards_curves_need_no_algorithm_in_the_key_set() -> None:
         assert check(token, WALL_MS)().name == "a"
 
 
-def test_a_control_a_is_an_answer_only_to_a_refusal() -> None:
+def test_a_control_a_is_a_response_only_to_a_refusal() -> None:
     machine = server()
     evaluate(machine, bearer("a.b.c"), WALL_MS)
     with pytest.raises(SaslError, match="client first message"):
@@ -245,8 +245,8 @@ def test_a_client_logs_in_with_its_token() -> None:
 
 def test_a_client_answers_a_refusal_and_then_gives_up() -> None:
     client, machine = OAuthBearerClient("a.b.c"), server()
-    answer = client.evaluate(evaluate(machine, client.evaluate(b""), WALL_MS))
-    assert answer == b"\x01"
+    response = client.evaluate(evaluate(machine, client.evaluate(b""), WALL_MS))
+    assert response == b"\x01"
     for challenge in (b"", b"more"):
         with pytest.raises(SaslError, match=r"the server refused the token: .*invalid_token"):
             client.evaluate(challenge)

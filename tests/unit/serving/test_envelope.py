@@ -144,8 +144,8 @@ def test_the_inner_request_is_authorized_by_the_clients_principal_and_address(
 ) -> None:
     response, rights = sent(principal=principal, host=host)
     assert response.error_code == 0
-    answer = UnregisterBrokerResponse.decode(bytes(response.response_data or b"")[5:], 0)
-    assert answer.error_code == code
+    inner = UnregisterBrokerResponse.decode(bytes(response.response_data or b"")[5:], 0)
+    assert inner.error_code == code
     requested = (decode_principal(principal), ".".join(map(str, host)), "ALTER")
     assert rights.requested == [(BROKER, "10.0.0.1", "CLUSTER_ACTION"), requested]
 
@@ -153,8 +153,8 @@ def test_the_inner_request_is_authorized_by_the_clients_principal_and_address(
 def test_a_client_that_logged_in_by_a_token_makes_none_through_a_broker() -> None:
     principal = encode_principal("User", "alice", is_by_token=True)
     response, _ = sent(frame(CreateDelegationTokenRequest(), 3), principal=principal)
-    answer = CreateDelegationTokenResponse.decode(bytes(response.response_data or b"")[5:], 3)
-    assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    inner = CreateDelegationTokenResponse.decode(bytes(response.response_data or b"")[5:], 3)
+    assert inner.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 NOT_PASSED_ON = {row.api_key for row in ROWS if row.forwarding is Forwarding.NONE}

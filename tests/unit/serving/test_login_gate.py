@@ -98,12 +98,12 @@ class Listener:
         raise AssertionError("a login waited")
 
     def shake_hands(self, mechanism: str = "PLAIN") -> int:
-        answer = self._send(SaslHandshakeRequest(mechanism=mechanism))
-        return SaslHandshakeResponse.decode(answer[4:], 1).error_code
+        response = self._send(SaslHandshakeRequest(mechanism=mechanism))
+        return SaslHandshakeResponse.decode(response[4:], 1).error_code
 
     def authenticate(self) -> int:
-        answer = self._send(SaslAuthenticateRequest(auth_bytes=TOKEN))
-        return SaslAuthenticateResponse.decode(answer[4:], 1).error_code
+        response = self._send(SaslAuthenticateRequest(auth_bytes=TOKEN))
+        return SaslAuthenticateResponse.decode(response[4:], 1).error_code
 
 
 async def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_until_then(loop: SimLoop) -> None:
@@ -113,11 +113,11 @@ async def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_un
     await asyncio.sleep(0.099)
     assert not refused.done()
     assert listener.info.is_held
-    answer = await refused
+    response = await refused
     assert loop.now_ms() == 100
-    assert answer is not None
-    assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert listener.info.close_after_answer
+    assert response is not None
+    assert SaslAuthenticateResponse.decode(bytes(response)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert listener.info.close_after_response
 
 
 async def test_a_refused_bearer_token_is_verified_by_a_worker_and_answered_after_the_delay(loop: SimLoop) -> None:
@@ -133,17 +133,17 @@ async def test_a_refused_bearer_token_is_verified_by_a_worker_and_answered_after
     servers = {OAUTHBEARER: lambda: OAuthBearerServer(refuse, lambda reason: None)}
     listener.settings = LoginSettings(servers=servers, max_reauth_ms={})
     assert listener.shake_hands(OAUTHBEARER) == 0
-    answer = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=bearer("a.b.c"))))
+    task = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=bearer("a.b.c"))))
     await asyncio.sleep(1)
-    assert not answer.done()
+    assert not task.done()
     assert listener.info.is_held
     listener.pool.calls.pop()()
-    response = await answer
+    response = await task
     assert response is not None
     challenge = SaslAuthenticateResponse.decode(bytes(response)[4:], 1)
     assert (challenge.error_code, bytes(challenge.auth_bytes)) == (0, INVALID_TOKEN.encode())
     assert loop.now_ms() == 1100
-    assert not listener.info.close_after_answer
+    assert not listener.info.close_after_response
 
 
 def test_produce_requests_pass_together_only_while_a_session_lasts() -> None:
@@ -188,7 +188,7 @@ def logged_in() -> Listener:
 def test_a_session_is_renewed() -> None:
     listener = logged_in()
     assert (listener.shake_hands(), listener.authenticate()) == (0, 0)
-    assert not listener.info.close_after_answer
+    assert not listener.info.close_after_response
 
 
 def test_who_was_removed_cannot_renew_a_session() -> None:
@@ -196,14 +196,14 @@ def test_who_was_removed_cannot_renew_a_session() -> None:
     listener.settings = settings({"bob": "builder"})
     assert listener.shake_hands() == 0
     assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert listener.info.close_after_answer
+    assert listener.info.close_after_response
 
 
 def test_a_session_cannot_be_renewed_by_a_mechanism_that_was_disabled() -> None:
     listener = logged_in()
     listener.settings = settings({"alice": "wonder"}, mechanism="OTHER")
     assert listener.shake_hands() == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert listener.info.close_after_answer
+    assert listener.info.close_after_response
 
 
 def test_who_was_removed_after_connecting_cannot_log_in() -> None:

@@ -29,12 +29,12 @@ class Ticks:
 def measured(serve: Callable[[], Awaitable[None]]) -> tuple[MeasuredRouter, RequestCounts]:
     async def route(_info: ConnectionInfo, _frame: memoryview) -> Writer:
         await serve()
-        answer = Writer()
-        answer += b"answer"
-        return answer
+        response = Writer()
+        response += b"answer"
+        return response
 
     def coalesce(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> Served:
-        return Served(3, 300, None, lambda on_answers: on_answers(b"answers"))
+        return Served(3, 300, None, lambda on_responses: on_responses(b"answers"))
 
     counts = RequestCounts()
     return MeasuredRouter(route, coalesce, counts, now_ns=Ticks()), counts
@@ -103,10 +103,10 @@ def test_produces_served_together_are_counted_together() -> None:
     served = router.coalesce(INFO, b"\0\0\0\x60" + PRODUCE_V9, 0, 10)
     assert served is not None
     assert served.wait is not None
-    answers: list[bytes] = []
-    served.wait(answers.append)
+    responses: list[bytes] = []
+    served.wait(responses.append)
     version = counts.of(9)
-    assert answers == [b"answers"]
+    assert responses == [b"answers"]
     assert (version.request_count, sum(version.api.waited), counts.errors[0][0]) == (3, 3, 3)
     assert sum(version.api.frame_bytes) == 3
 

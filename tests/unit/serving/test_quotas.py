@@ -26,7 +26,7 @@ from kafkapy.security.quotas import ClientQuotas
 from kafkapy.serving.quotas import MAX_HELD_BYTES, WITHOUT_THROTTLE, Meter
 from tests.simulator.loop import SimClock, SimLoop
 from tests.support.controllers import Cluster
-from tests.support.metadata_services import Deny, answer, services
+from tests.support.metadata_services import Deny, response_of, services
 
 PRODUCE, API_VERSIONS, BROKER_HEARTBEAT, CREATE_TOPICS, FETCH, WRITE_TXN_MARKERS = 0, 18, 63, 19, 1, 27
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -81,9 +81,9 @@ def test_time_is_counted_but_while_the_request_waits() -> None:
         assert world.meter.charge(ApiVersionsResponse()).throttle_time_ms == 0
         assert world.percent_seconds == pytest.approx(4)
         world.clock.work(5)
-        return "answer"
+        return "response"
 
-    assert drive(world.meter, handle) == "answer"
+    assert drive(world.meter, handle) == "response"
     assert world.percent_seconds == pytest.approx(4.5, rel=0.01), "encoding counts, too"
     assert world.info.throttle_ms == 0
 
@@ -156,18 +156,18 @@ def test_who_is_no_node_is_not_exempt() -> None:
 
 
 def test_who_may_not_write_markers_is_not_exempt() -> None:
-    """The answer has an error a partition, and no place for a throttle time."""
+    """The response has an error a partition, and no place for a throttle time."""
     world = World(WRITE_TXN_MARKERS, request_percentage=0.0001)
     running = services(Cluster(), authorizer=Deny((AclOperation.ALTER, ""), (AclOperation.CLUSTER_ACTION, "")))
     marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic("t", partition_indexes=[0])])
     request = WriteTxnMarkersRequest(markers=[marker])
-    response = answer(write_txn_markers.handle(running, world.meter.new_context(), request))
+    response = response_of(write_txn_markers.handle(running, world.meter.new_context(), request))
     world.meter.timed(lambda: world.clock.work(40))()
     assert world.meter.charge(response) is response
     assert world.info.throttle_ms == 1000
 
 
-def test_a_produce_without_an_answer_takes_no_time_and_mutes_nothing() -> None:
+def test_a_produce_without_a_response_takes_no_time_and_mutes_nothing() -> None:
     world = World(PRODUCE, request_percentage=0.0001)
 
     async def handle() -> None:
@@ -180,7 +180,7 @@ def test_a_produce_without_an_answer_takes_no_time_and_mutes_nothing() -> None:
     assert world.client_quotas.request.bucket_count == 0
 
 
-def test_a_produce_without_an_answer_counts_its_bytes() -> None:
+def test_a_produce_without_a_response_counts_its_bytes() -> None:
     world = World(PRODUCE, request_percentage=0.0001, producer_byte_rate=5.0)
     world.meter.charge(None)
     assert world.info.throttle_ms == 10_000, "100 bytes are 10 a second over ten seconds"
@@ -233,7 +233,7 @@ def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_returned(api_ke
     assert world.info.throttle_ms == returned_ms
 
 
-def test_the_one_answer_without_a_throttle_time_is_passed_on_as_it_is() -> None:
+def test_the_one_response_without_a_throttle_time_is_passed_on_as_it_is() -> None:
     (api_key,) = WITHOUT_THROTTLE
     world = World(api_key, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()

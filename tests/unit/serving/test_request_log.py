@@ -151,12 +151,12 @@ async def test_neither_side_of_an_api_with_secrets_is_logged(name: str, caplog: 
     asked = Writer()
     write_request_header(asked, api_key=key, api_version=version, correlation_id=1, client_id="a")
     request_type(key)().write(asked, version)
-    answer = Writer()
-    write_response_header(answer, key, version, 1)
-    response_type(key)().write(answer, version)
+    response = Writer()
+    write_response_header(response, key, version, 1)
+    response_type(key)().write(response, version)
 
     async def route(info: ConnectionInfo, frame: memoryview) -> Writer:
-        return answer
+        return response
 
     caplog.set_level(logging.DEBUG, "kafka.request.logger")
     await logged(route, ConnectionInfo("a", "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1), memoryview(bytes(asked)))

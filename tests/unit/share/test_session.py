@@ -125,8 +125,8 @@ class TestResponses:
         opened(cache)
         session = following(cache, 1).session
         assert session is not None
-        answers = [session.has_changes(P0, has_records=False, error_code=code) for code in (6, 0, 0)]
-        assert answers == [True, True, False]
+        responses = [session.has_changes(P0, has_records=False, error_code=code) for code in (6, 0, 0)]
+        assert responses == [True, True, False]
 
 
 class TestEnds:

@@ -42,7 +42,10 @@ def test_a_cause_is_the_innermost_one_without_what_surrounds_it():
             FAILED % NO_TOPIC,
             r"writes is gone from b:1 \(TimeoutException: Topic bars not present .*\): create it again",
         ),
-        (FAILED % "Python worker failed to connect back.", "Spark waited 10 seconds for a Python worker: end what else"),
+        (
+            FAILED % "Python worker failed to connect back.",
+            "Spark waited 10 seconds for a Python worker: end what else",
+        ),
         (FAILED % "something else", r"Spark failed: something else \(SPARK_JOBS_TRACE=1 shows all\)"),
     ],
 )

@@ -39,7 +39,7 @@ def test_entries_that_a_new_one_contradicts_go(entry: tuple[int, int], left: lis
 
 
 @pytest.mark.parametrize(
-    ("leader_epoch", "answer"),
+    ("leader_epoch", "expected"),
     [
         (-1, None),
         (0, OffsetAndEpoch(5, 0)),  # below all known: itself, and where the first known begins
@@ -50,8 +50,8 @@ def test_entries_that_a_new_one_contradicts_go(entry: tuple[int, int], left: lis
         (5, None),
     ],
 )
-def test_the_end_of_an_epoch_is_where_the_next_begins(leader_epoch: int, answer: OffsetAndEpoch | None) -> None:
-    assert epochs((2, 5), (4, 20)).end_offset_for(leader_epoch, log_end_offset=100) == answer
+def test_the_end_of_an_epoch_is_where_the_next_begins(leader_epoch: int, expected: OffsetAndEpoch | None) -> None:
+    assert epochs((2, 5), (4, 20)).end_offset_for(leader_epoch, log_end_offset=100) == expected
 
 
 def test_an_empty_chain_knows_nothing() -> None:

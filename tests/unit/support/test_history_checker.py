@@ -254,7 +254,7 @@ def test_a_limit_that_is_lower_than_before_went_back(limit: Limit, name: str, va
     assert kinds_in([*clean_history(), before, between, after]) == {Kind.WENT_BACK}
 
 
-def test_answers_that_crossed_each_other_did_not_go_back() -> None:
+def test_responses_that_crossed_each_other_did_not_go_back() -> None:
     late = seen(Limit.LAST_STABLE_OFFSET, LEFT, 4, at=7.9, took=5.0)
     assert find_anomalies([*clean_history(), late]) == []
 

@@ -254,7 +254,7 @@ def test_while_markers_are_written_requests_get_a_retriable_error() -> None:
     assert world.state.state is TransactionState.COMPLETE_COMMIT
 
 
-def test_an_answer_about_markers_of_an_earlier_transaction_changes_nothing() -> None:
+def test_a_response_about_markers_of_an_earlier_transaction_changes_nothing() -> None:
     world = TransactionWorld()
     producer = world.started()
     world.held = {ORDERS}

@@ -62,7 +62,7 @@ def test_an_error_that_may_not_be_retried_reaches_the_program(broker: Broker) ->
     assert (produce(broker), records(broker)) == (["INVALID_RECORD"], 0)
 
 
-def test_an_answer_that_is_lost_makes_a_duplicate_unless_idempotent(broker: Broker) -> None:
+def test_a_response_that_is_lost_makes_a_duplicate_unless_idempotent(broker: Broker) -> None:
     broker.faults.drop("Produce", when="after", nth=1)
     produce(broker)
     assert records(broker) == 2
@@ -96,7 +96,7 @@ def test_a_fetch_that_fails_is_repeated(broker: Broker, error: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["drop", "truncate"])
-def test_a_fetch_whose_answer_is_lost_is_repeated(broker: Broker, kind: str) -> None:
+def test_a_fetch_whose_response_is_lost_is_repeated(broker: Broker, kind: str) -> None:
     broker.faults.add(kind, "Fetch", nth=1)
     produce(broker)
     assert consumed(broker) == b"value"
@@ -118,7 +118,7 @@ def consumed(broker: Broker, topic: str = "orders") -> bytes | None:
     return message.value()
 
 
-def test_a_delayed_answer_is_late(broker: Broker) -> None:
+def test_a_delayed_response_is_late(broker: Broker) -> None:
     broker.faults.delay("Produce", ms=400, nth=1)
     began = time.monotonic()
     assert produce(broker) == [0]
@@ -183,7 +183,7 @@ def transact(broker: Broker, name: str) -> Producer:
     return producer
 
 
-def test_an_end_of_a_transaction_whose_answer_is_lost_is_done_once(broker: Broker) -> None:
+def test_an_end_of_a_transaction_whose_response_is_lost_is_done_once(broker: Broker) -> None:
     fault = broker.faults.drop("EndTxn", when="after", transactional_id="once", times=1)
     transact(broker, "once").commit_transaction(TIMEOUT_S)
     assert (fault.hits, records(broker)) == (1, 2)  # the record and its marker

@@ -57,7 +57,7 @@ def test_markers_reports_and_missed_faults(tmp_path: Path) -> None:
     assert "Kafka faults" in shown
     assert "Produce fails with INVALID_RECORD: 1 hits" in shown
     assert "by rdkafka (127.0.0.1:" in shown
-    assert "FaultNeverHit: never hit: EndTxn is done, and its answer lost; no EndTxn came" in shown
+    assert "FaultNeverHit: never hit: EndTxn is done, and its response lost; no EndTxn came" in shown
     assert "FaultError: there is no API 'EndTx'; is it EndTxn" in shown
     for name in ("test_shows_what_was_hit", "test_never_hit", "test_mistyped"):
         assert f"FAILED test_service.py::{name}" in shown

@@ -134,7 +134,7 @@ LEVELLED = [
 
 
 @pytest.mark.parametrize(("api_key", "version"), LEVELLED)
-def test_each_part_of_a_request_gets_its_error_in_the_answer(api_key: int, version: int) -> None:
+def test_each_part_of_a_request_gets_its_error_in_the_response(api_key: int, version: int) -> None:
     api = APIS[api_key]
     level = level_of(api.name, version)
     assert level is not None

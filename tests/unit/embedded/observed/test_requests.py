@@ -50,7 +50,7 @@ def test_who_asked_what(broker: Broker) -> None:
     assert broker.requests.wait_for(1, "LeaveGroup", group="readers")
 
 
-def test_an_error_and_a_lost_answer_are_as_the_client_met_them(broker: Broker) -> None:
+def test_an_error_and_a_lost_response_are_as_the_client_met_them(broker: Broker) -> None:
     broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", nth=1)
     broker.requests.on()
     broker.faults.drop("Produce", when="before", topic="orders", nth=2)

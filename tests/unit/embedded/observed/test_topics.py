@@ -142,7 +142,7 @@ def test_delivered_once(broker: Broker, topic: str) -> None:
         broker.topics[topic].assert_delivered_once([json.loads(order) for order in orders])
 
 
-def test_a_lost_answer_is_delivered_once_by_an_idempotent_producer(broker: Broker, topic: str) -> None:
+def test_a_lost_response_is_delivered_once_by_an_idempotent_producer(broker: Broker, topic: str) -> None:
     broker.faults.drop("Produce", when="after", topic=topic, nth=1)
     produce(broker, topic, (b"k", b"paid"), **{"enable.idempotence": True, "retry.backoff.ms": 10, "log_level": 0})
     broker.topics[topic].assert_delivered_once(["paid"])

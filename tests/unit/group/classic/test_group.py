@@ -128,8 +128,8 @@ def test_only_the_leader_hears_of_all_members() -> None:
     world.advance(0)
     leader, *followers = [world.joined(token) for token in tokens]
     assert {member.member_id: member.metadata for member in leader.members} == {i: i.encode() for i in ids}
-    assert [answer.members for answer in followers] == [[], []]
-    assert {answer.leader for answer in followers} == {leader.member_id}
+    assert [response.members for response in followers] == [[], []]
+    assert {response.leader for response in followers} == {leader.member_id}
 
 
 def test_the_first_rebalance_waits_longer_while_members_come() -> None:
@@ -207,12 +207,12 @@ def test_rebalances_chain_without_anybody_becoming_unknown() -> None:
     ids = world.stable(3)
     newcomer = world.new_id()
     tokens = [world.join(newcomer), *(world.join(member_id) for member_id in ids)]
-    answers = [world.joined(token) for token in tokens]
+    responses = [world.joined(token) for token in tokens]
     another = world.new_id()
     world.join(another)
-    codes = [world.code(world.sync(answer.member_id, answer.generation_id)) for answer in answers]
+    codes = [world.code(world.sync(response.member_id, response.generation_id)) for response in responses]
     assert codes == [ErrorCode.REBALANCE_IN_PROGRESS] * 4
-    assert {world.heartbeat(answer.member_id, answer.generation_id) for answer in answers} == {
+    assert {world.heartbeat(response.member_id, response.generation_id) for response in responses} == {
         ErrorCode.REBALANCE_IN_PROGRESS
     }
 
@@ -223,8 +223,8 @@ def test_rebalances_chain_without_anybody_becoming_unknown() -> None:
 def test_leaving_together_answers_each_and_rebalances_once() -> None:
     world = ClassicWorld()
     ids = world.stable(3)
-    answer = world.leave((ids[1], None), ("stranger", None), (ids[2], None))
-    assert [member.error_code for member in answer.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID, 0]
+    response = world.leave((ids[1], None), ("stranger", None), (ids[2], None))
+    assert [member.error_code for member in response.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID, 0]
     assert world.joined(world.join(ids[0])).generation_id == 2
 
 
@@ -256,11 +256,11 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     world.join(leader)
     static_id = world.joined(token).member_id
     world.synced(world.sync(leader, 2, {static_id: b"s"}))
-    answer = world.joined(world.join(client=Client("new", "/10.0.0.1"), **STATIC))
-    assert answer.generation_id == 2
-    assert answer.member_id != static_id
+    response = world.joined(world.join(client=Client("new", "/10.0.0.1"), **STATIC))
+    assert response.generation_id == 2
+    assert response.member_id != static_id
     assert world.group.log.state is ClassicState.STABLE
-    assert world.synced(world.sync(answer.member_id, 2, group_instance_id="i1")).assignment == b"s"
+    assert world.synced(world.sync(response.member_id, 2, group_instance_id="i1")).assignment == b"s"
     assert world.heartbeat(static_id, 2, "i1") == ErrorCode.FENCED_INSTANCE_ID
     assert world.heartbeat(static_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -276,18 +276,18 @@ def static_leader(world: ClassicWorld, **fields: int) -> str:
 def test_a_static_leader_gets_skip_assignment() -> None:
     world = ClassicWorld()
     static_leader(world)
-    answer = world.joined(world.join(version=9, **STATIC))
-    assert answer.skip_assignment
-    assert answer.leader == answer.member_id
-    assert [member.member_id for member in answer.members] == [answer.member_id]
+    response = world.joined(world.join(version=9, **STATIC))
+    assert response.skip_assignment
+    assert response.leader == response.member_id
+    assert [member.member_id for member in response.members] == [response.member_id]
 
 
 def test_an_older_static_leader_does_not_learn_that_it_leads() -> None:
     world = ClassicWorld()
     old_id = static_leader(world)
-    answer = world.joined(world.join(version=8, **STATIC))
-    assert not answer.skip_assignment
-    assert (answer.leader, answer.members) == (old_id, [])
+    response = world.joined(world.join(version=8, **STATIC))
+    assert not response.skip_assignment
+    assert (response.leader, response.members) == (old_id, [])
 
 
 def test_a_static_member_that_comes_back_without_a_common_protocol_is_refused() -> None:
@@ -301,9 +301,9 @@ def test_a_static_member_stays_while_it_is_away() -> None:
     static_leader(world, session_timeout_ms=100_000)
     token = world.join(world.new_id(), session_timeout_ms=100_000)
     world.advance(60_000)
-    answer = world.joined(token)
-    assert answer.leader == answer.member_id
-    assert [member.group_instance_id for member in answer.members] == ["i1", None]
+    response = world.joined(token)
+    assert response.leader == response.member_id
+    assert [member.group_instance_id for member in response.members] == ["i1", None]
 
 
 def test_a_static_member_is_removed_by_its_instance_id() -> None:
@@ -329,8 +329,8 @@ def test_a_replacement_that_cannot_be_written_is_taken_back() -> None:
 def test_a_full_group_takes_nobody_else() -> None:
     world = ClassicWorld(group_max_size=2)
     world.stable(2)
-    answer = world.take(world.join())
-    assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    response = world.take(world.join())
+    assert (response.error_code, response.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
 def test_a_group_that_is_loaded_too_large_keeps_the_first_to_come() -> None:

@@ -77,7 +77,7 @@ Event = Callable[[Known], int | None]
 
 
 def _outcome(known: Known, token: int) -> int | None:
-    """Return the code of an answer, None where the request waits."""
+    """Return the code of a response, None where the request waits."""
     return None if known.world.is_waiting(token) else known.world.code(token)
 
 
@@ -255,10 +255,10 @@ PAIRS: dict[Event, dict[ClassicState, tuple[int | None, ClassicState]]] = {
     [(event, state) for event in PAIRS for state in ClassicState],
     ids=lambda x: getattr(x, "__name__", getattr(x, "name", None)),
 )
-def test_an_event_in_a_state_has_its_answer_and_its_next_state(event: Event, state: ClassicState) -> None:
+def test_an_event_in_a_state_has_its_response_and_its_next_state(event: Event, state: ClassicState) -> None:
     known = known_in(state)
-    expected_answer, next_state = PAIRS[event][state]
-    assert event(known) == expected_answer
+    expected_response, next_state = PAIRS[event][state]
+    assert event(known) == expected_response
     assert known.group.log.state is next_state
 
 

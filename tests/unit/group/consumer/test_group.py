@@ -132,7 +132,7 @@ def test_fenced_member_rejoins_with_its_id() -> None:
     assert consumer.partitions() == [("foo", 0), ("foo", 1)]
 
 
-def test_answer_that_was_lost_is_given_again() -> None:
+def test_response_that_was_lost_is_given_again() -> None:
     world = GroupWorld(image_of(foo=2))
     first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
     first.join()

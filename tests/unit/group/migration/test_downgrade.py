@@ -36,8 +36,8 @@ def test_group_becomes_classic_when_the_last_modern_member_leaves() -> None:
     )
     assert assigned_partitions(group.log.members[classic_id].assignment) == {("t", 2), ("t", 3)}
     assert world.heartbeat(classic_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
-    answer = rejoin(world, classic_id, 2, 3)
-    assert (answer.generation_id, answer.leader) == (4, classic_id)
+    response = rejoin(world, classic_id, 2, 3)
+    assert (response.generation_id, response.leader) == (4, classic_id)
 
 
 def test_new_coordinator_goes_on_with_the_rebalance_of_a_group_that_has_become_classic() -> None:
@@ -119,10 +119,10 @@ def test_static_member_that_comes_back_classic_makes_no_rebalance() -> None:
     consumer.join()
     consumer.leave(-2)
 
-    answer = world.joined(world.join(group_instance_id="i", protocols=speaks()))
+    joined = world.joined(world.join(group_instance_id="i", protocols=speaks()))
 
-    assert (world.group.log.state, answer.generation_id, world.group.log.generation) == (ClassicState.STABLE, 2, 2)
-    response = world.synced(world.sync(answer.member_id, 2, group_instance_id="i"))
+    assert (world.group.log.state, joined.generation_id, world.group.log.generation) == (ClassicState.STABLE, 2, 2)
+    response = world.synced(world.sync(joined.member_id, 2, group_instance_id="i"))
     assert len(assigned_partitions(response.assignment)) == 4
 
 
@@ -144,10 +144,10 @@ def test_static_member_that_comes_back_classic_with_another_subscription_rebalan
     consumer.join()
 
     other = subscription(topic="u")
-    answer = world.joined(world.join(group_instance_id="i", protocols={"range": other}))
+    response = world.joined(world.join(group_instance_id="i", protocols={"range": other}))
 
     assert (world.group.log.state, world.group.log.generation) == (ClassicState.PREPARING_REBALANCE, 2)
-    assert world.code(world.sync(answer.member_id, answer.generation_id, group_instance_id="i"))
+    assert world.code(world.sync(response.member_id, response.generation_id, group_instance_id="i"))
 
 
 def test_expression_of_a_static_member_is_forgotten_when_it_comes_back_classic() -> None:

@@ -79,17 +79,17 @@ def test_members_of_an_eager_assignor_own_nothing_when_they_join() -> None:
     (first,) = classic_group(world, (0, 1, 2))
     modern(world).join()
 
-    answer = world.joined(world.join(first, protocols=speaks(version=0)))
+    response = world.joined(world.join(first, protocols=speaks(version=0)))
 
-    assert (answer.generation_id, assigned(world, first, 2)) == (2, [0, 1])
+    assert (response.generation_id, assigned(world, first, 2)) == (2, [0, 1])
 
 
 def test_waiting_classic_member_has_to_join_once_its_partitions_are_free() -> None:
     world = world_of(2)
     consumer = modern(world)
     consumer.join()
-    answer = world.joined(world.join("c", protocols=speaks()))
-    assert assigned(world, "c", answer.generation_id) == []
+    response = world.joined(world.join("c", protocols=speaks()))
+    assert assigned(world, "c", response.generation_id) == []
     assert world.heartbeat("c", 3) == ErrorCode.NONE
 
     consumer.beat()
@@ -136,23 +136,23 @@ def test_static_member_comes_back_with_the_other_protocol() -> None:
     world = world_of()
     token = world.join(group_instance_id="i", protocols=speaks())
     world.advance(0)
-    answer = world.joined(token)
-    world.sync(answer.member_id, 1, {answer.member_id: assignment(0, 1, 2, 3, topic=TOPIC)}, group_instance_id="i")
+    response = world.joined(token)
+    world.sync(response.member_id, 1, {response.member_id: assignment(0, 1, 2, 3, topic=TOPIC)}, group_instance_id="i")
 
     consumer = modern(world, instance_id="i")
     consumer.join()
 
     assert list(world.consumer_group.log.members) == ["m"]
     assert len(consumer.partitions()) == 4
-    assert world.heartbeat(answer.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+    assert world.heartbeat(response.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_partition_that_came_meanwhile_is_noticed_when_a_static_member_makes_the_upgrade() -> None:
     world = world_of(2)
     token = world.join(group_instance_id="i", protocols=speaks())
     world.advance(0)
-    answer = world.joined(token)
-    world.sync(answer.member_id, 1, {answer.member_id: assignment(0, 1, topic=TOPIC)}, group_instance_id="i")
+    response = world.joined(token)
+    world.sync(response.member_id, 1, {response.member_id: assignment(0, 1, topic=TOPIC)}, group_instance_id="i")
     world.image = image_of(2, t=3)
 
     consumer = modern(world, instance_id="i")
@@ -268,9 +268,9 @@ def test_member_that_does_not_join_in_time_is_removed() -> None:
 def test_member_that_does_not_sync_in_time_is_removed() -> None:
     world = world_of()
     modern(world).join()
-    answer = world.joined(world.join("c", protocols=speaks(), rebalance_timeout_ms=8_000))
+    response = world.joined(world.join("c", protocols=speaks(), rebalance_timeout_ms=8_000))
     world.advance(4_000)
-    assert world.heartbeat("c", answer.generation_id) == ErrorCode.NONE
+    assert world.heartbeat("c", response.generation_id) == ErrorCode.NONE
 
     world.advance(4_000)
 
@@ -280,11 +280,11 @@ def test_member_that_does_not_sync_in_time_is_removed() -> None:
 def test_sync_ends_the_wait_for_it() -> None:
     world = world_of()
     modern(world).join()
-    answer = world.joined(world.join("c", protocols=speaks(), rebalance_timeout_ms=8_000))
-    world.synced(world.sync("c", answer.generation_id))
+    response = world.joined(world.join("c", protocols=speaks(), rebalance_timeout_ms=8_000))
+    world.synced(world.sync("c", response.generation_id))
     world.advance(8_000)
 
-    assert world.heartbeat("c", answer.generation_id) == ErrorCode.NONE
+    assert world.heartbeat("c", response.generation_id) == ErrorCode.NONE
 
 
 def test_policy_that_allows_nothing_refuses_classic_members() -> None:
@@ -318,8 +318,8 @@ def test_assignment_is_written_in_the_version_of_the_members_subscription() -> N
     modern(world).join()
     for version in (0, 1, 3, 9):
         metadata = version.to_bytes(2, "big") + subscription(version=min(version, 3), topic=TOPIC)[2:]
-        answer = world.joined(world.join(f"c{version}", protocols={"range": metadata}))
-        response = world.synced(world.sync(f"c{version}", answer.generation_id))
+        joined = world.joined(world.join(f"c{version}", protocols={"range": metadata}))
+        response = world.synced(world.sync(f"c{version}", joined.generation_id))
         assert int.from_bytes(response.assignment[:2], "big") == min(version, 3)
 
 

@@ -1,6 +1,6 @@
 """A share group that Apache Kafka has written: it is kept, and requests of other kinds of groups are refused as there.
 
-The answers are those of 4.4.0: OffsetMetadataManager, GroupMetadataManager and ShareGroup.
+The responses are those of 4.4.0: OffsetMetadataManager, GroupMetadataManager and ShareGroup.
 """
 
 import pytest

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkapy.config.node import NodeConfig
 from kafkapy.handlers.cluster import api_versions
-from kafkapy.handlers.encoded_answers import EncodedAnswer, VersionAnswers
+from kafkapy.handlers.encoded_responses import EncodedResponse, VersionResponses
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -26,14 +26,14 @@ def services_with(versions: dict[int, tuple[int, int]] | None, *, is_legacy: boo
         ),
         metadata=SimpleNamespace(image=MetadataImage()),
         quorum=SimpleNamespace(finalized_kraft_version=1),
-        version_answers=VersionAnswers(),
+        version_responses=VersionResponses(),
     )
 
 
 async def listed(services: Any) -> dict[int, tuple[int, int]]:
     context: Any = SimpleNamespace(api_version=0, meter=None)
     response = await api_versions.handle(services, context, ApiVersionsRequest())
-    if isinstance(response, EncodedAnswer):
+    if isinstance(response, EncodedResponse):
         response = ApiVersionsResponse.decode(memoryview(response.body), 0)
     return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 

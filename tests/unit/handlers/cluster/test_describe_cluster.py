@@ -26,13 +26,13 @@ from kafkapy.protocol.messages.describe_topic_partitions_request import (
 )
 from kafkapy.security.authorizer import AclOperation
 from tests.support.controllers import CLUSTER_ID, Cluster, registration_request
-from tests.support.metadata_services import Deny, answer, context, on_wire, services
+from tests.support.metadata_services import Deny, context, on_wire, response_of, services
 
 
 def describe(cluster: Cluster, version: int = 2, authorizer: Any = None, **fields: Any) -> Any:
     running = services(cluster, authorizer=authorizer)
     request = DescribeClusterRequest(**fields)
-    return on_wire(answer(describe_cluster.handle(running, context(version), request)), version)
+    return on_wire(response_of(describe_cluster.handle(running, context(version), request)), version)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -95,7 +95,7 @@ def page(
         cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
     running = services(cluster, authorizer=authorizer)
-    return on_wire(answer(describe_topic_partitions.handle(running, context(0), request)), 0)
+    return on_wire(response_of(describe_topic_partitions.handle(running, context(0), request)), 0)
 
 
 def shape(response: Any) -> list[tuple[str, list[int]]]:
@@ -153,16 +153,18 @@ def test_hidden_topics_are_left_out_of_all_and_refused_by_name() -> None:
 def test_broker_registers_and_beats_over_the_wire() -> None:
     cluster = Cluster()
     running = services(cluster)
-    registered = on_wire(answer(broker_registration.handle(running, context(4), registration_request(1))), 4)
+    registered = on_wire(response_of(broker_registration.handle(running, context(4), registration_request(1))), 4)
     beat = BrokerHeartbeatRequest(
         broker_id=1,
         broker_epoch=registered.broker_epoch,
         current_metadata_offset=registered.broker_epoch,
         want_fence=False,
     )
-    alive = on_wire(answer(broker_heartbeat.handle(running, context(2), beat)), 2)
-    stale = answer(broker_heartbeat.handle(running, context(2), BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)))
-    ids = answer(
+    alive = on_wire(response_of(broker_heartbeat.handle(running, context(2), beat)), 2)
+    stale = response_of(
+        broker_heartbeat.handle(running, context(2), BrokerHeartbeatRequest(broker_id=1, broker_epoch=1))
+    )
+    ids = response_of(
         allocate_producer_ids.handle(
             running, context(0), AllocateProducerIdsRequest(broker_id=1, broker_epoch=registered.broker_epoch)
         )
@@ -177,7 +179,7 @@ def test_controller_registers() -> None:
     cluster = Cluster()
     request = ControllerRegistrationRequest(controller_id=7, incarnation_id=b"c" * 16)
 
-    answer(controller_registration.handle(services(cluster), context(0), request))
+    response_of(controller_registration.handle(services(cluster), context(0), request))
 
     assert cluster.image.cluster.controllers[7].incarnation_id == b"c" * 16
 
@@ -193,10 +195,10 @@ def test_controller_registers() -> None:
 )
 def test_only_brokers_may_speak_as_brokers(handler: Any, request_: Any) -> None:
     running = services(Cluster(), authorizer=Deny((AclOperation.CLUSTER_ACTION, "kafka-cluster")))
-    denied = answer(handler.handle(running, context(0), request_))
+    denied = response_of(handler.handle(running, context(0), request_))
     running = services(Cluster())
     running.controller.error = ApiError(ErrorCode.NOT_CONTROLLER, "elsewhere")
-    elsewhere = answer(handler.handle(running, context(0), request_))
+    elsewhere = response_of(handler.handle(running, context(0), request_))
 
     assert denied.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert elsewhere.error_code == ErrorCode.NOT_CONTROLLER

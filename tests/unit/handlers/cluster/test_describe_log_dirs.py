@@ -9,13 +9,13 @@ from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDi
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch
-from tests.support.metadata_services import Deny, answer
+from tests.support.metadata_services import Deny, response_of
 
 
 def describe(hosting: Hosting, topics: Any = None, version: int = 5, authorizer: Any = None) -> Any:
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
     requested = DescribeLogDirsRequest(topics=topics)
-    response = answer(describe_log_dirs.handle(hosting.services(authorizer), context, requested))
+    response = response_of(describe_log_dirs.handle(hosting.services(authorizer), context, requested))
     return type(response).decode(response.encode(version), version)
 
 

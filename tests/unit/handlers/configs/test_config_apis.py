@@ -233,13 +233,13 @@ OF_4_4_0 = (
 """What the keys begin with that Apache Kafka 4.3.1, which answered the session, does not have."""
 
 
-def without_later_keys(answer: Any) -> Any:
-    """Return an answer without the configs of keys that came with Apache Kafka 4.4.0."""
-    if isinstance(answer, dict):
-        return {key: without_later_keys(value) for key, value in answer.items()}
-    if not isinstance(answer, list):
-        return answer
-    return [without_later_keys(each) for each in answer if not _is_later(each)]
+def without_later_keys(response: Any) -> Any:
+    """Return a response without the configs of keys that came with Apache Kafka 4.4.0."""
+    if isinstance(response, dict):
+        return {key: without_later_keys(value) for key, value in response.items()}
+    if not isinstance(response, list):
+        return response
+    return [without_later_keys(each) for each in response if not _is_later(each)]
 
 
 def _is_later(entry: Any) -> bool:
@@ -248,7 +248,7 @@ def _is_later(entry: Any) -> bool:
 
 
 def reworded(ours: Any, kafkas: Any) -> Any:
-    """Kafka's answer, with our message where Kafka's is one of REWORDED or a mere null."""
+    """Kafka's response, with our message where Kafka's is one of REWORDED or a mere null."""
     for mine, theirs in zip(ours, kafkas, strict=True) if isinstance(ours, list) else ():
         if isinstance(theirs, dict) and theirs["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             theirs["error_message"] = mine["error_message"]  # "": Kafka names no topic here
@@ -302,10 +302,10 @@ def test_the_right_operation_is_authorized(node) -> None:
 def test_one_bad_resource_does_not_keep_the_others_from_changing(node) -> None:
     node.create_topic("a", {})
     node.create_topic("b", {})
-    answers = incremental(
+    responses = incremental(
         node, [[TOPIC, "a", [["retention.ms", SET, "x"]]], [TOPIC, "b", [["retention.ms", SET, "5"]]]]
     )
-    assert [row[0] for row in answers] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert [row[0] for row in responses] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
     assert node.image.configs.of(TOPIC, "b") == {"retention.ms": "5"}
 
 

@@ -10,14 +10,14 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
-from tests.support.metadata_services import Deny, answer
+from tests.support.metadata_services import Deny, response_of
 
 
 def send_request(hosting: Hosting, topic: str, *, authorizer: Any = None) -> tuple[int, list[int]]:
     """Return the error code of partition 0 and its producer ids."""
     request = DescribeProducersRequest(topics=[TopicRequest(topic, partition_indexes=[0])])
     context: Any = SimpleNamespace(api_version=0, listener_name="PLAINTEXT", client_id="tester")
-    response = answer(describe_producers.handle(hosting.services(authorizer), context, request))
+    response = response_of(describe_producers.handle(hosting.services(authorizer), context, request))
     (part,) = type(response).decode(response.encode(0), 0).topics[0].partitions
     return part.error_code, [producer.producer_id for producer in part.active_producers]
 

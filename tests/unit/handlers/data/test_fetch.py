@@ -74,7 +74,7 @@ def append(partition: HostedPartition, *values: bytes, hosting: Hosting | None =
 
 
 def spans(part: Any) -> list[tuple[int, int]]:
-    """The base and last offsets of the batches of an answer."""
+    """The base and last offsets of the batches of a response."""
     return [(each.base_offset, each.last_offset) for each in batches(part.records)]
 
 
@@ -247,7 +247,7 @@ async def test_zstd_is_sent_to_every_version(loop: SimLoop) -> None:
 # -- waiting
 
 
-async def test_an_empty_answer_comes_at_max_wait(loop: SimLoop) -> None:
+async def test_an_empty_response_comes_at_max_wait(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
     (part,) = await parts_of(hosting, request(18, 0, max_wait_ms=500))
@@ -579,8 +579,8 @@ async def test_many_partitions_that_are_unknown_or_denied_are_kept_by_no_session
     few = request(12, *many[1:], topic="deleted", session_id=opened.session_id, session_epoch=1)
     assert (await send(hosting, few, 12)).session_id == opened.session_id
     unknown = request(12, *many, topic="made-up", session_id=opened.session_id, session_epoch=2)
-    answer = await send(hosting, unknown, 12)
-    assert (answer.error_code, answer.session_id) == (0, 0), "the client goes on with a full fetch"
+    response = await send(hosting, unknown, 12)
+    assert (response.error_code, response.session_id) == (0, 0), "the client goes on with a full fetch"
     assert len(hosting.sessions) == 0
     denied = await send(hosting, request(12, *many, session_epoch=0), 12, Deny((AclOperation.READ, "")))
     assert (denied.session_id, len(hosting.sessions)) == (0, 0)

@@ -49,15 +49,15 @@ async def consume(
     request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=10_000, topics=[topic], rack_id=rack)
     context: Any = Context(version)
     response = await fetch.handle(hosting.services(), context, request)
-    (answer,) = response.responses[0].partitions
-    return answer
+    (read,) = response.responses[0].partitions
+    return read
 
 
-def offsets(answer: Any) -> list[int]:
-    if not isinstance(answer.records, FileRegion):
+def offsets(response: Any) -> list[int]:
+    if not isinstance(response.records, FileRegion):
         return []
-    data = answer.records.read()
-    answer.records.release()
+    data = response.records.read()
+    response.records.release()
     return [each.base_offset for each in batches(data)]
 
 
@@ -75,12 +75,12 @@ def follow(hosting: Hosting, count: int, high_watermark: int) -> Any:
 async def test_a_follower_serves_consumers_up_to_its_high_watermark(loop: SimLoop) -> None:
     hosting = new_hosting(loop)
     follow(hosting, 3, 2)
-    answer = await consume(hosting, 0)
-    assert (answer.error_code, answer.high_watermark, offsets(answer)) == (0, 2, [0, 1])
-    answer = await consume(hosting, 3)
-    assert (answer.error_code, offsets(answer)) == (0, [])
-    answer = await consume(hosting, 4)
-    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    response = await consume(hosting, 0)
+    assert (response.error_code, response.high_watermark, offsets(response)) == (0, 2, [0, 1])
+    response = await consume(hosting, 3)
+    assert (response.error_code, offsets(response)) == (0, [])
+    response = await consume(hosting, 4)
+    assert response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_a_new_leader_answers_what_is_not_committed_yet_with_nothing(loop: SimLoop) -> None:
@@ -90,8 +90,8 @@ async def test_a_new_leader_answers_what_is_not_committed_yet_with_nothing(loop:
     lead = PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1)
     hosting.commit(lead)
     assert partition.leader_epoch_start_offset == 3
-    answer = await consume(hosting, 2)
-    assert (answer.error_code, answer.high_watermark, offsets(answer)) == (0, 1, [])
+    response = await consume(hosting, 2)
+    assert (response.error_code, response.high_watermark, offsets(response)) == (0, 1, [])
 
 
 @pytest.mark.parametrize(("version", "code"), [(10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, ErrorCode.NONE)])
@@ -143,21 +143,21 @@ async def test_the_leader_names_the_most_caught_up_replica_in_the_rack(
 ) -> None:
     hosting = new_hosting(loop, replica_selector_class=RACK_AWARE)
     lead(hosting, _2=1, _3=2, _4=3)
-    answer = await consume(hosting, offset, rack=rack, max_wait_ms=0)
-    assert (answer.error_code, answer.preferred_read_replica) == (0, expected)
-    assert bool(offsets(answer)) == (expected < 0 and offset < 1)
+    response = await consume(hosting, offset, rack=rack, max_wait_ms=0)
+    assert (response.error_code, response.preferred_read_replica) == (0, expected)
+    assert bool(offsets(response)) == (expected < 0 and offset < 1)
 
 
 async def test_a_named_replica_is_listed_at_once(loop: SimLoop) -> None:
     hosting = new_hosting(loop, replica_selector_class=RACK_AWARE)
     partition = lead(hosting, _2=3, _3=3, _4=3)
-    answer = await consume(hosting, 3, rack="c", max_wait_ms=500)
-    assert (answer.preferred_read_replica, answer.high_watermark, loop.now_ms()) == (4, 3, 0)
+    response = await consume(hosting, 3, rack="c", max_wait_ms=500)
+    assert (response.preferred_read_replica, response.high_watermark, loop.now_ms()) == (4, 3, 0)
     assert partition.log.high_watermark == 3
 
 
 async def test_without_a_selector_everybody_reads_from_the_leader(loop: SimLoop) -> None:
     hosting = new_hosting(loop)
     lead(hosting, _2=3, _3=3, _4=3)
-    answer = await consume(hosting, 0, rack="b")
-    assert (answer.preferred_read_replica, offsets(answer)) == (-1, [0, 1, 2])
+    response = await consume(hosting, 0, rack="b")
+    assert (response.preferred_read_replica, offsets(response)) == (-1, [0, 1, 2])

@@ -46,8 +46,8 @@ async def test_a_follower_does(loop: SimLoop) -> None:
     hosting = crowded(loop)
     session_id = (await send(hosting, request(18, 0, session_epoch=0))).session_id
     assert (await send(hosting, request(18, 0, **STRANGER))).session_id == session_id + 1
-    answer = await send(hosting, request(18, session_id=session_id, session_epoch=1))
-    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    response = await send(hosting, request(18, session_id=session_id, session_epoch=1))
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize(("denied", "throttle_ms"), [((AclOperation.CLUSTER_ACTION, "kafka-cluster"), 1000), ((), 0)])
@@ -115,6 +115,6 @@ async def test_a_follower_is_not_logged(loop: SimLoop, caplog: pytest.LogCapture
     caplog.set_level(logging.INFO)
     hosting = crowded(loop)
     replica = ReplicaState(replica_id=2, replica_epoch=hosting.cluster.epochs[2])
-    answer = await send(hosting, request(18, 0, replica_state=replica))
-    assert answer.responses[0].partitions[0].error_code == 0
+    response = await send(hosting, request(18, 0, replica_state=replica))
+    assert response.responses[0].partitions[0].error_code == 0
     assert not [record for record in caplog.records if "Refused" in record.message]

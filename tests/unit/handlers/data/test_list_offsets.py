@@ -25,7 +25,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD =
 async def send_request(
     hosting: Hosting, timestamp: int, version: int = 11, *, authorizer: Any = None, topic: str = "orders", **fields: Any
 ) -> Any:
-    """Ask for one partition; return its answer as a client reads it."""
+    """Ask for one partition; return its response as a client reads it."""
     part = ListOffsetsPartition(
         partition_index=fields.pop("partition", 0),
         current_leader_epoch=fields.pop("current_leader_epoch", -1),
@@ -38,8 +38,8 @@ async def send_request(
     return type(response).decode(response.encode(version), version).topics[0].partitions[0]
 
 
-def reported(answer: Any) -> tuple[int, int, int, int]:
-    return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+def reported(response: Any) -> tuple[int, int, int, int]:
+    return response.error_code, response.timestamp, response.offset, response.leader_epoch
 
 
 def fill(hosting: Hosting, *timestamps: int) -> Any:
@@ -72,8 +72,8 @@ async def test_offsets_by_time(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 30, 20, 40)
     for timestamp_ms, expected in ((0, (10, 0)), (10, (10, 0)), (11, (30, 1)), (31, (40, 3)), (41, (-1, -1))):
-        answer = await send_request(hosting, timestamp_ms)
-        assert (answer.timestamp, answer.offset) == expected
+        response = await send_request(hosting, timestamp_ms)
+        assert (response.timestamp, response.offset) == expected
 
 
 async def test_the_record_with_the_largest_timestamp(loop: SimLoop) -> None:

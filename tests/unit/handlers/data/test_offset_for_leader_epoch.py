@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
-from tests.support.metadata_services import Deny, answer
+from tests.support.metadata_services import Deny, response_of
 
 
 def send_request(
@@ -30,7 +30,7 @@ def send_request(
         ]
     )
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
-    response = answer(offset_for_leader_epoch.handle(hosting.services(authorizer), context, request))
+    response = response_of(offset_for_leader_epoch.handle(hosting.services(authorizer), context, request))
     part = type(response).decode(response.encode(version), version).topics[0].partitions[0]
     return part.error_code, part.leader_epoch, part.end_offset
 

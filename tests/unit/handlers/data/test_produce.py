@@ -16,7 +16,7 @@ from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, run_scheduled, topic_id
-from tests.support.metadata_services import Deny, answer, on_wire
+from tests.support.metadata_services import Deny, on_wire, response_of
 
 VERSIONS = range(3, 14)
 
@@ -51,8 +51,8 @@ def send(
     client_id: str = "tester",
     client: str = "c",
 ) -> Any:
-    """Drive a produce that must not wait; return the answers of its first topic's partitions, as on the wire."""
-    response = answer(produce.handle(hosting.services(authorizer), context(version, client_id, client), requested))
+    """Drive a produce that must not wait; return the responses of its first topic's partitions, as on the wire."""
+    response = response_of(produce.handle(hosting.services(authorizer), context(version, client_id, client), requested))
     return on_wire(response, version).responses[0].partition_responses
 
 
@@ -64,12 +64,12 @@ def send_one(hosting: Hosting, records: Any, version: int = 13, **fields: Any) -
 async def test_every_version_appends_and_returns_the_offset(loop: SimLoop, version: int) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
-    answers = [send_one(hosting, batch(b"a", b"b"), version) for _ in range(2)]
-    assert [(each.error_code, each.base_offset, each.log_append_time_ms) for each in answers] == [
+    responses = [send_one(hosting, batch(b"a", b"b"), version) for _ in range(2)]
+    assert [(each.error_code, each.base_offset, each.log_append_time_ms) for each in responses] == [
         (0, 0, -1),
         (0, 2, -1),
     ]
-    assert answers[0].log_start_offset == (0 if version >= 5 else -1)
+    assert responses[0].log_start_offset == (0 if version >= 5 else -1)
     assert partition.log.high_watermark == 4
 
 
@@ -81,10 +81,10 @@ async def test_acks_without_followers_are_answered_without_waiting(loop: SimLoop
     assert hosting.manager.waiting_count == 0
 
 
-async def test_acks_zero_gets_no_answer_and_is_in_the_log(loop: SimLoop) -> None:
+async def test_acks_zero_gets_no_response_and_is_in_the_log(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
-    assert answer(produce.handle(hosting.services(), context(), request(13, (0, batch(b"a")), acks=0))) is None
+    assert response_of(produce.handle(hosting.services(), context(), request(13, (0, batch(b"a")), acks=0))) is None
     assert partition.log.log_end_offset == 1
 
 
@@ -92,7 +92,7 @@ async def test_an_error_under_acks_zero_closes_the_connection(loop: SimLoop) -> 
     hosting = Hosting(loop)
     hosting.create_topic()
     with pytest.raises(CloseConnection):
-        answer(produce.handle(hosting.services(), context(), request(13, (7, batch(b"a")), acks=0)))
+        response_of(produce.handle(hosting.services(), context(), request(13, (7, batch(b"a")), acks=0)))
 
 
 @pytest.mark.parametrize("acks", [2, -2, 7])
@@ -124,7 +124,7 @@ async def test_the_leader_is_returned_with_not_leader(loop: SimLoop, version: in
     hosting = Hosting(loop, broker_count=2)
     hosting.create_topic("elsewhere", replicas=(2, 1))
     requested = request(version, (0, batch(b"a")), topic="elsewhere")
-    response = on_wire(answer(produce.handle(hosting.services(), context(version), requested)), version)
+    response = on_wire(response_of(produce.handle(hosting.services(), context(version), requested)), version)
     refused = response.responses[0].partition_responses[0]
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     reported = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
@@ -135,8 +135,8 @@ async def test_the_leader_is_returned_with_not_leader(loop: SimLoop, version: in
 async def test_each_partition_answers_for_itself(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=2)
-    answers = send(hosting, request(13, (0, batch(b"a")), (9, batch(b"a")), (1, batch(b"a", b"b"))))
-    assert [(each.index, each.error_code, each.base_offset) for each in answers] == [
+    responses = send(hosting, request(13, (0, batch(b"a")), (9, batch(b"a")), (1, batch(b"a", b"b"))))
+    assert [(each.index, each.error_code, each.base_offset) for each in responses] == [
         (0, 0, 0),
         (9, 3, -1),
         (1, 0, 0),
@@ -324,9 +324,9 @@ async def test_a_failed_disk_is_a_storage_error_for_all_of_its_partitions(loop: 
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=2)
     hosting.disk.fail("write", path="orders-0")
-    answers = send(hosting, request(13, (0, batch(b"a")), (1, batch(b"a"))))
-    assert [each.error_code for each in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    assert [each.base_offset for each in answers] == [-1, -1]
+    responses = send(hosting, request(13, (0, batch(b"a")), (1, batch(b"a"))))
+    assert [each.error_code for each in responses] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert [each.base_offset for each in responses] == [-1, -1]
 
 
 async def test_a_full_disk_refuses_and_goes_on_once_there_is_room(loop: SimLoop) -> None:
@@ -350,8 +350,8 @@ async def test_a_produce_to_many_partitions_is_handled_in_turns(loop: SimLoop, a
     large.is_long = True
     await produce.handle(services, large, request(13, *sent, acks=acks))
     response = await produce.handle(services, large, request(13, *sent, (count + 1, batch(b"b")), acks=acks))
-    (answers,) = (topic.partition_responses for topic in response.responses)
-    assert [answer.index for answer in answers] == [*(number for number, _ in sent), count + 1]
-    assert [answer.base_offset for answer in answers] == [*(1 if number % 7 else -1 for number in range(count)), -1]
-    assert answers[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (parts,) = (topic.partition_responses for topic in response.responses)
+    assert [part.index for part in parts] == [*(number for number, _ in sent), count + 1]
+    assert [part.base_offset for part in parts] == [*(1 if number % 7 else -1 for number in range(count)), -1]
+    assert parts[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert turns.count >= 2 * 2 * (count // STEPS_PER_TURN - 1), "planned and appended, twice"

@@ -32,10 +32,10 @@ class Producers:
     def send(self, producer_id: int, sequence: int = 0, *, partition: int = 0, client: str = "one") -> tuple[int, int]:
         """Send a batch; return error code and base offset."""
         records = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-        [answer] = send(self.hosting, request(13, (partition, records)), client=client)
-        if answer.error_code:
-            assert answer.log_start_offset == -1, "Kafka's clients send again without it, and begin anew with it"
-        return answer.error_code, answer.base_offset
+        [response] = send(self.hosting, request(13, (partition, records)), client=client)
+        if response.error_code:
+            assert response.log_start_offset == -1, "Kafka's clients send again without it, and begin anew with it"
+        return response.error_code, response.base_offset
 
     def clean_up(self, now_ms: int = NOW_MS) -> None:
         for _ in producer_expiry_steps(self.hosting.log_manager, now_ms):
@@ -139,8 +139,8 @@ async def test_a_batch_that_was_refused_does_not_count_as_a_producer_of_its_clie
     for number in range(33):
         producers.send(number, client="other")
     records = batch(b"a", producer_id=100, producer_epoch=0, base_sequence=0)
-    answers = [send(hosting, request(13, (0, records), topic="strict", acks=-1))[0] for _ in range(10)]
-    assert {answer.error_code for answer in answers} == {ErrorCode.NOT_ENOUGH_REPLICAS}
+    responses = [send(hosting, request(13, (0, records), topic="strict", acks=-1))[0] for _ in range(10)]
+    assert {response.error_code for response in responses} == {ErrorCode.NOT_ENOUGH_REPLICAS}
     assert producers.send(100, client="c")[0] == 0
 
 

@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
 from kafkapy.security.authorizer import AllowAll
 from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
-from tests.support.metadata_services import Deny, answer, context, on_wire, services
+from tests.support.metadata_services import Deny, context, on_wire, response_of, services
 
 VERSIONS = (1, 2, 3)
 READ, WRITE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.ALL
@@ -36,7 +36,7 @@ def acl(name: str = "orders", **fields: Any) -> AclCreation:
 
 
 def create(running: Any, *creations: AclCreation, version: int = 3) -> list[tuple[int, str | None]]:
-    response = answer(create_acls.handle(running, context(version), CreateAclsRequest(creations=list(creations))))
+    response = response_of(create_acls.handle(running, context(version), CreateAclsRequest(creations=list(creations))))
     return [(each.error_code, each.error_message) for each in on_wire(response, version).results]
 
 
@@ -54,13 +54,15 @@ def wire(requested: AclFilter) -> dict[str, Any]:
 
 def delete(running: Any, *filters: AclFilter, version: int = 3) -> list[Any]:
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**wire(each)) for each in filters])
-    results: list[Any] = on_wire(answer(delete_acls.handle(running, context(version), request)), version).filter_results
+    results: list[Any] = on_wire(
+        response_of(delete_acls.handle(running, context(version), request)), version
+    ).filter_results
     return results
 
 
 def names(running: Any, requested: AclFilter = AclFilter(), version: int = 3) -> list[str]:  # noqa: B008
     request = DescribeAclsRequest(**wire(requested))
-    response = on_wire(answer(describe_acls.handle(running, context(version), request)), version)
+    response = on_wire(response_of(describe_acls.handle(running, context(version), request)), version)
     assert response.error_code == 0
     return [resource.resource_name for resource in response.resources for _ in resource.acls]
 
@@ -204,7 +206,9 @@ def test_acls_of_a_pattern_are_in_the_order_of_kafkas_authorizer() -> None:
         running,
         *(acl(operation=each[0], principal=each[1], host=each[2], permission_type=each[3]) for each in made),
     )
-    response = on_wire(answer(describe_acls.handle(running, context(3), DescribeAclsRequest(**wire(AclFilter())))), 3)
+    response = on_wire(
+        response_of(describe_acls.handle(running, context(3), DescribeAclsRequest(**wire(AclFilter())))), 3
+    )
     (resource,) = response.resources
     assert [(each.operation, each.principal, each.host, each.permission_type) for each in resource.acls] == expected
 

@@ -228,25 +228,25 @@ class TestAcknowledging:
         await member.acquire()
         shares.produce(b"b")
         shares.persister.gate.clear()
-        answer = shares.hosting.start(member.fetch(acks={0: [(0, 0, [ACK_ACCEPT])]}, max_wait_ms=1000))
+        response = shares.hosting.start(member.fetch(acks={0: [(0, 0, [ACK_ACCEPT])]}, max_wait_ms=1000))
         await asyncio.sleep(0.1)
         (in_use,) = shares.partitions
         assert in_use.partition.next_fetch_offset() == 2, "it has acquired the next record"
-        assert not answer.done()
+        assert not response.done()
         shares.persister.gate.set()
-        assert acquired_of(await answer) == [(1, 1, 1)]
+        assert acquired_of(await response) == [(1, 1, 1)]
 
-    async def test_answers_wait_for_the_write(self, loop: SimLoop) -> None:
+    async def test_responses_wait_for_the_write(self, loop: SimLoop) -> None:
         shares = Shares(loop)
         shares.produce(b"a")
         member = shares.member()
         await member.acquire()
         shares.persister.gate.clear()
-        answer = shares.hosting.start(member.acknowledge({0: [(0, 0, [ACK_ACCEPT])]}))
+        response = shares.hosting.start(member.acknowledge({0: [(0, 0, [ACK_ACCEPT])]}))
         await asyncio.sleep(1)
-        assert not answer.done()
+        assert not response.done()
         shares.persister.gate.set()
-        assert parts_of(await answer)[0].error_code == ErrorCode.NONE
+        assert parts_of(await response)[0].error_code == ErrorCode.NONE
 
     async def test_a_failed_write_is_told_and_undone(self, loop: SimLoop) -> None:
         shares = Shares(loop)

@@ -31,12 +31,12 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.envelopes: list[EnvelopeRequest] = []
-        self.may_answer = asyncio.Event()
+        self.may_respond = asyncio.Event()
         self.error = ErrorCode.NONE
 
     async def call(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         self.envelopes.append(envelope)
-        await self.may_answer.wait()
+        await self.may_respond.wait()
         out = Writer()
         write_response_header(out, CREATE_TOPICS, VERSION, 5)
         out += CreateTopicsResponse(topics=[CreatableTopicResult("orders")]).encode(VERSION)
@@ -69,7 +69,7 @@ async def test_the_controller_is_requested_with_the_clients_principal(loop: SimL
     assert (header.api_key, header.api_version, header.client_id) == (CREATE_TOPICS, VERSION, "app")
     assert decode_principal(envelope.request_principal or b"") == "User:alice"
     assert envelope.client_host_address == bytes([10, 0, 0, 7])
-    controller.may_answer.set()
+    controller.may_respond.set()
     await asyncio.sleep(0.1)
 
 
@@ -83,7 +83,7 @@ async def test_a_topic_that_is_being_created_is_not_requested_again_until_the_co
     await asyncio.sleep(0)
     assert controller.requested() == [["orders"], ["trades"]]
     controller.error = ErrorCode.NOT_CONTROLLER
-    controller.may_answer.set()
+    controller.may_respond.set()
     await asyncio.sleep(0.1)
     create_topics_soon(running, CONTEXT, ["orders"])
     await asyncio.sleep(0.1)

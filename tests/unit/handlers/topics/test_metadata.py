@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.create_topics_request import (
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.security.authorizer import AclOperation
 from tests.support.controllers import CLUSTER_ID, Cluster
-from tests.support.metadata_services import Deny, answer, context, on_wire, services
+from tests.support.metadata_services import Deny, context, on_wire, response_of, services
 
 NOT_ASKED = -(1 << 31)
 
@@ -42,7 +42,7 @@ def send_request(
     requested = None if topics is None else [_requested(topic) for topic in topics]
     request = MetadataRequest(topics=requested, **fields)
     running = services(cluster, authorizer=authorizer, **(config or {}))
-    return on_wire(answer(metadata.handle(running, context(version, listener), request)), version)
+    return on_wire(response_of(metadata.handle(running, context(version, listener), request)), version)
 
 
 def _requested(topic: Any) -> MetadataRequestTopic:
@@ -231,7 +231,7 @@ def test_creating_needs_authorization() -> None:
 def test_the_response_for_all_topics_is_made_once_for_all_requests() -> None:
     running = services(cluster_with("a", "b"))
 
-    first, again = (answer(metadata.handle(running, context(13), MetadataRequest(topics=None))) for _ in range(2))
+    first, again = (response_of(metadata.handle(running, context(13), MetadataRequest(topics=None))) for _ in range(2))
 
     assert first is again
     assert names_of(on_wire(first, 13)) == ["a", "b"]
@@ -242,7 +242,7 @@ def test_a_cached_response_is_dropped_with_its_topics_and_brokers() -> None:
     running = services(cluster)
 
     def reported() -> Any:
-        return on_wire(answer(metadata.handle(running, context(13), MetadataRequest(topics=None))), 13)
+        return on_wire(response_of(metadata.handle(running, context(13), MetadataRequest(topics=None))), 13)
 
     assert names_of(reported()) == ["a"]
     more = CreatableTopic(name="b", num_partitions=1, replication_factor=1)
@@ -252,23 +252,23 @@ def test_a_cached_response_is_dropped_with_its_topics_and_brokers() -> None:
     assert [broker.node_id for broker in reported().brokers] == [1, 2]
 
 
-def test_a_kept_answer_is_not_for_who_may_not_see_all_of_it() -> None:
+def test_a_kept_response_is_not_for_who_may_not_see_all_of_it() -> None:
     running = services(cluster_with("open", "secret"))
-    reported = answer(metadata.handle(running, context(13), MetadataRequest(topics=None)))
+    reported = response_of(metadata.handle(running, context(13), MetadataRequest(topics=None)))
     assert names_of(on_wire(reported, 13)) == ["open", "secret"]
 
     running.authorizer = Deny((AclOperation.DESCRIBE, "secret"))
     another = context(13)
     another.principal = "User:another"
-    reported = answer(metadata.handle(running, another, MetadataRequest(topics=None)))
+    reported = response_of(metadata.handle(running, another, MetadataRequest(topics=None)))
     assert names_of(on_wire(reported, 13)) == ["open"]
 
 
-def test_kept_answers_differ_by_version_and_listener() -> None:
+def test_kept_responses_differ_by_version_and_listener() -> None:
     running = services(cluster_with("a"))
 
     def reported(version: int, listener_name: str) -> Any:
-        return answer(metadata.handle(running, context(version, listener_name), MetadataRequest(topics=None)))
+        return response_of(metadata.handle(running, context(version, listener_name), MetadataRequest(topics=None)))
 
     assert on_wire(reported(13, "PLAINTEXT"), 13).brokers
     assert on_wire(reported(7, "PLAINTEXT"), 7).brokers

@@ -37,8 +37,8 @@ def requester(version: int = 13) -> Any:
     return found
 
 
-def counts(answer: Any, version: int = 13) -> dict[str, int]:
-    return {topic.name: len(topic.partitions) for topic in on_wire(answer, version).topics}
+def counts(response: Any, version: int = 13) -> dict[str, int]:
+    return {topic.name: len(topic.partitions) for topic in on_wire(response, version).topics}
 
 
 async def test_all_topics_are_described_in_turns_and_once_for_all_requests(loop: SimLoop) -> None:
@@ -72,7 +72,7 @@ async def test_a_large_topic_that_is_named_is_described_in_turns(loop: SimLoop) 
     assert asking.is_long, "a worker encodes it"
 
 
-async def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one(loop: SimLoop) -> None:
+async def test_a_response_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one(loop: SimLoop) -> None:
     cluster = Cluster(1)
     create(cluster, "large", 3 * STEPS_PER_TURN)
     running = running_in(loop, cluster)
@@ -85,7 +85,7 @@ async def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_n
     assert await send_request(running) is after.result()
 
 
-async def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs(loop: SimLoop) -> None:
+async def test_who_goes_away_while_the_response_is_made_leaves_others_theirs(loop: SimLoop) -> None:
     cluster = Cluster(1)
     create(cluster, "large", SMALL_COUNT + STEPS_PER_TURN)
     running = running_in(loop, cluster)
@@ -95,14 +95,14 @@ async def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs(loop:
     assert counts(await second) == {"large": SMALL_COUNT + STEPS_PER_TURN}
 
 
-async def test_answers_are_made_one_at_a_time_and_clients_take_turns(loop: SimLoop) -> None:
+async def test_responses_are_made_one_at_a_time_and_clients_take_turns(loop: SimLoop) -> None:
     cluster = Cluster(1)
     create(cluster, "large", 3 * STEPS_PER_TURN)
     running = running_in(loop, cluster)
     connections: list[SimpleNamespace] = []
 
     async def ask(client: str) -> int:
-        """Return how many answers have been begun when this one is finished, with at most the next one."""
+        """Return how many responses have been begun when this one is finished, with at most the next one."""
         requester = context(13)
         requester.client, requester.connection = client, SimpleNamespace(is_held=False)
         connections.append(requester.connection)

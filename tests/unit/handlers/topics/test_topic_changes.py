@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkapy.security.authorizer import AclOperation
 from tests.support.controllers import Cluster
-from tests.support.metadata_services import Deny, answer, context, on_wire, services
+from tests.support.metadata_services import Deny, context, on_wire, response_of, services
 
 NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER, "The active controller appears to be node 2.")
 
@@ -20,7 +20,7 @@ NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER, "The active controller appea
 def create(running: Any, *names: str, version: int = 7, validate_only: bool = False) -> dict[str, Any]:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
-    response = on_wire(answer(create_topics.handle(running, context(version), request)), version)
+    response = on_wire(response_of(create_topics.handle(running, context(version), request)), version)
     return {topic.name: topic for topic in response.topics}
 
 
@@ -36,7 +36,7 @@ def delete(running: Any, *topics: str | bytes | tuple[str | None, bytes], versio
             request.topics.append(DeleteTopicState(topic_id=topic))
         else:
             request.topics.append(DeleteTopicState(name=topic))
-    response = on_wire(answer(delete_topics.handle(running, context(version), request)), version)
+    response = on_wire(response_of(delete_topics.handle(running, context(version), request)), version)
     responses: list[Any] = response.responses
     return responses
 
@@ -44,7 +44,7 @@ def delete(running: Any, *topics: str | bytes | tuple[str | None, bytes], versio
 def grow(running: Any, *topics: tuple[str, int], version: int = 3, validate_only: bool = False) -> dict[str, Any]:
     requested = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in topics]
     request = CreatePartitionsRequest(topics=requested, validate_only=validate_only)
-    response = on_wire(answer(create_partitions.handle(running, context(version), request)), version)
+    response = on_wire(response_of(create_partitions.handle(running, context(version), request)), version)
     return {result.name: result for result in response.results}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.encoded_answers import MAX_BYTES, EncodedAnswer, EncodedAnswers
+from kafkapy.handlers.encoded_responses import MAX_BYTES, EncodedResponse, EncodedResponses
 from kafkapy.handlers.topics import metadata
 from kafkapy.handlers.topics.topic_pieces import PIECE_TOPICS, TopicPieces
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.metadata_response import (
 from kafkapy.protocol.primitives import SPLICE_BYTES, Writer
 from kafkapy.security.authorizer import AclOperation
 from tests.support.controllers import Cluster
-from tests.support.metadata_services import Deny, answer, context, on_wire, services
+from tests.support.metadata_services import Deny, context, on_wire, response_of, services
 
 
 def topics(count: int) -> list[MetadataResponseTopic]:
@@ -84,11 +84,11 @@ def create(cluster: Cluster, *names: str) -> None:
 def names_for(running: Any, principal: str) -> list[str]:
     requester = context(13)
     requester.principal = principal
-    response = on_wire(answer(metadata.handle(running, requester, MetadataRequest(topics=None))), 13)
+    response = on_wire(response_of(metadata.handle(running, requester, MetadataRequest(topics=None))), 13)
     return [topic.name for topic in response.topics]
 
 
-def test_an_answer_is_cached_by_principal_until_the_topics_change() -> None:
+def test_a_response_is_cached_by_principal_until_the_topics_change() -> None:
     cluster, authorizer = cluster_with("a", "b"), OfPrincipals({"User:ann": "a", "User:bob": "b"})
     running = services(cluster, authorizer=authorizer)
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_an_answer_is_cached_by_principal_until_the_topics_change() -> None:
     assert names_for(running, "User:ann") == ["c"]
 
 
-def test_an_answer_is_for_one_host_and_one_listener() -> None:
+def test_a_response_is_for_one_host_and_one_listener() -> None:
     """ACLs may name hosts; each listener has addresses of its own."""
     authorizer = OfPrincipals({"User:ann": "a"})
     running = services(cluster_with("a"), authorizer=authorizer)
@@ -109,7 +109,7 @@ def test_an_answer_is_for_one_host_and_one_listener() -> None:
         for _ in range(2):
             requester = context(13, listener)
             requester.principal, requester.client_host = "User:ann", host
-            answer(metadata.handle(running, requester, MetadataRequest(topics=None)))
+            response_of(metadata.handle(running, requester, MetadataRequest(topics=None)))
         requested.append(authorizer.requested)
     assert requested == [1, 2, 3]
 
@@ -136,19 +136,19 @@ def test_with_an_audit_log_of_what_is_allowed_every_request_is_authorized() -> N
 
 
 def test_the_cache_is_bounded_in_bytes() -> None:
-    image, answers = cluster_with("a").image, EncodedAnswers()
-    answers.find(image, 13, "none")
+    image, responses = cluster_with("a").image, EncodedResponses()
+    responses.find(image, 13, "none")
     for number in range(5):
-        answers.keep(image, 13, number, bytes(MAX_BYTES // 3))
-    assert [number for number in range(5) if answers.find(image, 13, number)] == [2, 3, 4]
-    answers.keep(image, 13, "large", bytes(MAX_BYTES + 1))
-    assert answers.find(image, 13, "large") is not None
-    assert answers.find(image, 13, 4) is None
+        responses.keep(image, 13, number, bytes(MAX_BYTES // 3))
+    assert [number for number in range(5) if responses.find(image, 13, number)] == [2, 3, 4]
+    responses.keep(image, 13, "large", bytes(MAX_BYTES + 1))
+    assert responses.find(image, 13, "large") is not None
+    assert responses.find(image, 13, 4) is None
 
 
 def test_all_who_get_a_large_cached_response_share_its_bytes() -> None:
     body = bytes(SPLICE_BYTES)
-    cached = EncodedAnswer(body)
+    cached = EncodedResponse(body)
     for _ in range(2):
         out = Writer()
         cached.write(out, 12)

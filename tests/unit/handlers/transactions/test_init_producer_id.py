@@ -8,7 +8,7 @@ from kafkapy.handlers.transactions import init_producer_id
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.security.authorizer import AclOperation
-from tests.support.metadata_services import Deny, answer, context, on_wire
+from tests.support.metadata_services import Deny, context, on_wire, response_of
 
 
 class Ids:
@@ -31,7 +31,7 @@ def send_request(
     """Return error code, producer id and epoch."""
     services: Any = SimpleNamespace(authorizer=authorizer or Deny(), producer_ids=ids or Ids())
     fields.setdefault("transactional_id", None)
-    response = answer(init_producer_id.handle(services, context(version), InitProducerIdRequest(**fields)))
+    response = response_of(init_producer_id.handle(services, context(version), InitProducerIdRequest(**fields)))
     reported = on_wire(response, version)
     return reported.error_code, reported.producer_id, reported.producer_epoch
 

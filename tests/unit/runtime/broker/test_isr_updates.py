@@ -1,4 +1,4 @@
-"""Asking for ISRs: what each answer of the controller comes to."""
+"""Asking for ISRs: what each response of the controller comes to."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,28 +20,28 @@ from kafkapy.timer.purgatory import DelayedOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch
 
-Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
+Response = Callable[[AlterPartitionRequest], AlterPartitionResponse]
 
 
 class FakeController:
     """runtime.active_controller.ActiveController with prepared answers."""
 
-    def __init__(self, *answers: Answer) -> None:
-        self._answers = list(answers)
+    def __init__(self, *responses: Response) -> None:
+        self._responses = list(responses)
         self.requests: list[AlterPartitionRequest] = []
 
     async def send_request(self, request: Any, _decide: Any) -> Any:
         self.requests.append(request)
-        return self._answers.pop(0)(request)
+        return self._responses.pop(0)(request)
 
 
-def refused(code: ErrorCode) -> Answer:
-    def answer(request: AlterPartitionRequest) -> AlterPartitionResponse:
+def refused(code: ErrorCode) -> Response:
+    def respond(request: AlterPartitionRequest) -> AlterPartitionResponse:
         (topic,) = request.topics
         part = PartitionData(partition_index=topic.partitions[0].partition_index, error_code=code)
         return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=[part])])
 
-    return answer
+    return respond
 
 
 def done(request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -68,11 +68,11 @@ def answered_all(request: AlterPartitionRequest) -> AlterPartitionResponse:
     return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=parts)])
 
 
-def failed(code: ErrorCode) -> Answer:
-    def answer(_request: AlterPartitionRequest) -> AlterPartitionResponse:
+def failed(code: ErrorCode) -> Response:
+    def respond(_request: AlterPartitionRequest) -> AlterPartitionResponse:
         raise ApiError(code)
 
-    return answer
+    return respond
 
 
 def empty(_request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -93,11 +93,11 @@ def new_updates(hosting: Hosting, controller: Any) -> IsrUpdates:
     return updates
 
 
-def set_up(loop: SimLoop, *answers: Answer) -> tuple[HostedPartition, FakeController, IsrUpdates]:
+def set_up(loop: SimLoop, *responses: Response) -> tuple[HostedPartition, FakeController, IsrUpdates]:
     """Return a partition whose follower 2 has just asked to join the ISR."""
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2), isr=(1,))
-    controller = FakeController(*answers)
+    controller = FakeController(*responses)
     updates = new_updates(hosting, controller)
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
     hosting.manager.record_follower_fetch(
@@ -125,8 +125,8 @@ async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     await updates.stop()
 
 
-async def test_a_change_is_counted_whose_metadata_arrives_before_its_answer(loop: SimLoop) -> None:
-    """So it is on a broker that is the active controller, too: its answer waits until the image is applied."""
+async def test_a_change_is_counted_whose_metadata_arrives_before_its_response(loop: SimLoop) -> None:
+    """So it is on a broker that is the active controller, too: its response waits until the image is applied."""
     known: list[HostedPartition] = []
 
     def done_after_the_metadata(request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -198,7 +198,7 @@ PARTITION_ERRORS = [refused(ErrorCode.NOT_CONTROLLER), refused(ErrorCode.UNKNOWN
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "respond",
     [
         *PARTITION_ERRORS,
         failed(ErrorCode.STALE_BROKER_EPOCH),
@@ -207,13 +207,13 @@ PARTITION_ERRORS = [refused(ErrorCode.NOT_CONTROLLER), refused(ErrorCode.UNKNOWN
         empty,
     ],
 )
-async def test_any_other_failure_is_retried_after_50_ms(loop: SimLoop, answer: Answer) -> None:
-    partition, controller, updates = set_up(loop, answer, done)
+async def test_any_other_failure_is_retried_after_50_ms(loop: SimLoop, respond: Response) -> None:
+    partition, controller, updates = set_up(loop, respond, done)
     await pass_ms(loop, 49)
     assert len(controller.requests) == 1
     await pass_ms(loop, 2)
     assert (partition.isr, len(controller.requests)) == ((1, 2), 2)
-    assert (updates.expand_count, updates.failure_count) == (1, int(answer in PARTITION_ERRORS))
+    assert (updates.expand_count, updates.failure_count) == (1, int(respond in PARTITION_ERRORS))
     await updates.stop()
 
 

@@ -142,7 +142,7 @@ def test_tables_run_ahead_of_the_image() -> None:
     on_node(scenario)
 
 
-def test_answer_without_records_waits_for_what_it_has_seen() -> None:
+def test_response_without_records_waits_for_what_it_has_seen() -> None:
     async def scenario(node: Node) -> None:
         await node.started()
         node.quorum.commit_delay_ms = 50

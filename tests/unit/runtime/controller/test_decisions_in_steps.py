@@ -61,10 +61,10 @@ class Node:
         self.quorum.lead()
         for broker_id in (1, 2, 3):
             request = registration_request(broker_id)
-            answer = await self.controller.write(
+            response = await self.controller.write(
                 lambda controller, now_ms, request=request: controller.decide_register_broker(request, now_ms)  # type: ignore[misc]
             )
-            self.epochs[broker_id] = answer.broker_epoch
+            self.epochs[broker_id] = response.broker_epoch
             await self.heartbeat(broker_id)
 
     async def heartbeat(self, broker_id: int) -> Any:

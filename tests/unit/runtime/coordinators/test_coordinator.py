@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision, Reply
+from kafkapy.group.decision import GroupDecision, ParkedResponse
 from kafkapy.group.offsets import offset_record
 from kafkapy.group.records import encode_record
 from kafkapy.group.settings import OFFSETS_TOPIC
@@ -138,7 +138,7 @@ async def test_a_partition_that_is_lost_takes_its_groups_along_and_waiting_reque
     assert await hosting.committed_offset() == 5
 
 
-async def test_answers_wait_for_the_replicas(loop: SimLoop):
+async def test_responses_wait_for_the_replicas(loop: SimLoop):
     hosting = GroupHosting(loop, broker_count=2)
     partition = hosting.create_offsets_topic(replicas=[1, 2])
     commit = hosting.start(hosting.commit_offset(5))
@@ -184,9 +184,9 @@ async def test_a_failed_append_answers_waiting_requests_as_its_decision_says(loo
     too_large = [offset_record(GROUP, "orders", 0, OffsetCommitValue(1, metadata="x" * 30_000))] * 50
 
     def decide(shard, token, now_ms):
-        replies = [Reply(0, "first"), Reply(1, "second")]
-        failed = [Reply(0, ApiError(ErrorCode.REBALANCE_IN_PROGRESS)), Reply(1, "taken back")]
-        return GroupDecision("third", too_large, replies, on_failed=lambda code: failed)
+        parked_responses = [ParkedResponse(0, "first"), ParkedResponse(1, "second")]
+        failed = [ParkedResponse(0, ApiError(ErrorCode.REBALANCE_IN_PROGRESS)), ParkedResponse(1, "taken back")]
+        return GroupDecision("third", too_large, parked_responses, on_failed=lambda code: failed)
 
     assert await code_of(hosting.groups.call(GROUP, decide)) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert await code_of(first) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -204,7 +204,7 @@ async def test_a_later_decision_answers_a_request_that_waits(loop: SimLoop):
 
     waiting = hosting.start(hosting.groups.call(GROUP, join))
     await run_scheduled()
-    decision = GroupDecision("mine", replies=[Reply(tokens[0], "yours")])
+    decision = GroupDecision("mine", parked_responses=[ParkedResponse(tokens[0], "yours")])
     assert await hosting.groups.call(GROUP, lambda shard, token, now_ms: decision) == "mine"
     assert await waiting == "yours"
 
@@ -214,7 +214,7 @@ async def test_a_decision_may_answer_its_own_request_by_token(loop: SimLoop):
     hosting.create_offsets_topic()
 
     def decide(shard, token, now_ms):
-        return GroupDecision(replies=[Reply(token, "done")])
+        return GroupDecision(parked_responses=[ParkedResponse(token, "done")])
 
     assert await hosting.groups.call(GROUP, decide) == "done"
 

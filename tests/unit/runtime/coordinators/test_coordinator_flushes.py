@@ -1,4 +1,4 @@
-"""flush.messages holds for every append: a coordinator's answers wait until its records are durable, as in Kafka."""
+"""flush.messages holds for every append: a coordinator's responses wait until its records are durable, as in Kafka."""
 
 import asyncio
 

@@ -50,7 +50,7 @@ class NameDecision:
     response: Any
     records: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
-    replies: tuple[Any, ...] = ()
+    parked_responses: tuple[Any, ...] = ()
     on_failed: None = None
     is_atomic: bool = True
 
@@ -83,7 +83,7 @@ def fetched_by_follower(hosting: Hosting, partition: HostedPartition, offset: in
     hosting.manager.complete_waiting(partition)
 
 
-async def test_effects_are_carried_out_before_the_answer_when_the_records_are_committed_at_once(loop: SimLoop):
+async def test_effects_are_carried_out_before_the_response_when_the_records_are_committed_at_once(loop: SimLoop):
     hosting = Hosting(loop)
     host = NameHost(hosting, hosting.create_topic())
     assert await host.call("k", decided(NameDecision("done", ("a",), ("tell",)))) == "done"
@@ -105,11 +105,11 @@ async def test_effects_wait_for_the_replicas_however_long_they_take(loop: SimLoo
 async def test_effects_are_left_to_the_next_leader_when_the_partition_is_lost(loop: SimLoop):
     hosting = Hosting(loop, broker_count=2)
     host = NameHost(hosting, hosting.create_topic(replicas=[1, 2]))
-    answer = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
+    response = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
     await run_scheduled()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
     with pytest.raises(ApiError):
-        await answer
+        await response
     assert host.carried_out == []
 
 
@@ -117,11 +117,11 @@ async def test_a_shard_ends_with_its_leader_epoch_though_this_node_leads_on(loop
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=[1, 2])
     host = NameHost(hosting, partition)
-    answer = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
+    response = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
     await run_scheduled()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
     fetched_by_follower(hosting, partition, 1)
-    await asyncio.gather(answer, return_exceptions=True)
+    await asyncio.gather(response, return_exceptions=True)
     assert (host.is_led_here, host.is_active, host.carried_out) == (False, False, [])
     with pytest.raises(ApiError):
         await host.call("k", decided(NameDecision("done")))

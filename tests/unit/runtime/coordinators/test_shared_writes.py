@@ -1,4 +1,4 @@
-"""Commits of offsets that are made in one pass of the event loop: one batch, one write, and each its own answer."""
+"""Commits of offsets that are made in one pass of the event loop: one batch, one write, and each its own response."""
 
 import errno
 from collections.abc import Coroutine
@@ -161,7 +161,7 @@ async def test_a_request_that_is_given_up_leaves_its_commit_to_the_others(loop: 
     assert await hosting.committed_offset(partition=1) == 7
 
 
-async def test_the_answers_wait_for_the_replicas(loop: SimLoop) -> None:
+async def test_the_responses_wait_for_the_replicas(loop: SimLoop) -> None:
     hosting = GroupHosting(loop, broker_count=2)
     partition = hosting.create_offsets_topic(replicas=[1, 2])
     commits = [hosting.start(hosting.commit_offset(5))]

@@ -37,7 +37,7 @@ async def hosting_with_producer(
     return hosting, producer
 
 
-async def test_markers_and_the_end_stand_before_the_answer(loop: SimLoop):
+async def test_markers_and_the_end_stand_before_the_response(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, "orders", "trades")
     assert [await producer.send("orders"), await producer.send("trades")] == [0, 0]
     assert await producer.end() == ErrorCode.NONE
@@ -156,7 +156,7 @@ async def test_a_marker_that_is_fenced_takes_no_other_along(loop: SimLoop):
     assert shape_of(batches_of(hosting, "orders")) == ["records", "records", "marker"]
 
 
-async def test_a_partition_without_room_holds_up_no_answer_and_gets_its_marker_later(loop: SimLoop):
+async def test_a_partition_without_room_holds_up_no_response_and_gets_its_marker_later(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, "orders", "trades")
     await producer.send("orders")
     await producer.send("trades")

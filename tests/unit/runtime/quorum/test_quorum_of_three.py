@@ -338,12 +338,12 @@ async def test_a_voter_is_added_and_another_removed(cluster: Cluster) -> None:
     await cluster.start(4)
     await cluster.all_have([b"x"])
     await asyncio.sleep(1)
-    answers: list[Any] = []
-    leader.receive(AddVoterRequest(voter=local_voter(4), timeout_ms=1000), answers.append)
-    await leader.wait_until(lambda: bool(answers))
-    assert answers[0].error == 0
-    leader.receive(RemoveVoterRequest(voter=local_voter(leader.node_id).key), answers.append)
-    await leader.wait_until(lambda: len(answers) == 2)
+    responses: list[Any] = []
+    leader.receive(AddVoterRequest(voter=local_voter(4), timeout_ms=1000), responses.append)
+    await leader.wait_until(lambda: bool(responses))
+    assert responses[0].error == 0
+    leader.receive(RemoveVoterRequest(voter=local_voter(leader.node_id).key), responses.append)
+    await leader.wait_until(lambda: len(responses) == 2)
     await leader.wait_until(lambda: not leader.is_leader)
     other = await cluster.leader()
     assert other.voters.ids == tuple({1, 2, 3, 4} - {leader.node_id})

@@ -42,5 +42,5 @@ def test_the_core_is_told_that_a_peer_is_too_old(request_: m.Request) -> None:
     assert response_of_an_older_peer(request_, is_unsupported=False) is None
 
 
-def test_a_vote_without_an_answer_is_none() -> None:
+def test_a_vote_without_a_response_is_none() -> None:
     assert response_of_an_older_peer(VOTE, is_unsupported=True) is None

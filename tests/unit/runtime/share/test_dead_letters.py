@@ -212,7 +212,7 @@ async def test_a_missing_topic_is_created_once(loop: SimLoop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "seconds", "is_written"),
+    ("responses", "seconds", "is_written"),
     [
         ([ErrorCode.TOPIC_ALREADY_EXISTS], 3, True),
         ([ErrorCode.NOT_CONTROLLER] * 4, 40, True),
@@ -221,13 +221,13 @@ async def test_a_missing_topic_is_created_once(loop: SimLoop) -> None:
     ],
 )
 async def test_a_creation_that_fails_is_tried_again_or_given_up(
-    loop: SimLoop, answers: list[ErrorCode], seconds: int, is_written: bool
+    loop: SimLoop, responses: list[ErrorCode], seconds: int, is_written: bool
 ) -> None:
     shares = LetterShares(loop, has_topic=False, properties=AUTO)
-    shares.maker.answers = list(answers)
+    shares.maker.responses = list(responses)
     await reject(shares, 1)
     await asyncio.sleep(seconds)
-    assert len(shares.maker.requests) == len(answers) + is_written
+    assert len(shares.maker.requests) == len(responses) + is_written
     assert is_archived(shares, 1)
     if is_written:
         assert shares.letter_offsets() == [1]

@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from kafkapy.server.admin.http import MAX_HEAD_BYTES, PLAIN, Answer, HttpServer
+from kafkapy.server.admin.http import MAX_HEAD_BYTES, PLAIN, HttpServer, Response
 
 BODY = b"all is well\n"
 MEDIUM_BYTES = 20 << 20
 """More than the buffers of a connection hold."""
 
 
-async def page(accept: str) -> Answer:
-    return Answer(HTTPStatus.OK, PLAIN, accept.encode() or BODY)
+async def page(accept: str) -> Response:
+    return Response(HTTPStatus.OK, PLAIN, accept.encode() or BODY)
 
 
-async def large(_accept: str) -> Answer:
-    return Answer(HTTPStatus.OK, PLAIN, bytes(64 << 20))
+async def large(_accept: str) -> Response:
+    return Response(HTTPStatus.OK, PLAIN, bytes(64 << 20))
 
 
-async def medium(_accept: str) -> Answer:
-    return Answer(HTTPStatus.OK, PLAIN, bytes(MEDIUM_BYTES))
+async def medium(_accept: str) -> Response:
+    return Response(HTTPStatus.OK, PLAIN, bytes(MEDIUM_BYTES))
 
 
-async def broken(_accept: str) -> Answer:
+async def broken(_accept: str) -> Response:
     raise ValueError("no page")
 
 
@@ -94,7 +94,7 @@ def test_what_is_no_page_is_distinguished(request_head: bytes, status: int) -> N
         assert status_of(sent(port, request_head + b"\r\n\r\n")) == status
 
 
-def test_a_body_that_nobody_reads_does_not_cost_the_answer() -> None:
+def test_a_body_that_nobody_reads_does_not_cost_the_response() -> None:
     with serving() as port:
         response = sent(port, b"POST /page HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000))
         assert status_of(response) == 405

@@ -1,4 +1,4 @@
-"""What `kafkapy cluster` makes of a cluster's answers. tests/compat/test_any_cluster.py asks whole clusters."""
+"""What `kafkapy cluster` makes of a cluster's responses. tests/compat/test_any_cluster.py asks whole clusters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,14 +51,14 @@ D1, D2, D3, D9 = (Uuid(bytes([number]) * 16) for number in (1, 2, 3, 9))
 class Cluster:
     """Answers what a test says, by the type of the request; keeps the requests."""
 
-    def __init__(self, **answers: Any) -> None:
+    def __init__(self, **responses: Any) -> None:
         self.requests: list[Any] = []
-        self._answers = answers
+        self._responses = responses
 
     def __call__(self, request: Any, *, timeout_s: float = 1) -> Any:
         self.requests.append(request)
-        answer = self._answers[type(request).__name__.removesuffix("Request")]
-        return answer(request) if isinstance(answer, Callable) else answer  # type: ignore[arg-type]
+        response = self._responses[type(request).__name__.removesuffix("Request")]
+        return response(request) if isinstance(response, Callable) else response  # type: ignore[arg-type]
 
 
 def fetched(node_id: int, directory_id: bytes, *, offset: int = 50, ago_ms: int = 0) -> ReplicaState:
@@ -168,8 +168,8 @@ def test_an_observer_that_was_no_voter_needs_an_address() -> None:
 
 
 def test_a_lost_directory_leaves_before_the_new_one_joins() -> None:
-    answer = RemoveRaftVoterResponse()
-    cluster = Cluster(DescribeQuorum=THREE, RemoveRaftVoter=answer, AddRaftVoter=answer)
+    response = RemoveRaftVoterResponse()
+    cluster = Cluster(DescribeQuorum=THREE, RemoveRaftVoter=response, AddRaftVoter=response)
     joined(cluster, 3)
     removed, added = [each for each in cluster.requests if "RaftVoter" in type(each).__name__]
     assert (removed.voter_id, removed.voter_directory_id) == (3, D3)
@@ -195,8 +195,8 @@ def test_an_election_that_is_not_needed_is_no_error() -> None:
         PartitionResult(1, error_code=ErrorCode.ELECTION_NOT_NEEDED),
         PartitionResult(2, error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, error_message=None),
     ]
-    answer = ElectLeadersResponse(replica_election_results=[ReplicaElectionResult("t", partition_result=results)])
-    assert elect(Cluster(ElectLeaders=answer), None) == (["t-0"], {"t-2": "PREFERRED_LEADER_NOT_AVAILABLE"})
+    response = ElectLeadersResponse(replica_election_results=[ReplicaElectionResult("t", partition_result=results)])
+    assert elect(Cluster(ElectLeaders=response), None) == (["t-0"], {"t-2": "PREFERRED_LEADER_NOT_AVAILABLE"})
 
 
 def test_a_throttle_names_each_moving_replica_once() -> None:

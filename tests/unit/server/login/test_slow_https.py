@@ -1,4 +1,4 @@
-"""A peer that sends byte by byte is given up in time: in the TLS handshake, and in an answer that ends with it."""
+"""A peer that sends byte by byte is given up in time: in the TLS handshake, and in a response that ends with it."""
 
 import select
 import socket
@@ -77,7 +77,7 @@ def test_a_handshake_that_does_not_end_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"])
-def test_an_answer_that_ends_with_its_connection_is_given_up_and_not_used(tmp_path: Path, head: bytes) -> None:
+def test_a_response_that_ends_with_its_connection_is_given_up_and_not_used(tmp_path: Path, head: bytes) -> None:
     authority = Authority("slow")
     context = server_context(authority.issue("localhost", names=("localhost",)), tmp_path)
 
@@ -87,6 +87,6 @@ def test_an_answer_that_ends_with_its_connection_is_given_up_and_not_used(tmp_pa
         encrypted.sendall(head)
         return encrypted
 
-    with dripping(begin) as peer, pytest.raises(WebError, match="no answer within"):
+    with dripping(begin) as peer, pytest.raises(WebError, match="no response within"):
         send(peer.url, context=client_context(authority), timeout_s=0.3, connect_timeout_s=5)
     assert peer.was_cut

@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.server.login.web_request import MAX_BYTES, WebError, send
 from tests.support.certificates import Authority, client_context
-from tests.support.https_server import Answer, HttpsServer, ReceivedRequest, give, https_server
+from tests.support.https_server import HttpsServer, ReceivedRequest, Response, give, https_server
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +61,16 @@ def test_more_than_a_mebibyte_is_not_read(server: HttpsServer, context: ssl.SSLC
         send(server.url("/large"), context=context)
 
 
-def test_an_answer_that_is_cut_off_is_none(server: HttpsServer, context: ssl.SSLContext) -> None:
+def test_a_response_that_is_cut_off_is_none(server: HttpsServer, context: ssl.SSLContext) -> None:
     server.routes["/cut"] = lambda _: (200, {"Content-Length": "100"}, b"less")
     with pytest.raises((WebError, OSError)):
         send(server.url("/cut"), context=context)
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for(server: HttpsServer, context: ssl.SSLContext) -> None:
+def test_a_response_that_does_not_come_is_not_waited_for(server: HttpsServer, context: ssl.SSLContext) -> None:
     is_over = threading.Event()
 
-    def late(_: ReceivedRequest) -> Answer:
+    def late(_: ReceivedRequest) -> Response:
         is_over.wait(120)
         return 200, {}, b""
 

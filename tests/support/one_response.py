@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Read once, send `answer` and close; yield HOST:PORT."""
+def answering(response: bytes) -> Iterator[str]:
+    """Read once, send `response` and close; yield HOST:PORT."""
 
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
             connection.recv(65536)
-            connection.sendall(answer)
+            connection.sendall(response)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve)

@@ -36,8 +36,8 @@ def test_leader_epochs_are_the_real_ones(client: WireClient, topic: str, version
     create_topic(client, topic, 2)
     known = {each.partition_index: each.leader_epoch for each in describe_topic(client, topic).partitions}
     assert all(leader_epoch >= 0 for leader_epoch in known.values())
-    (answer,) = metadata(client, topic, version=version).topics
-    assert {each.partition_index: each.leader_epoch for each in answer.partitions} == known
+    (response,) = metadata(client, topic, version=version).topics
+    assert {each.partition_index: each.leader_epoch for each in response.partitions} == known
 
 
 def test_records_offsets_and_epoch_ends_name_the_epoch_of_the_metadata(client: WireClient, topic: str) -> None:
@@ -53,8 +53,8 @@ def test_records_offsets_and_epoch_ends_name_the_epoch_of_the_metadata(client: W
 def end_of_epoch(client: WireClient, topic: str, leader_epoch: int, *, current: int = -1) -> tuple[int, int, int]:
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=leader_epoch)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic, partitions=[partition])])
-    answer = client.call(request, 4).topics[0].partitions[0]
-    return answer.error_code, answer.leader_epoch, answer.end_offset
+    response = client.call(request, 4).topics[0].partitions[0]
+    return response.error_code, response.leader_epoch, response.end_offset
 
 
 def test_the_end_of_an_epoch_that_never_was_is_unknown(client: WireClient, topic: str) -> None:
@@ -108,8 +108,8 @@ def test_version_0_requests_all_with_an_empty_list_and_later_ones_with_null(clie
 
 def test_each_requested_topic_is_answered_once(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
-    answer = metadata(client, topic, f"{topic}-missing", "not/a/name", topic)
-    codes = sorted((each.name, each.error_code) for each in answer.topics)
+    response = metadata(client, topic, f"{topic}-missing", "not/a/name", topic)
+    codes = sorted((each.name, each.error_code) for each in response.topics)
     assert codes == sorted(
         [
             (topic, 0),
@@ -125,10 +125,10 @@ def test_each_requested_topic_is_answered_once(client: WireClient, topic: str) -
 def test_operations_that_were_not_requested_are_the_smallest_integer(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     for version in (8, 10, 13):
-        answer = metadata(client, topic, version=version)
-        assert answer.topics[0].topic_authorized_operations == NOT_ASKED
+        response = metadata(client, topic, version=version)
+        assert response.topics[0].topic_authorized_operations == NOT_ASKED
         if version <= 10:
-            assert answer.cluster_authorized_operations == NOT_ASKED
+            assert response.cluster_authorized_operations == NOT_ASKED
 
 
 def test_requested_operations_are_returned(client: WireClient, topic: str) -> None:
@@ -138,16 +138,16 @@ def test_requested_operations_are_returned(client: WireClient, topic: str) -> No
         include_cluster_authorized_operations=True,
         include_topic_authorized_operations=True,
     )
-    answer = client.call(request, 10)
+    response = client.call(request, 10)
     read, write, describe = 1 << 3, 1 << 4, 1 << 8
-    assert answer.topics[0].topic_authorized_operations & (read | write | describe) == read | write | describe
-    assert answer.cluster_authorized_operations > 0
+    assert response.topics[0].topic_authorized_operations & (read | write | describe) == read | write | describe
+    assert response.cluster_authorized_operations > 0
 
 
 def test_the_controller_is_a_broker_that_lives(client: WireClient) -> None:
     for version in range(1, 14):
-        answer = metadata(client, version=version)
-        assert answer.controller_id in {node.node_id for node in answer.brokers}
+        response = metadata(client, version=version)
+        assert response.controller_id in {node.node_id for node in response.brokers}
 
 
 # -- topics that come into being ------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ def test_the_controller_is_a_broker_that_lives(client: WireClient) -> None:
 
 def test_a_metadata_request_creates_a_topic_only_where_that_is_allowed(client: WireClient, topic: str) -> None:
     for version in range(4, 14):
-        (answer,) = metadata(client, topic, version=version, is_creation_allowed=False).topics
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (response,) = metadata(client, topic, version=version, is_creation_allowed=False).topics
+        assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (first,) = metadata(client, topic, is_creation_allowed=True).topics
     assert first.error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
     while (found := metadata(client, topic).topics[0]).error_code != 0:
@@ -174,14 +174,14 @@ def test_a_version_without_allow_auto_topic_creation_creates_the_topic(client: W
 def test_auto_create_topics_enable_has_the_last_word(topic: str) -> None:
     no_creation = {"auto.create.topics.enable": False}
     with Broker(properties=no_creation) as broker, WireClient(broker.bootstrap_servers) as client:
-        (answer,) = metadata(client, topic, is_creation_allowed=True).topics
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (response,) = metadata(client, topic, is_creation_allowed=True).topics
+        assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert metadata(client).topics == []
 
 
 def test_the_offsets_topic_is_internal_wherever_it_is_named(client: WireClient) -> None:
-    (answer,) = metadata(client, "__consumer_offsets").topics
-    assert answer.is_internal
+    (response,) = metadata(client, "__consumer_offsets").topics
+    assert response.is_internal
 
 
 # -- where the broker says it is ------------------------------------------------------------------------------------

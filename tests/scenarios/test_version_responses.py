@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy import Broker
-from kafkapy.handlers.encoded_answers import VersionAnswers
+from kafkapy.handlers.encoded_responses import VersionResponses
 from kafkapy.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -26,7 +26,7 @@ def versions(broker: Broker, version: int) -> ApiVersionsResponse:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_each_connection_gets_the_same_answer(version: int) -> None:
+def test_each_connection_gets_the_same_response(version: int) -> None:
     with Broker() as broker:
         first, second = versions(broker, version), versions(broker, version)
     assert first.error_code == 0
@@ -35,7 +35,7 @@ def test_each_connection_gets_the_same_answer(version: int) -> None:
     assert bool(first.supported_features) == (version >= 3)
 
 
-def test_an_answer_follows_the_finalized_features() -> None:
+def test_a_response_follows_the_finalized_features() -> None:
     with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
         before = versions(broker, 4)
         update = FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
@@ -66,11 +66,11 @@ def test_a_throttled_client_gets_its_throttle_and_others_none() -> None:
         assert versions(broker, 3).throttle_time_ms == 0
 
 
-def test_answers_are_dropped_with_the_features_they_were_made_for() -> None:
-    answers = VersionAnswers()
-    assert answers.find((1, "a"), 3) is None
-    kept = answers.keep(3, ApiVersionsResponse())
-    assert answers.find((1, "a"), 3) is kept
-    assert answers.find((1, "a"), 4) is None
-    assert answers.find((2, "a"), 3) is None
-    assert answers.find((1, "a"), 3) is None
+def test_responses_are_dropped_with_the_features_they_were_made_for() -> None:
+    responses = VersionResponses()
+    assert responses.find((1, "a"), 3) is None
+    kept = responses.keep(3, ApiVersionsResponse())
+    assert responses.find((1, "a"), 3) is kept
+    assert responses.find((1, "a"), 4) is None
+    assert responses.find((2, "a"), 3) is None
+    assert responses.find((1, "a"), 3) is None

@@ -1,10 +1,10 @@
-"""Answers that are read instead of being sent release the segments that they kept."""
+"""Responses that are read instead of being sent release the segments that they kept."""
 
 from typing import Any
 
 import pytest
 
-from kafkapy.embedded.answers import joined
+from kafkapy.embedded.responses import joined
 from kafkapy.protocol.primitives import Writer
 from kafkapy.seams import FileRegion
 
@@ -21,21 +21,21 @@ class StoredBytes:
         return bytes(self._size)[position : position + length]
 
 
-def answer_of(file: Any, released: list[str]) -> Writer:
-    answer = Writer()
-    answer += b"head"
-    answer.splices.append((4, FileRegion(file, 0, 3, lambda: released.append("released"))))
-    return answer
+def response_of(file: Any, released: list[str]) -> Writer:
+    response = Writer()
+    response += b"head"
+    response.splices.append((4, FileRegion(file, 0, 3, lambda: released.append("released"))))
+    return response
 
 
 def test_a_frame_that_is_read_releases_its_region() -> None:
     released: list[str] = []
-    assert joined(answer_of(StoredBytes(10), released)) == b"head\0\0\0"
+    assert joined(response_of(StoredBytes(10), released)) == b"head\0\0\0"
     assert released == ["released"]
 
 
 def test_a_region_that_cannot_be_read_is_released() -> None:
     released: list[str] = []
     with pytest.raises(OSError, match="the disk has failed"):
-        joined(answer_of(StoredBytes(None), released))
+        joined(response_of(StoredBytes(None), released))
     assert released == ["released"]

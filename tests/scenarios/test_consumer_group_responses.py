@@ -22,7 +22,7 @@ Beat = Callable[..., Any]
 
 @pytest.fixture
 def beat(client: WireClient, group: str) -> Beat:
-    """Send a ConsumerGroupHeartbeat, from a member "m" unless another is named, and return the answer."""
+    """Send a ConsumerGroupHeartbeat, from a member "m" unless another is named, and return the response."""
 
     def send(member_epoch: int, version: int = 1, **fields: Any) -> Any:
         joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [group], "topic_partitions": []}
@@ -70,25 +70,25 @@ REFUSED = [
 def test_a_heartbeat_that_says_what_it_cannot_mean_is_refused_and_leaves_no_group(
     client: WireClient, group: str, beat: Beat, fields: dict[str, Any], code: int, message: str
 ) -> None:
-    answer = beat(**{"member_epoch": 0, **fields})
-    assert (answer.error_code, answer.error_message) == (code, message.format(group=group))
-    assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
+    response = beat(**{"member_epoch": 0, **fields})
+    assert (response.error_code, response.error_message) == (code, message.format(group=group))
+    assert (response.member_id, response.member_epoch, response.assignment) == (None, 0, None)
     assert describe_group(client, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("regex", ["((", "*", "a(?=b)", "[", r"(a)\1"], ids=range(5))
 def test_an_expression_that_is_none_of_re2_is_refused(beat: Beat, regex: str) -> None:
-    answer = beat(0, subscribed_topic_names=None, subscribed_topic_regex=regex)
-    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    response = beat(0, subscribed_topic_names=None, subscribed_topic_regex=regex)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     start = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
-    assert answer.error_message.startswith(start)
-    assert len(answer.error_message) > len(start)
+    assert response.error_message.startswith(start)
+    assert len(response.error_message) > len(start)
 
 
 def test_before_version_1_the_coordinator_makes_the_member_id(beat: Beat) -> None:
-    answer = beat(0, version=0, member_id="")
-    assert (answer.error_code, len(answer.member_id)) == (NONE, 22)
-    assert beat(LEAVES, member_id=answer.member_id).error_code == NONE
+    response = beat(0, version=0, member_id="")
+    assert (response.error_code, len(response.member_id)) == (NONE, 22)
+    assert beat(LEAVES, member_id=response.member_id).error_code == NONE
 
 
 def test_a_member_joins_lives_and_leaves(client: WireClient, group: str, beat: Beat) -> None:
@@ -110,8 +110,8 @@ def test_a_member_joins_lives_and_leaves(client: WireClient, group: str, beat: B
 @pytest.mark.parametrize(("step", "word"), [(1, "greater"), (-1, "smaller")])
 def test_a_member_at_another_epoch_is_fenced(beat: Beat, step: int, word: str) -> None:
     epoch = beat(0).member_epoch
-    answer = beat(epoch + step)
-    assert (answer.error_code, answer.error_message) == (
+    response = beat(epoch + step)
+    assert (response.error_code, response.error_message) == (
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {word} member epoch ({epoch + step}) than the one known by the group "
         f"coordinator ({epoch}). The member must abandon all its partitions and rejoin.",
@@ -184,10 +184,10 @@ def test_members_fetch_their_offsets_at_their_epoch(client: WireClient, group: s
 
 def test_what_a_group_with_members_uses_is_not_deleted(client: WireClient, group: str, beat: Beat) -> None:
     beat(0)
-    answer = delete_offsets(client, group, group, 0)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    answer = client.call(DeleteGroupsRequest(groups_names=[group]), 2)
-    assert answer.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    response = delete_offsets(client, group, group, 0)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    response = client.call(DeleteGroupsRequest(groups_names=[group]), 2)
+    assert response.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     beat(LEAVES)
     assert client.call(DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code == NONE
 

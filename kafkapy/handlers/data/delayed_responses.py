@@ -14,21 +14,21 @@ class Replicated(Protocol):
 
     def is_final(self) -> bool: ...
 
-    def answers(self) -> bytes: ...
+    def responses(self) -> bytes: ...
 
 
-class DelayedAnswers(DelayedOperation):
+class DelayedResponses(DelayedOperation):
     """Sends the responses once the in-sync replicas have the records, or after the requests' time-out."""
 
-    __slots__ = ("_on_answers", "_together")
+    __slots__ = ("_on_responses", "_together")
 
-    def __init__(self, together: Replicated, on_answers: Callable[[bytes], None]) -> None:
+    def __init__(self, together: Replicated, on_responses: Callable[[bytes], None]) -> None:
         super().__init__()
         self._together = together
-        self._on_answers = on_answers
+        self._on_responses = on_responses
 
     def try_complete(self) -> bool:
         return self._together.is_final() and self.complete()
 
     def on_complete(self) -> None:
-        self._on_answers(self._together.answers())
+        self._on_responses(self._together.responses())

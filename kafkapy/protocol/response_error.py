@@ -6,6 +6,6 @@ from kafkapy.protocol.error_code import ErrorCode
 _BY_CODE = {int(code): code for code in ErrorCode}
 
 
-def answered_error(code: int, message: str | None = None) -> ApiError:
+def response_error(code: int, message: str | None = None) -> ApiError:
     """Return the error of a response; log lines name it if this version knows the code."""
     return ApiError(_BY_CODE.get(code, code), message)

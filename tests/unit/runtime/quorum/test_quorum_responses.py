@@ -21,9 +21,9 @@ SNAPSHOTS = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300, me
 
 
 async def asked(quorum: Quorum, request: m.Request) -> Any:
-    answer: asyncio.Future[m.Response] = asyncio.get_running_loop().create_future()
-    quorum.receive(request, answer.set_result)
-    return await answer
+    response: asyncio.Future[m.Response] = asyncio.get_running_loop().create_future()
+    quorum.receive(request, response.set_result)
+    return await response
 
 
 async def a_leader(loop: SimLoop, disk: SimDisk, **options: Any) -> Quorum:

@@ -218,8 +218,8 @@ def test_partitions_are_added_never_taken(client: WireClient, topic: str) -> Non
 def test_deleted_records_are_gone_and_the_log_begins_behind_them(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     produce(client, topic, batch_of(10))
-    answers = [delete_records(client, topic, offset) for offset in (4, 11, -1)]
-    assert [(answer.error_code, answer.low_watermark) for answer in answers] == [
+    responses = [delete_records(client, topic, offset) for offset in (4, 11, -1)]
+    assert [(response.error_code, response.low_watermark) for response in responses] == [
         (0, 4),
         (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
         (0, 10),
@@ -298,8 +298,8 @@ def test_the_special_timestamps_and_their_versions(client: WireClient, topic: st
     """-1 latest, -2 earliest, -3 the largest timestamp's, -4 and -5 of tiered storage, and -6."""
     create_topic(client, topic)
     produce(client, topic, batch_of(3))
-    answers = {timestamp: list_offset(client, topic, timestamp).offset for timestamp in range(-6, 0)}
-    assert answers == {-1: 3, -2: 0, -3: 0, -4: 0, -5: -1, -6: answers[-6]}
+    responses = {timestamp: list_offset(client, topic, timestamp).offset for timestamp in range(-6, 0)}
+    assert responses == {-1: 3, -2: 0, -3: 0, -4: 0, -5: -1, -6: responses[-6]}
     for timestamp, first_version in ((-3, 7), (-4, 8), (-5, 9), (-6, 11)):
         known = list_offset(client, topic, timestamp, version=first_version)
         assert known.error_code == 0, timestamp
@@ -311,8 +311,8 @@ def test_the_special_timestamps_and_their_versions(client: WireClient, topic: st
 def test_no_offset_and_no_timestamp_are_minus_1(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     for timestamp in (0, 2**62, -3):
-        answer = list_offset(client, topic, timestamp)
-        assert (answer.error_code, answer.offset, answer.timestamp) == (0, -1, -1)
+        response = list_offset(client, topic, timestamp)
+        assert (response.error_code, response.offset, response.timestamp) == (0, -1, -1)
     latest = list_offset(client, topic, LATEST)
     assert (latest.offset, latest.timestamp) == (0, -1)
     missing = list_offset(client, f"{topic}-missing", LATEST)

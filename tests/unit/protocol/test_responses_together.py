@@ -1,4 +1,4 @@
-"""Requests served together on a connection: their answers keep their place among those of the others."""
+"""Requests served together on a connection: their responses keep their place among those of the others."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def machine(data: bytes, **limits: int) -> Connection:
     return made
 
 
-def answer(text: bytes) -> Writer:
+def response_of(text: bytes) -> Writer:
     out = Writer()
     out += text
     return out
@@ -30,8 +30,8 @@ def out_of(made: Connection) -> bytes:
     return b"".join(bytes(each) for each in made.output)  # type: ignore[arg-type]
 
 
-def served(count: int, position: int, answers: bytes | None) -> Served:
-    return Served(count, position + count * len(PRODUCE), answers, None)
+def served(count: int, position: int, responses: bytes | None) -> Served:
+    return Served(count, position + count * len(PRODUCE), responses, None)
 
 
 def start(made: Connection) -> int:
@@ -39,7 +39,7 @@ def start(made: Connection) -> int:
     return made.started_count
 
 
-def test_answers_that_are_there_at_once_leave_at_once() -> None:
+def test_responses_that_are_there_at_once_leave_at_once() -> None:
     made = machine(PRODUCE * 3)
     found = made.requests_at_hand()
     assert found is not None
@@ -48,29 +48,29 @@ def test_answers_that_are_there_at_once_leave_at_once() -> None:
     assert made.in_flight_count == 0
 
 
-def test_answers_wait_for_that_of_an_earlier_request() -> None:
+def test_responses_wait_for_that_of_an_earlier_request() -> None:
     made = machine(OTHER + PRODUCE * 2)
     first = start(made)
     found = made.requests_at_hand()
     assert found is not None
     made.pop_served(served(2, found[1], b"23"))
     assert out_of(made) == b""
-    made.answer(first, answer(b"1"))
+    made.respond(first, response_of(b"1"))
     assert out_of(made) == b"\0\0\0\0011" + b"23"
     assert made.in_flight_count == 0
 
 
-def test_a_later_answer_waits_for_those_that_come_together() -> None:
+def test_a_later_response_waits_for_those_that_come_together() -> None:
     made = machine(PRODUCE * 2 + OTHER + PRODUCE)
     found: Any = made.requests_at_hand()
     first = made.pop_served(served(2, found[1], None))
     last = start(made)
-    made.answer(last, answer(b"3"))
+    made.respond(last, response_of(b"3"))
     found = made.requests_at_hand()
     made.pop_served(served(1, found[1], b"4"))
     assert out_of(made) == b""
     assert made.in_flight_count == 4
-    made.answer_together(first, 2, b"12")
+    made.respond_together(first, 2, b"12")
     assert out_of(made) == b"12" + b"\0\0\0\0013" + b"4"
     assert made.in_flight_count == 0
 
@@ -84,14 +84,14 @@ def test_no_more_may_start_than_may_be_in_flight() -> None:
     assert made.requests_at_hand() is None
 
 
-def test_what_comes_after_the_last_answer_of_a_connection_is_dropped() -> None:
+def test_what_comes_after_the_last_response_of_a_connection_is_dropped() -> None:
     made = machine(OTHER + PRODUCE)
     first = start(made)
     found: Any = made.requests_at_hand()
     together = made.pop_served(served(1, found[1], None))
     made.close_after(first)
-    made.answer(first, answer(b"1"))
-    made.answer_together(together, 1, b"2")
+    made.respond(first, response_of(b"1"))
+    made.respond_together(together, 1, b"2")
     assert out_of(made) == b"\0\0\0\0011"
 
 
@@ -155,5 +155,5 @@ def test_a_request_that_has_started_is_not_kept_for_those_that_may_not() -> None
     first = made.pop_served(Served(1, len(LARGE), None))
     assert made.next_frame() is None
     assert made.input == PRODUCE * 2
-    made.answer_together(first, 1, b"1")
+    made.respond_together(first, 1, b"1")
     assert made.requests_at_hand() == (PRODUCE * 2, 0, 1)
