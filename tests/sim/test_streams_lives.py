@@ -23,7 +23,7 @@ from tests.support.interpreter import needs_interpreter
 
 SEEDS = range(30 * SOAK_FACTOR)
 SEEN: dict[int, Counter[str]] = {}
-"""By seed, what members did and were answered, and what happened to the cluster."""
+"""By seed, what members did and the responses they got, and what happened to the cluster."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -63,7 +63,7 @@ def respond_before_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def respond_at_once_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the one before, if nobody looks into the coordinators: what members are answered tells it, too."""
+    """As the one before, if nobody looks into the coordinators: the responses that members get tell it, too."""
     respond_before_it_is_committed(monkeypatch)
     monkeypatch.setattr(ToldTasks, "check_coordinator", lambda *_: None)
 

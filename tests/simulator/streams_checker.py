@@ -1,6 +1,6 @@
 """What holds of a streams group at every moment, and what once all faults are over.
 
-StreamsChecker looks into the group of one coordinator, ToldTasks keeps what members were answered by any coordinator.
+StreamsChecker looks into the group of one coordinator, ToldTasks keeps what responses of any coordinator said.
 """
 
 from collections.abc import Iterable, Mapping
