@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafkapy.replication")
 
-CHUNK_BYTES: Final = 256 << 10
-"""Copied per call: about half a millisecond of the event loop if batches are large."""
+CHUNK_BYTES: Final = 128 << 10
+"""Copied per call: a sixth of a millisecond of the event loop if batches are large. With 64 KiB the copy takes a third
+more CPU, with 256 KiB as much."""
 MAX_LAST_BYTES: Final = 1 << 20
 """The most that may be left to copy in the turn of the loop that swaps the logs."""
 

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 THROTTLE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 MAX_PAUSE_S: Final = 1.0
 """How often the limit is checked for a change."""
+TURN_NS: Final = 2_000_000
+PAUSE_S: Final = 0.001
+"""While other requests are served, a copy pauses after each turn, so that it uses two thirds of the loop at most."""
+IDLE_PASS_NS: Final = 60_000
+"""A pass of the loop in which nothing is served takes less. One that does on a busy machine costs the copy a pause."""
 MAX_ROUNDS: Final = 3
 """After this many flushes of the copy that flushes of the current log overtook, it is fsynced on the event loop."""
 
@@ -274,12 +279,16 @@ class LogDirMover:
                 self._revert(move)
 
     async def _catch_up(self, move: "LogMove") -> bool:
-        """Copy all records; return whether the move is still wanted."""
-        while move.is_wanted and await self._copy(move):
+        """Copy all records, giving way to requests; return whether the move is still wanted."""
+        pace = Pace()
+        while move.is_wanted and await self._copy(move, pace):
+            copied_ns = self._clock.monotonic_ns()
             await asyncio.sleep(0)
+            if pace.is_pause_due(self._clock.monotonic_ns() - copied_ns):
+                await asyncio.sleep(PAUSE_S)
         return move.is_wanted
 
-    async def _copy(self, move: "LogMove") -> int:
+    async def _copy(self, move: "LogMove", pace: "Pace") -> int:
         """Copy one chunk within the rate limit; return its size in bytes, 0 if there was nothing to copy."""
         await self._throttle()
         if not move.is_wanted:
@@ -287,7 +296,9 @@ class LogDirMover:
         copied = 1
         async with self._patience(move):
             assign_topic_id(move.future, move.partition.topic_id)  # a crash may have prevented this
+            began_ns = self._clock.monotonic_ns()
             copied = move.copy(self._clock.wall_ms())
+            pace.count_copy(self._clock.monotonic_ns() - began_ns)
             self._charge(copied)
         return copied
 
@@ -414,6 +425,29 @@ class LogDirMover:
         rate = definition.parse(text) if text is not None else definition.default
         assert isinstance(rate, int)
         return rate
+
+
+class Pace:
+    """Tells when a copy pauses: after TURN_NS of copying, if other work was done between its chunks."""
+
+    __slots__ = ("_copying_ns", "_is_alone")
+
+    def __init__(self) -> None:
+        self._copying_ns = 0
+        self._is_alone = True
+
+    def count_copy(self, took_ns: int) -> None:
+        self._copying_ns += took_ns
+
+    def is_pause_due(self, pass_ns: int) -> bool:
+        """Note how long the loop's pass after a chunk took, and return whether to pause now."""
+        if pass_ns >= IDLE_PASS_NS:
+            self._is_alone = False
+        if self._copying_ns < TURN_NS:
+            return False
+        is_due = not self._is_alone
+        self._copying_ns, self._is_alone = 0, True
+        return is_due
 
 
 def _check_name_length(topic_partition: "TopicPartition") -> None:
