@@ -1,8 +1,11 @@
-"""What a schema refers to, and what that refers to: each is looked up once, however many ways lead to it."""
+"""What a schema refers to is looked up once, however many ways lead to it; and what is remembered is bounded."""
 
 import json
 
+import pytest
+
 from kafkapy.registry.model import SchemaReference, StoredSchema
+from kafkapy.registry.schemas import MAX_PARSED_CHARACTERS, Schemas
 from kafkapy.registry.state import RegistryState
 
 LEVELS = 12
@@ -41,3 +44,14 @@ def test_schemas_that_refer_to_two_of_the_level_below_are_each_looked_up_once() 
     order = list(found)
     assert all(order.index(f"a{level}") < order.index(f"a{level + 1}") for level in range(LEVELS - 1))
     assert state.lookups == 2 * LEVELS, "it doubled with each level"
+
+
+def test_parsed_schemas_are_remembered_up_to_a_total_of_characters() -> None:
+    pytest.importorskip("fastavro")
+    schemas = Schemas(RegistryState())
+    text = json.dumps({"type": "record", "name": "Wide", "fields": [], "doc": "d" * (MAX_PARSED_CHARACTERS // 3)})
+    first = schemas.parse("s", "AVRO", text, ())
+    assert schemas.parse("s", "AVRO", text, ()) is first
+    for number in range(3):
+        schemas.parse("s", "AVRO", text.replace("Wide", f"Wide{number}"), ())
+    assert schemas.parse("s", "AVRO", text, ()) is not first, "it made room for the others"
