@@ -23,7 +23,7 @@ from tests.support.interpreter import needs_interpreter
 
 SEEDS = range(30 * SOAK_FACTOR)
 SEEN: dict[int, Counter[str]] = {}
-"""By seed, what members did and were answered, and what happened to the cluster."""
+"""By seed, what members did and the responses they got, and what happened to the cluster."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -55,21 +55,21 @@ def test_lives_have_all_that_they_are_for() -> None:
 # -- each rule finds a fault that is planted --------------------------------------------------------------------------
 
 
-def answer_before_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def respond_before_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def committed(_self: Any) -> None:
         pass
 
     monkeypatch.setattr(ShardHost, "committed", committed)
 
 
-def answer_at_once_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the one before, if nobody looks into the coordinators: what members are answered tells it, too."""
-    answer_before_it_is_committed(monkeypatch)
+def respond_at_once_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the one before, if nobody looks into the coordinators: the responses that members get tell it, too."""
+    respond_before_it_is_committed(monkeypatch)
     monkeypatch.setattr(ToldTasks, "check_coordinator", lambda *_: None)
 
 
-def answer_at_once_and_fence_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_at_once_while_nobody_looks(monkeypatch)
+def respond_at_once_and_fence_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    respond_at_once_while_nobody_looks(monkeypatch)
     monkeypatch.setattr(ToldTasks, "note_tasks", lambda *_: None)
     monkeypatch.setattr(heartbeat, "check_epoch", lambda *_: None)
 
@@ -109,9 +109,9 @@ def live_cut_off(loop: ProcessLoop, seed: int) -> StreamsLives:
 @pytest.mark.parametrize(
     ("plant", "told", "first_seed"),
     [
-        (answer_before_it_is_committed, "a member was told", 0),
-        (answer_at_once_while_nobody_looks, "are told to run", 14),
-        (answer_at_once_and_fence_nobody, "and is told", 44),
+        (respond_before_it_is_committed, "a member was told", 0),
+        (respond_at_once_while_nobody_looks, "are told to run", 14),
+        (respond_at_once_and_fence_nobody, "and is told", 44),
         (take_commits_of_anybody, "committed an offset of", 0),
         (leave_a_member_of_a_cluster_without_tasks, "run, not", 0),
     ],

@@ -1,6 +1,6 @@
 """What holds of a streams group at every moment, and what once all faults are over.
 
-StreamsChecker looks into the group of one coordinator, ToldTasks keeps what members were answered by any coordinator.
+StreamsChecker looks into the group of one coordinator, ToldTasks keeps what responses of any coordinator said.
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,9 +87,9 @@ class StreamsChecker:
 
 
 class ToldTasks:
-    """What answers have promised to the members of a group. Methods raise ViolationError.
+    """What responses have promised to the members of a group. Methods raise ViolationError.
 
-    An answer leaves once what it says is committed, so it holds whichever broker coordinates the group then; also if a
+    A response leaves once what it says is committed, so it holds whichever broker coordinates the group then; also if a
     former coordinator, which does not know yet that it was replaced, has given it. An `identity` is a member id, or the
     instance id of a static member.
     """

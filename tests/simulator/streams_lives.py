@@ -2,11 +2,11 @@
 
 The faults are those of cluster_lives.py. Beside them the coordinator is moved to another broker, killed, or cut from
 power at a change of its disk; the standbys' number and the source's partitions change; the members join another group
-with another topology. Members join, leave, fall silent, hang, come back as the same instance, and lose answers.
+with another topology. Members join, leave, fall silent, hang, come back as the same instance, and lose responses.
 
 Checked all the time, in each broker that coordinates the group or thinks so: no task is active in two members, nor in
-any role in two members of a process; epochs do not go back. By what members were answered: nobody else was told to run
-the same task at the same epoch, a member that has lost a task to another one cannot commit its offsets, a new
+any role in two members of a process; epochs do not go back. By the responses that members got: nobody else was told to
+run the same task at the same epoch, a member that has lost a task to another one cannot commit its offsets, a new
 coordinator knows all that members were told. Once all is healed: the group is stable, each task has an owner and its
 standbys.
 """
@@ -203,7 +203,7 @@ class StreamsLives(ClusterLives):
             raise AssertionError(f"{error}: {unsettled}") from error
 
     async def _until_done(self, change: Any) -> None:
-        """Make a change until it was answered without an error."""
+        """Make a change until its response has no error."""
         end = self._loop.now + HEAL_S
         while not await change():
             self.world.check()
@@ -227,8 +227,8 @@ class StreamsLives(ClusterLives):
         config = AlterableConfig("streams.num.standby.replicas", value=str(self._standby_count))
         resource = AlterConfigsResource(GROUP_RESOURCE, resource_name=self.application.group_id, configs=[config])
         with suppress(LostError):
-            answer = await self._admin.send_to_any(IncrementalAlterConfigsRequest([resource]))
-            return bool(answer.responses[0].error_code == ErrorCode.NONE)
+            response = await self._admin.send_to_any(IncrementalAlterConfigsRequest([resource]))
+            return bool(response.responses[0].error_code == ErrorCode.NONE)
         return False
 
     async def _enlarge_source(self) -> bool:
@@ -275,8 +275,8 @@ class StreamsLives(ClusterLives):
         with suppress(LostError):
             for group_id in former:
                 coordinator_id = await find_coordinator(self._admin, group_id)
-                answer = await self._admin.call(coordinator_id, DeleteGroupsRequest([group_id]), 2)
-                if answer.results[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                response = await self._admin.call(coordinator_id, DeleteGroupsRequest([group_id]), 2)
+                if response.results[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                     return False
             return True
         return False

@@ -2,7 +2,7 @@
 
 A thread joins, sends heartbeats, runs and revokes what it is assigned, commits offsets, and ends: it leaves, leaves for
 a while if it is static, or falls silent. Then it begins again, as another member of another process or, if static, as
-the same instance. The checker is told each assignment and each commit that was answered.
+the same instance. The checker is told the assignment and the commit of each response.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Application:
         self.may_start = False
         """Whether the source is as it is to be when members join."""
         self.seen: Counter[str] = Counter()
-        """What members did and were answered, for a test that all of it happens."""
+        """What members did and the responses they got, for a test that all of it happens."""
         self.begin_anew(stateful)
 
     def begin_anew(self, stateful: Sequence[bool]) -> None:
