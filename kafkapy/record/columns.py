@@ -44,7 +44,7 @@ class RecordColumns(NamedTuple):
 
 
 def record_columns(payload: bytes, record_count: int) -> RecordColumns:
-    """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it holds record_count of them."""
+    """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it is record_count of them."""
     if not IS_COMPILED and LEAST_SIMILAR <= record_count <= MOST_SIMILAR and _may_be_similar(payload):
         columns = _similar(payload, record_count)
         if columns is not None:
