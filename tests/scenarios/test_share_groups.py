@@ -18,6 +18,11 @@ from kafkapy.protocol.messages.delete_share_group_offsets_request import (
     DeleteShareGroupOffsetsRequestTopic,
 )
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
+from kafkapy.protocol.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.scenarios.conftest import IS_APACHE, serving
 from tests.support.client_requests import batch_of, create_topic, delete_topic, describe_topic, produce, until
@@ -86,6 +91,16 @@ def test_members_are_fenced_by_epochs_they_cannot_have(member: ShareMember) -> N
     assert member.heartbeat(member_id="x").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert member.heartbeat(group_id="nowhere").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert member.heartbeat().error_code == NONE
+
+
+def test_an_epoch_older_than_the_previous_is_fenced(member: ShareMember, group: str) -> None:
+    epochs = [member.epoch]
+    for names in ([group, "beside"], [group]):
+        until(lambda names=names: member.heartbeat(subscribed_topic_names=names).member_epoch > epochs[-1])
+        epochs.append(member.epoch)
+    assert member.heartbeat(member_epoch=epochs[0]).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    lost = member.heartbeat(member_epoch=epochs[1])  # as if the response that told the last one was lost
+    assert (lost.error_code, lost.member_epoch) == (NONE, epochs[2])
 
 
 def test_a_group_has_200_members(client: WireClient, group: str) -> None:
@@ -255,6 +270,15 @@ def test_offsets_of_groups_with_members_stay(client: WireClient, member: ShareMe
     assert delete_share_offsets(client, group) == ErrorCode.NON_EMPTY_GROUP
 
 
+def test_a_classic_group_has_no_share_offsets(client: WireClient, group: str) -> None:
+    joined = client.call(join_request(group), 9)  # the member id that it is to join with
+    assert client.call(join_request(group, joined.member_id), 9).error_code == NONE
+    assert alter_offsets(client, group) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete_share_offsets(client, group) == ErrorCode.GROUP_ID_NOT_FOUND
+    response = ShareMember(client, group, b"").heartbeat(subscribed_topic_names=[group])
+    assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_groups_of_other_kinds_have_no_share_offsets(client: WireClient, group: str) -> None:
     joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [group], "topic_partitions": []}
     request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=0, **joining)
@@ -275,6 +299,11 @@ def test_a_share_group_asked_as_another_kind(client: WireClient, member: ShareMe
     joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [group], "topic_partitions": []}
     request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="c", member_epoch=0, **joining)
     assert client.call(request, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    topology = Topology(0, subtopologies=[Subtopology("0", source_topics=[group])])
+    tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    streams = StreamsGroupHeartbeatRequest(group, member_id="s", process_id="p", topology=topology, **tasks)
+    streams.rebalance_timeout_ms = 30_000
+    assert client.call(streams, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_offsets(client, group, group, 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert commit(client, group, group, 0) == [ErrorCode.GROUP_ID_NOT_FOUND]
     assert committed(client, group, group, partitions=[0]) == [-1]
