@@ -21,7 +21,7 @@ from tests.simulator.streams_checker import ToldTasks
 from tests.simulator.streams_lives import StreamsLives, live
 from tests.support.interpreter import needs_interpreter
 
-SEEDS = range(30 * SOAK_FACTOR)
+SEEDS = range(20 * SOAK_FACTOR)
 SEEN: dict[int, Counter[str]] = {}
 """By seed, what members did and the responses they got, and what happened to the cluster."""
 
