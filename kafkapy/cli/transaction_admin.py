@@ -90,8 +90,12 @@ class TransactionAdmin:
         producer_ids: Iterable[int] = (),
         duration_ms: int = -1,
         pattern: str | None = None,
+        failures: dict[int, str] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the transactional ids of all brokers, with producer id, state and coordinator."""
+        """Return the transactional ids of all brokers, with producer id, state and coordinator.
+
+        `failures` gets the reason by broker for those that do not tell theirs; without it one of them is an error.
+        """
         request = ListTransactionsRequest(
             list(states),
             producer_id_filters=list(producer_ids),
@@ -102,8 +106,14 @@ class TransactionAdmin:
         version = 2 if pattern is not None else 1 if duration_ms >= 0 else 0
         found = []
         for node_id in self._brokers():
-            response = self._call(node_id, request, version)
-            _check(response.error_code)
+            try:
+                response = self._call(node_id, request, version)
+                _check(response.error_code)
+            except TransactionError as error:
+                if failures is None:
+                    raise
+                failures[node_id] = str(error)
+                continue
             if response.unknown_state_filters:
                 raise TransactionError(f"no such state: {', '.join(response.unknown_state_filters)}")
             found += [

@@ -188,6 +188,7 @@ class AdminChanges:
         known = {each.node_id for each in self._console.brokers.nodes()}
         if not set(replicas) <= known:
             raise BadRequest(f"replicas: the brokers are {', '.join(map(str, sorted(known)))}.")
+        # one list for all partitions would make its first broker lead all of them: each begins one broker further
         plan = {each: _rotated(replicas, 0 if only else each) for each in numbers}
 
         def run() -> None:

@@ -37,7 +37,7 @@ STATIC: Final = Path(__file__).parent / "static"
 def new_app(settings: Settings) -> Starlette:
     """Return the application; no cluster is contacted before the application serves."""
     sessions = Sessions(settings)
-    parts = [_Part(settings, "", current(), settings)]
+    parts = [_Part(settings, "", current(), settings)]  # the first cluster, often the only one, has no prefix
     for each in settings.clusters:
         own = replace(settings, servers=each.servers, name=each.name, metrics_urls=(), properties=None)
         parts.append(_Part(own, f"/c/{each.name}", each.config, settings))

@@ -134,6 +134,6 @@ def joined(series: Sequence[Points]) -> list[list[float | None]]:
 def _open_transactions(console: Console) -> list[dict[str, Any]]:
     """Return the transactions that are open for long; none if the cluster does not list them by time (before 3.8)."""
     try:
-        return transactions.transaction_list(console.settings, ["Ongoing"], attention.OPEN_MS)
+        return transactions.transaction_list(console.settings, ["Ongoing"], attention.OPEN_MS)[0]
     except ClusterError:
         return []

@@ -280,10 +280,9 @@ class Pages:
     # -- transactions, access ---------------------------------------------------------------------------------------
 
     def transactions(self, request: Request) -> Response:
-        rows = transactions.transaction_list(self._console.settings, [])
-        return self._page(
-            request, "transactions.html", rows=rows[: transactions.MAX_TRANSACTIONS], match_count=len(rows)
-        )
+        rows, failures = transactions.transaction_list(self._console.settings, [])
+        shown = rows[: transactions.MAX_TRANSACTIONS]
+        return self._page(request, "transactions.html", rows=shown, match_count=len(rows), failures=failures)
 
     def transaction(self, request: Request) -> Response:
         requested = transactional_id(request.query_params)

@@ -12,11 +12,17 @@ MAX_TRANSACTIONS: Final = 1000
 """One page's table."""
 
 
-def transaction_list(settings: Settings, states: list[str], open_ms: int = -1) -> list[dict[str, Any]]:
-    """Return transactional ids: in these states, and open for at least open_ms, if given. Raises ClusterError."""
+def transaction_list(
+    settings: Settings, states: list[str], open_ms: int = -1
+) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """Return transactional ids: in these states, and open for at least open_ms, if given. Raises ClusterError.
+
+    With them the brokers that do not tell theirs, and why: one that restarts hides no transaction of the others.
+    """
+    failures: dict[int, str] = {}
     try:
         with TransactionAdmin(settings.servers) as admin:
-            return admin.list_transactions(states=states, duration_ms=open_ms)
+            return admin.list_transactions(states=states, duration_ms=open_ms, failures=failures), failures
     except TransactionError as error:
         raise ClusterError(str(error)) from error
 

@@ -336,6 +336,7 @@ class Broker:
 
             clock, self._work = VirtualClock(self._virtual), WorkCount()
             properties, new_helper = {**PROPERTIES, **properties}, self._work.new_helper
+        # the user's keys win over those of the login; the proxy's win over both, or clients would pass it by
         if self._security is not None:
             properties = self._security.properties(self._port) | properties
         if self._proxy is not None:

@@ -13,6 +13,6 @@ Shared by several of them:
 forwarding.py cluster_access.py cluster_view.py    to the active controller; rights; brokers as clients see them
 data_plane.py parts.py encoded_responses.py    partitions and their leaders; large requests in parts; cached responses
 topics_in_creation.py node_refusals.py    topics being auto-created; refused requests of other nodes, logged
-standing_metadata.py    no answer from metadata that cannot be written here
+standing_metadata.py    no response from metadata that cannot be written here
 described_groups.py    descriptions of groups that have a group epoch
 """

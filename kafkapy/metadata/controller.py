@@ -182,9 +182,9 @@ class Controller:
 
         Deviation: Apache Kafka's broker waits for the session of its previous incarnation to expire, nine seconds after
         a stop or a kill -9. Here one that has a directory of that incarnation does not wait if it runs in the
-        controller's process (`is_local`), because this process has locked the directory, nor if it names that
-        incarnation's epoch as the one of its clean shutdown (KIP-966), because only its end has written that: the
-        incarnation is dead.
+        controller's process (`is_local`), because this process has locked the directory. Nor does one that names
+        that incarnation's epoch as the one of its clean shutdown (KIP-966): only its end has written that. In both
+        cases the incarnation is dead.
         """
         record = self.brokers.registration_record(
             request, next_offset=self.next_offset, now_ms=now_ms, is_local=is_local

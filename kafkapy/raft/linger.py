@@ -5,8 +5,8 @@ controller.quorum.append.linger.ms, when a batch's worth of bytes has come toget
 never waits.
 
 Deviation: Apache Kafka has each append wait. Here it waits only if two before it are not yet committed, and keeps a
-batch of its own, because a topic created while nothing else happens would take 25 ms longer, and each of the changes
-that a start consists of, too. A client that sends one change after the other causes as many fsyncs either way.
+batch of its own, because a topic created while nothing else happens would take 25 ms longer. So would each of the
+changes that a start consists of. A client that sends one change after the other causes as many fsyncs either way.
 """
 
 from kafkapy.dataclass import dataclass

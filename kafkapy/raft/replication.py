@@ -153,6 +153,7 @@ class LeaderReplication:
             return
         role = self._current.role
         assert isinstance(role, Leader)
+        # a voter that downloads a snapshot fetches nothing: without this the leader would miss it, and resign
         if role.progress.record_contact(request.replica):
             role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         self._out.emit(

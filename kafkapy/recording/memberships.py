@@ -38,7 +38,7 @@ class Memberships:
         return found
 
     def learn(self, now: dict[str, Any]) -> None:
-        """Note the epoch and the assignment of an answer to a heartbeat."""
+        """Note the epoch and the assignment of a response to a heartbeat."""
         member_id = now.get("memberId")
         if not member_id:
             return
@@ -48,7 +48,7 @@ class Memberships:
             self._assignments[member_id] = now[ASSIGNMENT]
 
     def is_behind(self, header: RequestHeader, recorded: dict[str, Any], now: dict[str, Any]) -> bool:
-        """Return whether a member lacks the assignment that the recorded answer brought, and may yet get it."""
+        """Return whether a member lacks the assignment that the recorded response brought, and may yet get it."""
         if recorded.get(ASSIGNMENT) is None or recorded["errorCode"] or now["errorCode"]:
             return False
         return bool(differences(header, *self.cumulated(recorded, now), self._roles))

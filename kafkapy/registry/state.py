@@ -51,12 +51,12 @@ class RegistryState:
                 if schema is not None or value is None:
                     self._replay_schema(subject, found["version"], schema)
             case "CONFIG":
-                if content is None:
+                if content is None:  # an empty value deletes what the key names, as compaction does
                     self._settings.pop(subject, None)
                 else:
                     self._settings[subject] = parse_settings(content)
             case "MODE":
-                self._modes.pop(subject, None)
+                self._modes.pop(subject, None)  # also for a mode that this release does not know
                 if content is not None and content.get("mode") in Mode.__members__:
                     self._modes[subject] = Mode[content["mode"]]
             case "DELETE_SUBJECT" if isinstance(subject, str) and content and isinstance(content.get("version"), int):

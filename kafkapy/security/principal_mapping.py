@@ -30,7 +30,7 @@ are kept."""
 MOST_MATCHED_LENGTH: Final = 320
 """Deviation: Apache Kafka has no bound. Here subjects that are longer match no pattern, and no rule after it applies,
 because a pattern with three repetitions, as in Kafka's documentation, takes time with the cube of the length if a
-crafted subject fails at its end: 60 ms at this length, 1.8 s at 999 characters, in which Python serves nobody else.
+crafted subject fails at its end. That is 60 ms at this length, 1.8 s at 999 characters, in which nobody else is served.
 """
 
 

@@ -6,9 +6,9 @@ client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signat
 The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviation: Apache
 Kafka refuses an unknown user at its first message. Here it gets a made-up salt, iterations as others have, and fails at
 the same step as a wrong password, because clients are not to find out which users exist. Deviation: Apache Kafka
-decodes =2C and =3D in the name alone, and signs messages as it re-encodes them. Here the authorization id may be the
-user name as it was sent, the channel binding must equal that of the first message, and signatures cover the messages as
-they were sent, because RFC 5802 says so: extensions may come in any order.
+decodes =2C and =3D in the name alone, and signs messages as it re-encodes them. Here, because RFC 5802 says so, the
+authorization id may be the user name as it was sent, and signatures cover the messages as they were sent. The channel
+binding must equal that of the first message, and extensions may come in any order.
 """
 
 import base64

@@ -272,4 +272,4 @@ class Router:
             raise ProtocolError(f"version {header.api_version} of api key {header.api_key} is not served here")
         from kafkapy.handlers.cluster.api_versions import unsupported_version_response
 
-        return encode(replace(header, api_version=0), unsupported_version_response())
+        return encode(replace(header, api_version=0), unsupported_version_response(self._apis[API_VERSIONS]))

@@ -39,6 +39,14 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture
+def broken(one: Broker) -> Iterator[Broker]:
+    """A broker whose disk and network a test breaks."""
+    yield one
+    one.faults.mend_disk()
+    one.network.heal()
+
+
 @pytest.fixture(params=["one", "cluster"])
 def either(request: pytest.FixtureRequest) -> Broker | Cluster:
     found: Broker | Cluster = request.getfixturevalue(request.param)
@@ -154,49 +162,49 @@ def test_a_corrupt_record_is_not_read(either: Broker | Cluster, client: PythonCl
     assert found == ([] if isinstance(client, Aiokafka) else [b"first"])
 
 
-def test_a_disk_is_full_then_slow(one: Broker, client: PythonClient, name: str) -> None:
-    impatient = client.producer(one.bootstrap_servers, IMPATIENT_S)
+def test_a_disk_is_full_then_slow(broken: Broker, client: PythonClient, name: str) -> None:
+    impatient = client.producer(broken.bootstrap_servers, IMPATIENT_S)
     client.send(impatient, TOPIC, b"before")
-    one.faults.fill_disk()
+    broken.faults.fill_disk()
     with pytest.raises(client.error):
         client.send(impatient, TOPIC, name.encode())
-    one.faults.mend_disk()
+    broken.faults.mend_disk()
     client.close(impatient)
-    assert name not in values(one)
-    producer = client.producer(one.bootstrap_servers)
+    assert name not in values(broken)
+    producer = client.producer(broken.bootstrap_servers)
     client.send(producer, TOPIC, b"after")
-    one.faults.slow_disk(ms=200)
+    broken.faults.slow_disk(ms=200)
     assert seconds(client, producer, b"slowly") >= 0.2
-    one.faults.mend_disk()
+    broken.faults.mend_disk()
     client.close(producer)
 
 
-def test_a_crash_forgets_what_was_not_synced(one: Broker, client: PythonClient, name: str) -> None:
-    producer = client.producer(one.bootstrap_servers)
+def test_a_crash_forgets_what_was_not_synced(broken: Broker, client: PythonClient, name: str) -> None:
+    producer = client.producer(broken.bootstrap_servers)
     client.send(producer, TOPIC, f"{name}-1".encode())
-    assert one.faults.lose_unsynced() > 0
+    assert broken.faults.lose_unsynced() > 0
     client.send(producer, TOPIC, f"{name}-2".encode())
     client.close(producer)
-    assert [value for value in values(one) if str(value).startswith(name)] == [f"{name}-2"]
+    assert [value for value in values(broken) if str(value).startswith(name)] == [f"{name}-2"]
 
 
 @pytest.mark.parametrize("fault", ["cut", "hold"])
-def test_a_network_fails_then_is_slow(one: Broker, client: PythonClient, fault: str) -> None:
-    impatient = client.producer(one.bootstrap_servers, IMPATIENT_S)
+def test_a_network_fails_then_is_slow(broken: Broker, client: PythonClient, fault: str) -> None:
+    impatient = client.producer(broken.bootstrap_servers, IMPATIENT_S)
     client.send(impatient, TOPIC, b"before")
-    getattr(one.network, fault)()
+    getattr(broken.network, fault)()
     with pytest.raises(client.error):
         client.send(impatient, TOPIC, b"lost")
-    one.network.heal()
+    broken.network.heal()
     client.close(impatient)
-    producer = client.producer(one.bootstrap_servers)
+    producer = client.producer(broken.bootstrap_servers)
     client.send(producer, TOPIC, b"after")
-    one.network.delay(ms=150)
+    broken.network.delay(ms=150)
     assert seconds(client, producer, b"late") >= 0.15
-    one.network.heal()
-    one.network.limit(bytes_per_s=20_000)
+    broken.network.heal()
+    broken.network.limit(bytes_per_s=20_000)
     assert seconds(client, producer, b"x" * 20_000) >= 0.5
-    one.network.heal()
+    broken.network.heal()
     client.close(producer)
 
 

@@ -194,7 +194,7 @@ def record(upstream: str, path: Path, session: str, name: str, login: dict[str, 
 
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize(("of", "to"), [("kafkapy", "apache"), ("apache", "kafkapy")])
-def test_a_session_has_the_same_answers_at_the_other_broker(
+def test_a_session_has_the_same_responses_at_the_other_broker(
     brokers: dict[str, str], of: str, to: str, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "recording.jsonl"

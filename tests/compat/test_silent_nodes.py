@@ -30,6 +30,7 @@ def test_partitions_of_a_silent_leader_are_at_risk(tmp_path, capsys) -> None:
                 ("/", '<span class="badge bad">does not answer</span>'),
                 ("/", "Partitions at risk are led by a broker that does not answer"),
                 ("/brokers", '<span class="badge bad">1 at risk</span>'),
+                ("/transactions", f"Those of broker {leader} are not shown: no broker answers at"),
             ):
                 eventually(lambda path=path, text=text: text in page.get(path).text, what=f"{text} on {path}")
         assert main(["cluster", "status", "--data-dir", str(tmp_path)]) == 0

@@ -19,13 +19,15 @@ from spark_jobs.errors import JobError
 from spark_jobs.latency import delete_topics
 from spark_jobs.topics import create_topic
 from tests.support import market
+from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tests.support.exchange import Exchange, deliver
-from tests.support.spark_job import run_with_kills
+from tests.support.spark_job import kill_at, needs_spark4
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.spark,
+    needs_spark4,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
 WATERMARK_MS, FORGET_MS = 2_000, 7_000
@@ -129,6 +131,7 @@ def levels(side: list[list[str]]) -> list[tuple[Decimal, Decimal]]:
     return [(Decimal(price), Decimal(quantity)) for price, quantity in side]
 
 
+@only_soaked  # the killed driver below writes the same seconds, by the same rule
 def test_each_second_has_the_exchanges_book_over_restarts_and_for_silent_symbols(
     spark, bootstrap, topic, tmp_path
 ) -> None:
@@ -142,12 +145,23 @@ def test_each_second_has_the_exchanges_book_over_restarts_and_for_silent_symbols
     check(spark, bootstrap, topic, tmp_path, exchanges, sent)
 
 
-def test_a_driver_killed_amid_its_batches_tells_each_second_once(spark, bootstrap, topic, tmp_path) -> None:
+PLACES = [
+    pytest.param(("claimed-0", "delivered-1"), marks=only_soaked, id="twice"),  # a JVM for each
+    pytest.param(("delivered-1",), id="before-the-checkpoint"),
+]
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_a_killed_driver_tells_each_second_once_of_silent_symbols_too(
+    spark, bootstrap, topic, tmp_path, places
+) -> None:
     exchanges = {symbol: Exchange(symbol, 4) for symbol in ("BTCUSDT", "ETHUSDT")}
     sent = played(exchanges, {"BTCUSDT": 250, "ETHUSDT": 90})
     create_topic(bootstrap, topic, 1, retention_ms="-1")
     put(bootstrap, topic, sent)
-    run_with_kills("book", config_of(bootstrap, topic, tmp_path), tmp_path, ("claimed-0", "delivered-1"))
+    config = config_of(bootstrap, topic, tmp_path)
+    kill_at(places, "book", config, tmp_path)
+    run_book(BookConfig(**config))
     check(spark, bootstrap, topic, tmp_path, exchanges, sent)
 
 

@@ -17,7 +17,7 @@ from spark_jobs.schemas import FILL
 from spark_jobs.topics import create_topic
 from tests.support import market
 from tests.support.copying import only_soaked
-from tests.support.spark_job import run_with_kills
+from tests.support.spark_job import kill_at
 
 pytestmark = [
     pytest.mark.long,
@@ -151,7 +151,9 @@ def test_each_trade_is_held_against_the_book_of_its_second(spark, bootstrap, top
 def test_a_driver_killed_amid_its_batches_makes_each_row_once(spark, bootstrap, topic, tmp_path) -> None:
     trades, books = made(2, 50)
     put_all(bootstrap, topic, trades, books)
-    run_with_kills("fills", config_of(bootstrap, topic, tmp_path), tmp_path, ("claimed-0", "delivered-1"))
+    config = config_of(bootstrap, topic, tmp_path)
+    kill_at(("claimed-0", "delivered-1"), "fills", config, tmp_path)
+    fills.run(FillsConfig(**config))
     check(spark, bootstrap, topic, trades, books, tmp_path)
 
 

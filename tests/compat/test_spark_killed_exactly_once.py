@@ -29,10 +29,12 @@ from tests.compat.conftest import new_server
 from tests.compat.test_cluster import KIND
 from tests.support import market, topics
 from tests.support.eventually import eventually
+from tests.support.spark_job import needs_spark4
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.spark,
+    needs_spark4,
     pytest.mark.ours,
     pytest.mark.skipif("KAFKAPY_SOAK_SEEDS" not in os.environ, reason="`make soak`: a JVM for each kill"),
 ]

@@ -12,10 +12,12 @@ from spark_jobs.errors import JobError
 from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.generator import Market
 from tests.support import market
+from tests.support.spark_job import needs_spark4
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.spark,
+    needs_spark4,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
 MARKET = Market(events=450, trades_per_second=40, late=0.02, duplicates=0.03, malformed=0.02, seed=23)

@@ -82,14 +82,14 @@ def plan_of(seed: int) -> Plan:
     if seed >= SHORT_SEEDS and seed % LONG_EVERY == 0:
         return Plan(roles, has_transactions, CLIENTS, TRANSACTORS, (NETWORK, disks, PROCESSES), 12.0, 1.5)
     faults = (
-        _some(chance, NETWORK, (0, 1, 1, 2)),
-        _some(chance, disks, (0, 1, 1, 2)),
-        _some(chance, PROCESSES, (1, 1, 2)),
+        some(chance, NETWORK, (0, 1, 1, 2)),
+        some(chance, disks, (0, 1, 1, 2)),
+        some(chance, PROCESSES, (1, 1, 2)),
     )
     plan = Plan(
         roles,
         has_transactions,
-        _some(chance, CLIENTS, (1, 2)),
+        some(chance, CLIENTS, (1, 2)),
         chance.randrange(1, TRANSACTORS + 1),
         tuple(line for line in faults if line),
         chance.uniform(1.3, 2.8),
@@ -103,6 +103,6 @@ def plan_of(seed: int) -> Plan:
     return plan
 
 
-def _some(chance: random.Random, names: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+def some(chance: random.Random, names: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
     """Return some of the names, each once."""
     return tuple(dict.fromkeys(chance.sample(names, chance.choice(counts))))

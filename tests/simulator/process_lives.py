@@ -184,6 +184,8 @@ class ProcessLoop(SimLoop):
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
+                if life is not None and life.is_over:
+                    continue  # it was killed while it called: at a change of its disk
                 self.call_exception_handler({"message": f"Exception in {call.callback}", "exception": error})
 
     def _jump(self) -> None:

@@ -1,4 +1,7 @@
-"""What holds of a streams group at every moment, and what once all faults are over."""
+"""What holds of a streams group at every moment, and what once all faults are over.
+
+StreamsChecker looks into the group of one coordinator, ToldTasks keeps what responses of any coordinator said.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -81,6 +84,49 @@ class StreamsChecker:
         standbys = sorted(task for member in running for task in member.running.standby)
         if standbys != expected:
             raise ViolationError(f"{standbys} have standbys, not {expected}")
+
+
+class ToldTasks:
+    """What responses have promised to the members of a group. Methods raise ViolationError.
+
+    A response leaves once what it says is committed, so it holds whichever broker coordinates the group then; also if a
+    former coordinator, which does not know yet that it was replaced, has given it. An `identity` is a member id, or the
+    instance id of a static member.
+    """
+
+    def __init__(self) -> None:
+        self.newest_epoch = 0
+        self._owners: dict[tuple[int, Task], str] = {}
+        self._newest: dict[Task, tuple[int, str]] = {}
+
+    def newest_owner(self, task: Task) -> str | None:
+        """Return who was told at the latest epoch to run a task."""
+        found = self._newest.get(task)
+        return None if found is None else found[1]
+
+    def note_epoch(self, member_id: str, epoch: int, told_epoch: int) -> None:
+        """A member that was at an epoch, 0 if it joined, was told another one."""
+        if told_epoch < epoch:
+            raise ViolationError(f"{member_id} was at epoch {epoch} and is told {told_epoch}")
+        self.newest_epoch = max(self.newest_epoch, told_epoch)
+
+    def note_tasks(self, identity: str, epoch: int, active: Iterable[Task]) -> None:
+        """A member was told the tasks that it runs actively at an epoch: nobody else was told one of them at it."""
+        for task in active:
+            owner = self._owners.setdefault((epoch, task), identity)
+            if owner != identity:
+                raise ViolationError(f"{owner} and {identity} are told to run {task} at epoch {epoch}")
+            self._newest[task] = max((epoch, identity), self._newest.get(task, (0, "")))
+
+    def note_commit(self, identity: str, task: Task, owner: str | None) -> None:
+        """A member that has not given a task up committed an offset of it. `owner`: newest_owner when it was sent."""
+        if owner not in (None, identity):
+            raise ViolationError(f"{identity} committed an offset of {task} after {owner} was told to run it")
+
+    def check_coordinator(self, group_epoch: int) -> None:
+        """Check a coordinator that no other has replaced: it knows what members were told."""
+        if group_epoch < self.newest_epoch:
+            raise ViolationError(f"the group is at epoch {group_epoch}, a member was told {self.newest_epoch}")
 
 
 def _active_tasks(member: StreamsMember) -> set[Task]:

@@ -29,16 +29,24 @@ class Roles:
 class SimulatedStreamsMember:
     """A stream thread that revokes in its own time, and forgets its tasks when fenced or when its session is over."""
 
+    group_id = "g"
+    session_ms = SESSION_MS
+    rebalance_ms = REBALANCE_MS
+
     def __init__(self, world: Any, name: str, process_id: str, instance_id: str | None) -> None:
         self.world = world
         self.process_id = process_id
         self.instance_id = instance_id
         self.restart(name)
 
+    @property
+    def now_ms(self) -> int:
+        return int(self.world.shard.now_ms)
+
     def restart(self, member_id: str) -> None:
         self.member_id = member_id
         self.revoked_at_ms = 0
-        self.next_beat_ms = self.sent_ms = self.world.shard.now_ms
+        self.next_beat_ms = self.sent_ms = self.now_ms
         self.is_running = True
         self.topology = self.world.topology_to_join_with()
         self.forget()
@@ -50,27 +58,30 @@ class SimulatedStreamsMember:
 
     def visible(self) -> set[Task]:
         """Return the tasks that the member believes to run actively: none once its session must be over."""
-        now_ms = self.world.shard.now_ms
-        if now_ms >= self.sent_ms + SESSION_MS:
+        now_ms = self.now_ms
+        if now_ms >= self.sent_ms + self.session_ms:
             return set()
         active = self.running.active
         return active & self.wanted.active if now_ms >= self.revoked_at_ms else active
 
     def act(self) -> None:
-        now_ms = self.world.shard.now_ms
-        if self.is_running and now_ms >= self.sent_ms + SESSION_MS:
-            self.forget()
-        self._adopt()
-        if self.is_running and now_ms >= self.next_beat_ms:
+        self.forget_if_silent()
+        self.adopt()
+        if self.is_running and self.now_ms >= self.next_beat_ms:
             self.beat()
 
-    def _adopt(self) -> None:
+    def forget_if_silent(self) -> None:
+        """Forget the tasks if the session must be over."""
+        if self.is_running and self.now_ms >= self.sent_ms + self.session_ms:
+            self.forget()
+
+    def adopt(self) -> None:
         """Run what is wanted, once what is not has been closed."""
-        if self.world.shard.now_ms >= self.revoked_at_ms or not self.running.active - self.wanted.active:
+        if self.now_ms >= self.revoked_at_ms or not self.running.active - self.wanted.active:
             self.running = self.wanted.copy()
 
     def beat(self) -> None:
-        now_ms = self.world.shard.now_ms
+        now_ms = self.now_ms
         self.next_beat_ms = now_ms + HEARTBEAT_MS
         request = self.request()
         if self.world.loses_message():
@@ -89,10 +100,10 @@ class SimulatedStreamsMember:
 
     def request(self) -> StreamsGroupHeartbeatRequest:
         request = StreamsGroupHeartbeatRequest(
-            group_id="g", member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
         )
         if self.epoch == 0 or self.reported is None:
-            request.rebalance_timeout_ms = REBALANCE_MS
+            request.rebalance_timeout_ms = self.rebalance_ms
             request.process_id = self.process_id
         if self.epoch == 0:
             request.topology = self.topology
@@ -113,14 +124,14 @@ class SimulatedStreamsMember:
         self.wanted = Roles(active, tasks_of(response.standby_tasks) or set(), tasks_of(response.warmup_tasks) or set())
         if self.running.active - self.wanted.active and not is_revoking:
             # Had answers been lost since the last one, then the coordinator would be waiting since about then.
-            until_ms = self.world.shard.now_ms + self.world.revocation_ms()
-            self.revoked_at_ms = min(until_ms, self.sent_ms + REBALANCE_MS - 1)
-        self._adopt()
+            until_ms = self.now_ms + self.world.revocation_ms()
+            self.revoked_at_ms = min(until_ms, self.sent_ms + self.rebalance_ms - 1)
+        self.adopt()
 
     def refuse(self, error: ApiError) -> None:
         if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.forget()
-            self.next_beat_ms = self.world.shard.now_ms
+            self.next_beat_ms = self.now_ms
         elif error.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND):
             self.forget()
         elif error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
@@ -130,7 +141,7 @@ class SimulatedStreamsMember:
 
     def leave(self, epoch: int) -> None:
         request = StreamsGroupHeartbeatRequest(
-            group_id="g", member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
         )
         self.crash()
         try:

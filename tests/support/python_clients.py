@@ -64,8 +64,9 @@ class Librdkafka:
         reports: list[Any] = []
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _: reports.append(error))
         producer.flush(TIMEOUT_S)
-        if reports != [None]:
-            raise KafkaException(*reports)
+        assert len(reports) == 1, "a value without a report"
+        if reports[0] is not None:
+            raise KafkaException(reports[0])
 
     def begin(self, producer: Producer) -> None:
         producer.begin_transaction()

@@ -1,8 +1,9 @@
-"""What the documents promise: links lead somewhere, nothing advises another's package. test_pages.py runs snippets."""
+"""What the documents promise: links lead somewhere, no sentence is long. test_pages.py runs their snippets."""
 
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -82,3 +83,30 @@ def test_each_package_is_on_the_map(package: str) -> None:
 @cache
 def words_of_the_code() -> set[str]:
     return set(re.findall(r"\w+", "\n".join(path.read_text() for path in (ROOT / "kafkapy").rglob("*.py"))))
+
+
+MOST_WORDS = 40
+"""Of a sentence: a longer one is read twice."""
+
+
+def passages(text: str) -> Iterator[str]:
+    """Yield the paragraphs, list items, headings and cells of tables of a page, without blocks and addresses."""
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.S | re.M)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    for block in re.split(r"\n *\n|\n(?= *(?:[-*#|>]|\d+\.) )", text):
+        yield from block.strip().strip("|").split(" | ")
+
+
+def long_sentences(text: str) -> list[str]:
+    sentences = (each for passage in passages(text) for each in re.split(r"(?<=[.!?:;])\W*\s+", passage))
+    return [each for each in sentences if sum(bool(re.search(r"\w", word)) for word in each.split()) > MOST_WORDS]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_sentence_has_more_than_forty_words(document) -> None:
+    assert long_sentences(document.read_text()) == []
+
+
+def test_a_long_sentence_is_found() -> None:
+    sentence = "word " * MOST_WORDS
+    assert long_sentences(f"Short one. {sentence}end.\n\n- {sentence}") == [f"{sentence}end."]

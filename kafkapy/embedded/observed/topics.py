@@ -135,6 +135,7 @@ class Topic:
             return f"{self.name} lacks {first_of(missing, SHOWN)}\n{self._sources.report(self.name)}"
 
         wait_until(all_there, complaint, timeout_s)
+        # only now: a value that is missing is the better message, and a wait for a second record would have no end
         twice = {name: found[name] for name in wanted if len(found[name]) > 1}
         if twice:
             texts = [f"{wanted[name]!r} at {_places(records)}" for name, records in twice.items()]

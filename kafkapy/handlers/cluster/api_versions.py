@@ -22,7 +22,6 @@ from kafkapy.handlers.context import ControllerServices, RequestContext, Service
 from kafkapy.handlers.encoded_responses import EncodedResponse
 from kafkapy.handlers.table import BROKER_APIS, Forwarding, ServedApi
 from kafkapy.metadata.features import shown_features
-from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import (
@@ -102,9 +101,9 @@ def _reduced(row: ApiVersion, ranges: Mapping[int, tuple[int, int]]) -> bool:
     return row.min_version <= row.max_version
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the response to an unknown version, to be encoded in version 0."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS])])
+def unsupported_version_response(served: ServedApi) -> ApiVersionsResponse:
+    """Return the response to an unknown version, to be encoded in version 0. `served`: ApiVersions, as it is here."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(served)])
 
 
 def _is_another(services: Services, request: ApiVersionsRequest) -> bool:

@@ -26,9 +26,9 @@ Deviation: Apache Kafka waits for other partitions if one is unknown or forbidde
 because the client has to act on it. Deviation: Apache Kafka gives a privileged session, which may evict those of
 consumers, to any client that sends a replica id. Here only if it also has CLUSTER_ACTION, because clients could evict
 each other. Deviation: Apache Kafka lets the next request of a connection wait until a parked Fetch is answered, up to
-fetch.max.wait.ms. Here the next request ends that wait, unless it is another Fetch of an open session, or the parked
-one has more than WIDE partitions, because a consumer that asks for an offset (each task of a Spark batch does at its
-end), or closes, would wait for nothing.
+fetch.max.wait.ms. Here the next request ends that wait, because a consumer that asks for an offset (each task of a
+Spark batch does at its end), or closes, would wait for nothing. Another Fetch of an open session does not end it, and
+no request ends the wait of a Fetch of more than WIDE partitions.
 """
 
 from collections.abc import Iterator, Sequence

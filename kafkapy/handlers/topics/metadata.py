@@ -246,13 +246,14 @@ def _topics(
     if sum([len(topic.partitions) for topic in found]) <= SMALL_COUNT:
         topics = [_topic(view, topic, context) for topic in found]
     else:
-        topics = [_topic(view, topic, context, ()) for topic in found]
+        topics = [_topic(view, topic, context, ()) for topic in found]  # partitions follow in steps: others take turns
         unfilled += zip(topics, found, strict=True)
     topics += _missing(
         services, context, request, [name for name in missing if name not in refused] if refused else missing
     )
     if request.include_topic_authorized_operations and context.api_version >= 8:
         _add_authorized_operations(services, context, topics)
+    # in the order of Apache Kafka's KafkaApis
     return [*_unknown_ids(image, ids), *topics, *_refused(refused), *_denied(image, denied, by_id=bool(ids))]
 
 

@@ -46,6 +46,7 @@ def tree_of(file: FileDescriptorProto) -> ast.File:
 
 
 def _message(message: DescriptorProto, is_proto3: bool) -> ast.Message:
+    # a descriptor has more messages than the text: an entry message for each map, one for each group
     maps = {each.name: each for each in message.nested_type if each.options.map_entry}
     groups = {
         each.type_name.rpartition(".")[2] for each in message.field if each.type == FieldDescriptorProto.TYPE_GROUP
@@ -57,6 +58,7 @@ def _message(message: DescriptorProto, is_proto3: bool) -> ast.Message:
         parts.append(ast.Reserved([], list(message.reserved_name)))
     parts += _options(message.options)
     oneofs = [ast.OneOf(each.name) for each in message.oneof_decl]
+    # `optional` of proto3 is a oneof of one field in a descriptor, which the text does not have
     synthetic = {each.oneof_index for each in message.field if each.proto3_optional}
     for field in message.field:
         in_oneof = field.HasField("oneof_index") and not field.proto3_optional

@@ -16,9 +16,9 @@ next one follows after 100 ms, because followers then soon find a leader that ha
 Deviation: Apache Kafka stops fetching a partition whose records do not continue the log until its metadata changes.
 Here they are requested again after replica.fetch.backoff.ms, because that may not happen for days.
 
-Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica whose disk
-is full, and that has left the ISR, gives one that no broker has, because Apache Kafka's leaders would wait
-replica.lag.time.max.ms for a replica that was in sync so recently (maybeIncrementLeaderHW of Kafka's Partition).
+Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica that
+has left the ISR, as its disk is full, gives one that no broker has, because Apache Kafka's leaders would wait for it:
+replica.lag.time.max.ms, as for each replica that was in sync so recently (maybeIncrementLeaderHW of Kafka's Partition).
 """
 
 import asyncio

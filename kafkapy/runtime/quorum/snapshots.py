@@ -30,7 +30,7 @@ class SnapshotSchedule:
 
     Deviation: Apache Kafka takes no snapshot before one of these limits, and both count from the start of the process.
     Here one is also due soon after a start that had to replay more than `snapshot_bytes`, the size of the snapshot
-    before, because each restart elects all leaders anew: with restarts within the hour each took longer than the one
+    before, because each restart elects all leaders anew. With restarts within the hour each took longer than the one
     before, up to 20 MiB of log.
     """
 

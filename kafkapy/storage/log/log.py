@@ -10,8 +10,7 @@ KAFKA_STORAGE_ERROR), StorageError (the disk failed; the directory is offline), 
 
 The metadata log uses the same class: it appends with AppendOrigin.RAFT_LEADER and reads with LOG_END.
 
-Less frequent operations are functions over a Log in neighbouring modules: opening, truncation, flush, maintenance
-(retention, swapping in cleaned segments), lookup (by time; aborted transactions), replacement (by a copy).
+Rarer operations are functions over a Log: opening, truncation, flush, maintenance, lookup, replacement.
 """
 
 import contextlib
@@ -181,6 +180,7 @@ class Log:
         if self.log_dir.offline_reason is not None:
             self.log_dir.check_online()
         is_from_client = origin is AppendOrigin.CLIENT
+        # the usual batch takes the short way, which checks no guard: a transaction's first batch has to go the long one
         if is_from_client and verification is None and self.takes_plain_batches:
             plain = append_plain(self, records, leader_epoch, now_ms)
             if plain is not None:

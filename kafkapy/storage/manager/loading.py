@@ -132,7 +132,7 @@ class LogLoading:
         for name, partition in directory.damaged_names():
             self._manager.damaged_logs.add(partition, directory.state, directory.file(name), "it is no directory")
         directory.forget_names()
-        is_clean = directory.pop_clean_shutdown()
+        is_clean = directory.pop_clean_shutdown()  # before anything is written: from here on a crash is no clean stop
         recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
         start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
         clean_offsets = directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE)
@@ -153,6 +153,7 @@ class LogLoading:
                 self._config(partition.topic),
                 start_offsets.get(partition, 0),
                 recovery_points.get(partition, 0),
+                # None: without a recovery point a gap that a power cut left looks like one of the cleaner's
                 clean_offsets.get(partition, 0) if partition in recovery_points else None,
             )
             for name, partition, marker in names

@@ -21,7 +21,10 @@ HOSTILE = "<script>alert(1)</script>\"'&"
 def server():
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        topics = [NewTopic("records", 2, 1), NewTopic("empty", 1, 1, config={"retention.ms": "5000"})]
+        kept = {
+            "retention.ms": "-1"
+        }  # its records are of 1970: retention would delete them half a minute after the start
+        topics = [NewTopic("records", 2, 1, config=kept), NewTopic("empty", 1, 1, config={"retention.ms": "5000"})]
         for future in admin.create_topics(topics).values():
             future.result(30)
         producer = kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50})

@@ -14,7 +14,10 @@ from kafkapy.cli.connection import Connection
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.imitated import VERSIONS, ranges_of
 from kafkapy.handlers.table import BROKER_APIS
+from kafkapy.protocol.api import API_VERSIONS
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
@@ -50,6 +53,16 @@ def test_a_release_lists_its_versions_and_serves_clients(release: str):
         consumer.subscribe(["orders"])
         assert consumer.poll(60).value() == b"1"
         consumer.close()
+
+
+@pytest.mark.parametrize(("release", "last"), [("2.8", 3), ("3.9", 4), ("4.3", 4), ("4.4", 5)])
+def test_a_client_that_is_newer_learns_the_versions_to_ask_with(release: str, last: int):
+    """Java's clients from 3.9 on ask ApiVersions 4 first, and again with what the answer lists (KIP-511)."""
+    with Broker(version=release) as broker, Connection.to_any(broker.bootstrap_servers) as connection:
+        connection.send_frame(bytes.fromhex("0012 0009 0000002a ffff 00"))  # version 9
+        response = ApiVersionsResponse.decode(connection.receive_frame(30)[4:], 0)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(row.api_key, row.max_version) for row in response.api_keys] == [(API_VERSIONS, last)]
 
 
 def test_what_a_release_had_not_is_refused():
