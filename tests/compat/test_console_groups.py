@@ -19,6 +19,7 @@ from tests.support import topics
 from tests.support.committed import commit
 from tests.support.eventually import eventually
 from tests.support.group_configs import set_group_configs
+from tests.support.streams_applications import application_command
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS, STREAMS_LIBS
 
@@ -99,7 +100,7 @@ def produce(bootstrap: str) -> None:
 def test_a_streams_group_is_listed_and_shown_with_its_tasks(kafka: str, page: TestClient, tmp_path: Path) -> None:
     arguments = [kafka, "copiers", "orders", "copies", str(tmp_path / "state")]
     options = [*QUICK_JVM, temporary_in(tmp_path)]
-    with running(java(str(PROGRAM), *arguments, options=options, libs=[STREAMS_LIBS])):
+    with running(application_command(PROGRAM, *arguments, options=options)):
         eventually(lambda: re.search(r"copiers Streams streams Stable", text_of(page, "/groups")))
         eventually(lambda: re.search(r"Type Streams .*Assignor sticky .*Runs .*0_0 0_1", group(page, "copiers")))
         shown = group(page, "copiers")

@@ -116,6 +116,18 @@ class StreamsGroupLog:
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
+    def finish_loading(self) -> None:
+        """Take the owners of tasks from the members as they are now, and assert from now on what decisions promise.
+
+        Deviation: Apache Kafka keeps the owners that replaying the log has left, though compaction may have removed the
+        record by which a member gave a task up before another one of its process got it. Here they are counted anew,
+        because a task without an owner is given to a second member while the first one runs it.
+        """
+        self.owners = TaskOwners()
+        for member in self.members.values():
+            self.owners.add(member)
+        self.is_loaded = True
+
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one StreamsGroup* record; `value` is None for a tombstone."""
         assert not self.is_deleted, f"{self.group_id} is deleted: the next record makes another group"
