@@ -82,6 +82,14 @@ class TopicsDelta:
     def set_partition(self, topic_id: Uuid, partition_id: int, registration: PartitionRegistration) -> None:
         self._topic(topic_id).partition_changes[partition_id] = registration
 
+    def add_again(self, topic: TopicImage, partition_id: int) -> None:
+        """Have a partition, which stays as it is, be among the local changes as if it were new to the brokers."""
+        delta = self.changed.get(topic.topic_id)
+        if delta is None:
+            none_yet = TopicImage(topic.name, topic.topic_id, {})
+            delta = self.changed[topic.topic_id] = TopicDelta(none_yet, is_created=False)
+        delta.partition_changes[partition_id] = topic.partitions[partition_id]
+
     def change_partition(self, record: PartitionChangeRecord) -> None:
         topic = self._topic(record.topic_id)
         partition = topic.partition(record.partition_id)

@@ -13,16 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, cause_of
+from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import ReplicaBrokers, default_max_lag_ms
 from kafkapy.replication.partition import Partition, Role
+from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from kafkapy.metadata.delta import LocalPartition, MetadataDelta
+    from kafkapy.metadata.delta import LocalPartition
     from kafkapy.metrics.traffic import BrokerTraffic
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
@@ -67,6 +69,8 @@ class HostedPartitions:
         """By overrides, while an image is applied: making one takes 26 of a new log's 200 us."""
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
+        self._lack_room: set[tuple[Uuid, int]] = set()
+        """Partitions whose logs could not be created, because the disk was full."""
         self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
         """The checkpoints of the previous run, by directory; an entry is removed when the partition's log is opened."""
 
@@ -153,6 +157,19 @@ class HostedPartitions:
                     yield []
         self.is_behind = image is not self.newest_image
 
+    def lacking_room(self) -> MetadataDelta | None:
+        """Return a delta of the newest image that has the partitions applied again whose logs lacked room, if any."""
+        if not self._lack_room:
+            return None
+        delta = MetadataDelta(self.newest_image)
+        for topic_id, partition_id in list(self._lack_room):
+            topic = self.newest_image.topics.by_id.get(topic_id)
+            if topic is None or partition_id not in topic.partitions:
+                self._lack_room.discard((topic_id, partition_id))
+                continue
+            delta.topics.add_again(topic, partition_id)
+        return delta if delta.topics_changed is not None else None
+
     def directory_failed(self, path: str) -> list[HostedPartition]:
         """Take the partitions of a failed log directory out of service; return them."""
         failed = [partition for partition in self if partition.log is not None and partition.log.log_dir.path == path]
@@ -218,7 +235,12 @@ class HostedPartitions:
 
     def _get_or_create(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> HostedPartition:
         partition = self._in_table(local.topic_id, topic_partition.partition)
-        if partition is not None and not self._has_lost_what_others_have(partition, local.registration):
+        lacked_room = (local.topic_id, topic_partition.partition) in self._lack_room
+        if (
+            partition is not None
+            and not lacked_room
+            and not self._has_lost_what_others_have(partition, local.registration)
+        ):
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
         partition = Partition(topic_partition, local.topic_id, log, local_id=self.node_id, brokers=self.brokers)
@@ -246,7 +268,11 @@ class HostedPartitions:
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, registration: PartitionRegistration, now_ms: int
     ) -> Log | None:
-        """Return the partition's log, None if it cannot be opened: the partition is then offline."""
+        """Return the partition's log, None if it cannot be opened: the partition is then offline.
+
+        For lack of room that ends when there is some (`lacking_room`).
+        """
+        self._lack_room.discard((topic_id, topic_partition.partition))
         if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
             self._high_watermarks = self.log_manager.checkpoints.read_high_watermarks()
         config = self._config_of(topic_partition.topic)
@@ -263,6 +289,9 @@ class HostedPartitions:
             )
         except (ApiError, StorageError) as error:
             logger.error("Could not open the log of %s: %s", topic_partition, error)
+            cause = cause_of(error)
+            if isinstance(cause, OSError) and cause.errno in NO_SPACE:
+                self._lack_room.add((topic_id, topic_partition.partition))
             return None
         if log.config is not config and log.config != config:
             log.update_config(config)
@@ -275,6 +304,7 @@ class HostedPartitions:
 
     def _forget(self, partition: HostedPartition) -> None:
         topic, partition_id = partition.topic_partition
+        self._lack_room.discard((partition.topic_id, partition_id))
         for partitions in (self._by_name.get(topic), self._by_id.get(partition.topic_id)):
             if partitions is not None and partitions.get(partition_id) is partition:
                 del partitions[partition_id]

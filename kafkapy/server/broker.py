@@ -421,8 +421,9 @@ class BrokerServer:
 
     def _new_mover(self) -> LogDirMover:
         assignments = DirectoryAssignments(self._quorum_node.active, self.node_id, lambda: self._lifecycle.broker_epoch)
+        resigned = self._coordinators.on_resigned
         self._full_directories = FullDirectories(
-            self._replica_manager, assignments, on_resigned=self._coordinators.on_resigned
+            self._replica_manager, assignments, on_resigned=resigned, apply_again=self._on_image
         )
         return LogDirMover(
             self._replica_manager,

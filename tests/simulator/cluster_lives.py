@@ -375,7 +375,7 @@ class ClusterLives:
         computer = self._any()
         if not self._may_end(computer):
             return
-        computer.has_disk_fault = True
+        computer.has_disk_fault = computer.has_failed_disk = True
         operation, path = self._chance.choice(FAILING if not self._plan.flushes_often else FAILING_WITH_FLUSHES)
         self.world.note(f"{operation} of {path or 'anything'} of node {computer.node_id} fails")
         with self._ending():
@@ -440,8 +440,8 @@ class ClusterLives:
             computer.is_held = False
             if computer.life is not None and computer.life.is_paused:
                 computer.life.resume()
-            if computer.has_disk_fault and computer.life is not None:
-                computer.kill()  # a directory that has failed stays offline until a start
+            if computer.has_failed_disk and computer.life is not None:
+                computer.kill()
         before = [client.progress for client in self.clients]
         administrator = Administrator(world, self.checker)
         administration = self._loop.create_task(administrator.run())

@@ -118,7 +118,9 @@ class Computer:
         self.is_held = False
         """Whether the supervisor is to leave the process stopped."""
         self.has_disk_fault = False
-        """Whether the disk was made to fail: the process may end itself."""
+        """Whether the disk was made to fail, or full: the process may end itself."""
+        self.has_failed_disk = False
+        """Whether a directory may be offline until the process starts again; a full one comes back by itself."""
         self.life_count = 0
         self._ended: asyncio.Event = asyncio.Event()
         world.network.boots[self.host] = 0

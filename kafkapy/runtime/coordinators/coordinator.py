@@ -166,7 +166,8 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         if self._is_closed:
             return
         topic = image.topics.by_name.get(self.topic)
-        if topic is not self._topic_image:
+        is_applied_again = topic is not None and topic.topic_id in delta.topics.changed  # its logs lacked room
+        if topic is not self._topic_image or is_applied_again:
             self._topic_image = topic
             self._host_led(range(len(topic.partitions)) if topic is not None else ())
         for deleted in delta.topics.deleted.values():

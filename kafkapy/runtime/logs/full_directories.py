@@ -5,7 +5,8 @@ that alone would stop writes: the full broker would go on leading, and leaders w
 it. So while a directory is full each replica in it is reported as being in DIRECTORY_LOST (AssignReplicasToDirs,
 KIP-858), if another member of its ISR can lead: the controller removes it from the ISR and elects another leader, as
 for a directory that failed. With room again the real directory is reported, and the replica fetches and rejoins the
-ISR. A replica that is alone stays where it is, and refuses records.
+ISR. A replica that is alone stays where it is, and refuses records. A log that could not be created is, once there is
+room: its partition is applied again as if the metadata had just brought it.
 
 Once the controller has accepted that, a replica that leads resigns: it refuses requests, and answers those that wait.
 Metadata may not say so for long, because the metadata log may have no room on the same disk (runtime/quorum/
@@ -34,6 +35,8 @@ from kafkapy.metadata.registrations import DIRECTORY_LOST, NO_LEADER
 from kafkapy.runtime.broker.directory_assignments import Assignment
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.delta import MetadataDelta
+    from kafkapy.metadata.image import MetadataImage
     from kafkapy.metadata.registrations import PartitionRegistration
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
@@ -57,9 +60,14 @@ class FullDirectories:
         assignments: "DirectoryAssignments",
         *,
         on_resigned: "Callable[[HostedPartition], None]",
+        apply_again: "Callable[[MetadataDelta, MetadataImage], None]",
     ) -> None:
-        """on_resigned: called with a partition that ceased to lead before metadata says so."""
+        """on_resigned: called with a partition that ceased to lead before metadata says so.
+
+        apply_again: called once there is room with the partitions whose logs could not be created for lack of it.
+        """
         self._on_resigned = on_resigned
+        self._apply_again = apply_again
         self._replica_manager = replica_manager
         self._partitions = replica_manager.partitions
         self._assignments = assignments
@@ -114,6 +122,10 @@ class FullDirectories:
             if state.is_full:
                 with suppress(ApiError, StorageError):
                     state.check_room()
+        lacking = None if any(state.is_full for state in full) else self._partitions.lacking_room()
+        if lacking is not None:
+            logger.warning("There is room again: creating the logs that could not be created")
+            self._apply_again(lacking, self._partitions.newest_image)
         levels = self._partitions.newest_image.features.levels
         if levels.get(METADATA_VERSION, 0) < MV_3_7_IV2:
             return
