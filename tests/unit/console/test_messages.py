@@ -91,7 +91,7 @@ def test_aborted_and_open_records_are_marked(broker, page) -> None:
     assert plain.flush(30) == 0
     text = rows_of(page, "marked", isolation="read_uncommitted")
     found = re.findall(
-        r'time">[^<]*(?:<span class="badge \w+"[^>]*>(\w+)</span>)?</td>.*?<summary>(\w)', text, re.DOTALL
+        r'stamp">[^<]*</span>\s*(?:<span class="badge \w+"[^>]*>(\w+)</span>)?</td>.*?<summary>(\w)', text, re.DOTALL
     )
     assert found == [("", "a"), ("aborted", "b"), ("", "c"), ("aborted", "d"), ("open", "e"), ("open", "f")]
     assert [each["value"] for each in lines_of(rows_of(page, "marked"))] == ["a", "c"]
