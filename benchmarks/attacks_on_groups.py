@@ -5,9 +5,14 @@ import threading
 import uuid
 from collections.abc import Iterator
 
-from benchmarks.attack import Attack, create_topics, load_coordinator, repeat, repeat_made
+from benchmarks.attack import Attack, create_topics, hold, load_coordinator, repeat, repeat_made
 from benchmarks.wire import call, connect, frame
 from harness.servers import Server
+from kafkapy.protocol.messages.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -18,12 +23,15 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
     TaskIds,
     Topology,
 )
+from kafkapy.types import uuid_to_string
 
 TOPIC = 2
 SET, APPEND, SUBTRACT = 0, 2, 3
@@ -32,6 +40,8 @@ LONG_LIST = 8_191
 """Elements of three characters, the longest list that a string of a request has."""
 SUBTOPOLOGIES = 1_000
 TASKS_EACH = 20
+SHARE_GROUPS = 50
+SESSION_PARTITIONS = 1_000
 
 
 # ---- lists of configs
@@ -138,9 +148,81 @@ def _create_wide(server: Server) -> None:
     load_coordinator(server)
 
 
+def _set_share_offsets(server: Server, is_over: threading.Event) -> None:
+    """Have a share group of its own begin elsewhere, in all partitions that there are, and as many made-up ones."""
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            name, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=number) for number in range(count)]
+        )
+        for name, count in (("wide", 5_000), ("made-up", 9_000))
+    ]
+    request = AlterShareGroupOffsetsRequest(f"set-{threading.get_ident()}", topics=topics)
+    with connect(server) as connection:
+        wide = call(connection, request, 0).responses[0]
+    assert not any(partition.error_code for partition in wide.partitions), wide
+    repeat(server, is_over, [frame(request, 0)])
+
+
+def _open_share_sessions(server: Server, is_over: threading.Event) -> None:
+    """Open sessions of many groups and partitions, and read no answer."""
+    with connect(server) as connection:
+        topics = call(connection, MetadataRequest(topics=[MetadataRequestTopic(name="wide")]), 12).topics
+    partitions = [FetchPartition(number) for number in range(SESSION_PARTITIONS)]
+    opens = [
+        frame(
+            ShareFetchRequest(
+                f"unread-{number}",
+                member_id=uuid_to_string(uuid.uuid4().bytes),
+                max_wait_ms=500,
+                max_bytes=1 << 20,
+                max_records=500,
+                batch_size=500,
+                topics=[FetchTopic(topics[0].topic_id, partitions=partitions)],
+            ),
+            1,
+        )
+        for number in range(SHARE_GROUPS)
+    ]
+    hold(server.port, is_over, b"".join(opens), 60)
+
+
+def _change_topologies(server: Server, is_over: threading.Event) -> None:
+    """A member that joins its group over and over, with another topology of many tasks each time."""
+    group, member = f"changed-{threading.get_ident()}", str(uuid.uuid4())
+
+    def joins() -> Iterator[bytes]:
+        for epoch in itertools.count(1):
+            prefix = f"{epoch}-"
+            topology = Topology(
+                epoch=epoch,
+                subtopologies=[
+                    Subtopology(prefix + str(number), source_topics=["read"]) for number in range(SUBTOPOLOGIES)
+                ],
+            )
+            yield frame(
+                StreamsGroupHeartbeatRequest(
+                    group_id=group,
+                    member_id=member,
+                    member_epoch=0,
+                    rebalance_timeout_ms=60_000,
+                    topology=topology,
+                    active_tasks=[],
+                    standby_tasks=[],
+                    warmup_tasks=[],
+                    process_id=member,
+                ),
+                0,
+            )
+
+    repeat_made(server, is_over, joins(), depth=1)
+
+
 GROUP_ATTACKS = [
     Attack("config-lists", _change_lists, 4, prepare=_make_long_list),
     Attack("streams-joins", _join_streams_groups, 4, prepare=_create_read),
     Attack("streams-owned-tasks", _own_all_tasks, 4, prepare=_create_read),
+    Attack("streams-topologies", _change_topologies, 4, prepare=_create_read),
     Attack("share-offsets", _describe_share_offsets, 8, prepare=_create_wide),
+    Attack("share-sessions-unread", _open_share_sessions, 1, prepare=_create_wide),
+    Attack("share-offsets-set", _set_share_offsets, 4, prepare=_create_wide),
 ]

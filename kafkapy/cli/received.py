@@ -150,9 +150,14 @@ FORMAT_HELP: Final = (
 
 
 def pattern_parts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a --format: ("k", "") for %k, ("", text) for text. Raises ValueError at a last % alone."""
+    """Yield the parts of a --format: ("k", "") for %k, ("", text) for text. Raises ValueError at a last % alone.
+
+    A \\n at its end, which kcat needs, adds nothing: a record is a line.
+    """
     for found in PART.finditer(text):
         letter, escaped, plain = found.groups()
+        if escaped == "n" and found.end() == len(text):
+            return
         yield letter or "", "" if letter else plain or ESCAPES.get(escaped, f"\\{escaped}")
     if text.endswith("%") and not text.endswith("%%"):
         raise ValueError("--format: it ends with %, write %% for one")

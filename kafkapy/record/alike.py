@@ -30,8 +30,8 @@ should be at most two runs, and the 10,000 of a large batch few. After a short r
 next is short, too, in case there are many changes."""
 
 BLOCK = 8192
-_OFFSET_LOW = bytes(range(0, 128, 2)) + 127 * bytes(range(128, 256, 2))
-_OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
+OFFSET_LOW = bytes(range(0, 128, 2)) + 127 * bytes(range(128, 256, 2))
+OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
 _OFFSET_MIDDLE = b"".join(64 * bytes((high,)) for high in range(128, 256))
 """Indexed by an offset delta: the first byte of its varint, and the second byte (from 64 on). From 8192 on these two
 repeat themselves, the second as _OFFSET_MIDDLE, and the third one counts blocks of 8192."""
@@ -82,7 +82,7 @@ def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, 
         or data[key_at:end:stride].count(key_length) != count
         or data[value_at:end:stride].count(first) != count
         or data[headers_at:end:stride].count(0) != count
-        or data[offset_at:end:stride] != _OFFSET_LOW[:count]
+        or data[offset_at:end:stride] != OFFSET_LOW[:count]
     ):
         return None
     null_key_count = count if key_length == 1 else 0
@@ -161,11 +161,11 @@ def same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[i
             span = stride * (count - 1) + 1
     if block:
         low_at = 64 + first_index % 64
-        low, high = _OFFSET_LOW[low_at : low_at + count], _OFFSET_MIDDLE
+        low, high = OFFSET_LOW[low_at : low_at + count], _OFFSET_MIDDLE
         if block > 127 or data[offset_at + 2 : offset_at + 2 + span : stride] != bytes((block,)) * count:
             return None
     else:
-        low, high = _OFFSET_LOW[first_index : first_index + count], _OFFSET_HIGH
+        low, high = OFFSET_LOW[first_index : first_index + count], OFFSET_HIGH
     if data[offset_at : offset_at + span : stride] != low:
         return None
     if (

@@ -5,10 +5,32 @@ delta and key, and which values are null; `record_starts` returns the start posi
 bytes of records unchanged, so that headers and all else are preserved. A record's layout is in batch.py.
 """
 
+from struct import unpack
+from typing import Final
+
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.native import i64
+from kafkapy.record.alike import OFFSET_HIGH, OFFSET_LOW
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint, read_varint, read_varlong
+from kafkapy.record.walk import IS_COMPILED
+
+LEAST_SIMILAR: Final = 8
+"""With fewer records, one by one is as fast."""
+MOST_SIMILAR: Final = 8192
+"""From this index on, an offset delta takes three bytes."""
+ONE_BYTE_DELTAS: Final = 64
+"""From this index on, it takes two."""
+MAX_SIMILAR_KEY_BYTES: Final = 56
+"""The bytes up to the value then lie within a record whose length takes two bytes: it has at least 64."""
+_KEY_LENGTH_AT: Final = 5
+"""In a record whose length takes two bytes, the timestamp and offset deltas one."""
+_FIRST_BYTES: Final = bytes(range(0x80, 0x100, 2))
+_SECOND_BYTES: Final = bytes(range(1, 0x80))
+"""Of a length of two bytes that is not negative and at least 64."""
+_ONE_BYTE: Final = bytes(range(0x80))
+_NOT_NEGATIVE: Final = bytes(range(0, 0x100, 2))
+"""First bytes of numbers that are not negative."""
 
 
 class RecordColumns(NamedTuple):
@@ -22,10 +44,73 @@ class RecordColumns(NamedTuple):
 
 
 def record_columns(payload: bytes, record_count: int) -> RecordColumns:
-    """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it holds exactly record_count.
+    """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it is record_count of them."""
+    if not IS_COMPILED and LEAST_SIMILAR <= record_count <= MOST_SIMILAR and _may_be_similar(payload):
+        columns = _similar(payload, record_count)
+        if columns is not None:
+            return columns
+    return one_by_one(payload, record_count)
 
-    0.4 us a record. For speed, varints of one byte, and of two bytes for record lengths and offset deltas, are decoded
-    inline.
+
+def _may_be_similar(payload: bytes) -> bool:
+    """Return whether the first two records are such as `_similar` takes: a look at them, as keys may vary in length."""
+    if len(payload) < 2 * ONE_BYTE_DELTAS or payload[0] < 0x80 or payload[1] >= 0x80:
+        return False
+    second = 2 + ((payload[0] & 0x7F) >> 1) + (payload[1] << 6)
+    key_length = payload[_KEY_LENGTH_AT]
+    return (
+        key_length <= 2 * MAX_SIMILAR_KEY_BYTES
+        and not key_length & 1
+        and second + _KEY_LENGTH_AT < len(payload)
+        and payload[second + _KEY_LENGTH_AT] == key_length
+    )
+
+
+def _similar(payload: bytes, record_count: int) -> RecordColumns | None:
+    """Return the columns of records with keys of one length, values of any, and a record at each offset, or None.
+
+    Their lengths take two bytes, their timestamps are up to 63 ms after the base. It takes two thirds of `one_by_one`:
+    the bytes before the values are copied together, where slices with a stride are columns.
+    """
+    starts = record_starts(payload, record_count)
+    keys: list[bytes | None] = []
+    null_values: list[int] = []
+    for first, end in ((0, min(record_count, ONE_BYTE_DELTAS)), (ONE_BYTE_DELTAS, record_count)):
+        if first < end and not _add_similar(payload, starts, first, end, keys, null_values):
+            return None
+    return RecordColumns(starts, list(range(record_count)), keys, null_values)
+
+
+def _add_similar(
+    payload: bytes, starts: list[int], first: int, end: int, keys: list[bytes | None], null_values: list[int]
+) -> bool:
+    """Add the keys and null values of the records [first, end); return False if one is unlike the payload's first."""
+    key_length = payload[_KEY_LENGTH_AT]
+    key_at = _KEY_LENGTH_AT + 1 if first < ONE_BYTE_DELTAS else _KEY_LENGTH_AT + 2
+    width = key_at + (key_length >> 1) + 1
+    heads = b"".join([payload[start : start + width] for start in starts[first:end]])
+    count = end - first
+    if (
+        len(heads) != count * width
+        or heads[::width].translate(None, _FIRST_BYTES)
+        or heads[1::width].translate(None, _SECOND_BYTES)
+        or heads[3::width].translate(None, _ONE_BYTE)
+        or heads[4::width] != OFFSET_LOW[first:end]
+        or (first >= ONE_BYTE_DELTAS and heads[5::width] != OFFSET_HIGH[first:end])
+        or heads[key_at - 1 :: width].count(key_length) != count
+    ):
+        return False
+    keys += unpack(f"{key_at}x{key_length >> 1}sx" * count, heads)
+    values = heads[width - 1 :: width]  # the first byte of each length
+    if values.translate(None, _NOT_NEGATIVE):
+        null_values += [first + index for index, byte in enumerate(values) if byte & 1]
+    return True
+
+
+def one_by_one(payload: bytes, record_count: int) -> RecordColumns:
+    """Return the columns of any records, as `record_columns`; 0.4 us a record.
+
+    For speed, varints of one byte, and of two bytes for record lengths and offset deltas, are decoded inline.
     """
     # One piece, as a call for each field would double that. Its parts, a record: length and attributes, timestamp delta
     # (skipped), offset delta, key, whether the value is null.
@@ -138,7 +223,12 @@ def latest_timestamp_delta(payload: bytes, starts: list[int], indexes: list[int]
     """
     latest: int | None = None
     for index in reversed(indexes):
-        delta, _ = _timestamp_delta(payload, starts[index])
+        start = starts[index]
+        byte = payload[start + 2] if payload[start] < 0x80 else payload[start + 3]  # if the length takes two bytes
+        if byte < 0x80 and (payload[start] < 0x80 or payload[start + 1] < 0x80):
+            delta = -(byte + 1 >> 1) if byte & 1 else byte >> 1
+        else:
+            delta, _ = _timestamp_delta(payload, start)
         if latest is None or delta > latest:
             latest = delta
             if latest >= at_most:

@@ -12,6 +12,8 @@ from kafkapy.registry.state import RegistryState
 
 MAX_PARSED: Final = 1000
 """As schema.cache.size."""
+MAX_PARSED_CHARACTERS: Final = 1 << 20
+"""Of all that are remembered, what they refer to included: an Avro schema takes 35 times its text when it is parsed."""
 MAX_SCHEMA_CHARACTERS: Final = 1 << 20
 """A record of _schemas is at most 1 MB (max.message.bytes) unless the topic says otherwise."""
 NEEDED: Final = {
@@ -28,6 +30,7 @@ class Schemas:
         self._state = state
         self._lock = threading.Lock()
         self._parsed: OrderedDict[tuple[Any, ...], ParsedSchema] = OrderedDict()
+        self._parsed_characters = 0
 
     def of_stored(self, stored: StoredSchema) -> ParsedSchema:
         """Raises InvalidSchemaError, for what another registry accepted or a reference that was deleted."""
@@ -62,11 +65,26 @@ class Schemas:
             new: ParsedSchema = _format(kind)(text, references, texts)
         except SchemaSyntaxError as error:
             raise InvalidSchemaError(_told(subject, kind, text, references, str(error))) from error
-        with self._lock:
-            self._parsed[key] = new
-            while len(self._parsed) > MAX_PARSED:
-                self._parsed.popitem(last=False)
+        self._remember(key, new)
         return new
+
+    def _remember(self, key: tuple[Any, ...], parsed: ParsedSchema) -> None:
+        """Remember a schema, and forget those that were used least recently, so that all are within the bounds."""
+        with self._lock:
+            if key in self._parsed:
+                return  # another thread has parsed it meanwhile
+            self._parsed[key] = parsed
+            self._parsed_characters += _characters(key)
+            while len(self._parsed) > MAX_PARSED or self._parsed_characters > MAX_PARSED_CHARACTERS:
+                forgotten, _ = self._parsed.popitem(last=False)
+                self._parsed_characters -= _characters(forgotten)
+            assert self._parsed_characters >= 0, "more was forgotten than remembered"
+
+
+def _characters(key: tuple[Any, ...]) -> int:
+    """Return the length of a schema's text and of those that it refers to."""
+    _, text, _, texts = key
+    return len(text) + sum(len(each) for _, each in texts)
 
 
 def _format(kind: str) -> Any:

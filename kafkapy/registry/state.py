@@ -192,19 +192,33 @@ class RegistryState:
         return [each for each in found if deleted or not each.deleted]
 
     def resolve(self, subject: str, references: tuple[SchemaReference, ...]) -> dict[str, StoredSchema]:
-        """Return what a schema refers to by name, each after what it refers to itself. Raises LookupError."""
+        """Return what a schema refers to by name, each after what it refers to itself. Raises LookupError.
+
+        Each name is looked up once, and stands for what was found first, as in Confluent's registry: schemas that refer
+        to two of the level below would else double the work with each level.
+        """
         found: dict[str, StoredSchema] = {}
+        self._resolve(subject, references, found, set())
+        return found
+
+    def _resolve(
+        self,
+        subject: str,
+        references: tuple[SchemaReference, ...],
+        found: dict[str, StoredSchema],
+        visited: set[str],
+    ) -> None:
         for each in references:
-            if each.name in found:
+            if each.name in visited:
                 continue
+            visited.add(each.name)
             name = qualified_by(subject, each.subject)
             schema = self.version(name, each.version, deleted=True)
             if schema is None:
                 text = f'No schema reference found for subject "{each.subject}" and version {each.version}'
                 raise LookupError(text)
-            found |= {key: value for key, value in self.resolve(name, schema.references).items() if key not in found}
+            self._resolve(name, schema.references, found, visited)
             found[each.name] = schema
-        return found
 
     # ---- contexts, settings, modes
 

@@ -36,6 +36,8 @@ def merge(state: list[StateBatch], written: Sequence[StateBatch], start_offset: 
     changed = _from_start(written, start_offset)
     if not changed:
         return state
+    if not state:
+        return _swept(changed) if len(changed) > 1 else changed
     first_offset = min(batch.first_offset for batch in changed)
     last_offset = max(batch.last_offset for batch in changed)
     start = bisect_left(state, first_offset - 1, key=_last_offset)  # with the run that ends just before, to join it

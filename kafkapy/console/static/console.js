@@ -152,6 +152,7 @@ async function draw(place) {
   if (!answer.ok) return;
   const points = (await answer.json())[place.dataset.field];
   const labels = place.dataset.label.split(","), unit = place.dataset.unit || "";
+  const onAxis = unit.length > 3 ? "" : unit;  // a word stands above the chart, there is no room for it beside each line
   const now = place.parentElement.querySelector(".now");
   const isFlat = points.every(point => point.slice(1).every(value => !value));
   const isFolded = now !== null && (isFlat || points.length < 2);  // a chart of zeros, or of one point, needs no room
@@ -166,7 +167,7 @@ async function draw(place) {
   place.plot = new uPlot({
     width: place.clientWidth - 10, height: 180, legend: {show: false}, tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: {y: {range: (plot, low, high) => [Math.min(0, low || 0), high > 0 ? high * 1.1 : 1]}},
-    axes: [{...axis, space: 80, values: (plot, values) => values.map(clock)}, {...axis, size: 75, values: (plot, values) => values.map(value => withUnit(value, unit))}],
+    axes: [{...axis, space: 80, values: (plot, values) => values.map(clock)}, {...axis, size: 90, values: (plot, values) => values.map(value => withUnit(value, onAxis))}],
     series: [{value: (plot, seconds) => seconds == null ? "–" : clock(seconds)}, ...labels.map((label, index) => ({label, stroke: strokes[index], width: 2, spanGaps: true, value: (plot, value) => value == null ? "–" : withUnit(value, unit), points: {show: points.length < 3}}))],
   }, data, place);
 }

@@ -145,7 +145,7 @@ class RoutedPersister:
         requests = [
             self._ask_broker(call, broker_id, some)
             for broker_id, indexes in by_broker.items()
-            for some in call.cut(indexes)
+            for some in ([indexes] if broker_id == self._node_id else call.cut(indexes))
         ]
         if len(requests) == 1:  # without a task: the usual case
             await requests[0]
@@ -161,7 +161,8 @@ class RoutedPersister:
     async def _ask_broker(self, call: "_Call[ItemT, ResultT]", broker_id: int, indexes: Sequence[int]) -> None:
         items = [call.items[index] for index in indexes]
         if broker_id == self._node_id:
-            call.set_results(indexes, await call.local(call.group_id, items))
+            results = await call.local(call.group_id, items)
+            call.results.update(zip(indexes, results, strict=True))
             return
         request = call.exchange.request_of(call.group_id, items)
         try:

@@ -290,9 +290,15 @@ class SharePartitions:
         """
         outcomes: dict[TopicIdPartition, Refusal | None] = {}
         writes: list[tuple[InUse, PendingWrite]] = []
+        settings = self._parts.settings(key.group_id).partition
         try:
             for partition, of_partition in batches.items():
-                outcomes[partition] = await self._apply(key, partition, of_partition, writes, give_way)
+                in_use = self.find(key.group_id, partition)
+                if in_use is None:
+                    outcomes[partition] = NOT_IN_USE
+                else:
+                    in_use.partition.configure(settings)
+                    outcomes[partition] = await self._apply(key.member_id, in_use, of_partition, writes, give_way)
                 turn = give_way(1)
                 if turn is not None:
                     await turn
@@ -302,19 +308,15 @@ class SharePartitions:
 
     async def _apply(
         self,
-        key: SessionKey,
-        partition: TopicIdPartition,
+        member_id: str,
+        in_use: InUse,
         batches: Sequence[AcknowledgementBatch],
         writes: list[tuple[InUse, PendingWrite]],
         give_way: GiveWay,
     ) -> Refusal | None:
         """Acknowledge records of one share partition; add what has to be written to `writes`."""
-        in_use = self.find(key.group_id, partition)
-        if in_use is None:
-            return NOT_IN_USE
-        in_use.partition.configure(self._parts.settings(key.group_id).partition)
         now_ms = self._parts.clock.monotonic_ms()
-        steps = in_use.partition.acknowledge_steps(key.member_id, batches, now_ms)
+        steps = in_use.partition.acknowledge_steps(member_id, batches, now_ms)
         outcome = None
         try:
             outcome = await self._attempt_steps(in_use, steps, give_way)
@@ -381,7 +383,8 @@ class SharePartitions:
         finished = await self._attempt_steps(in_use, steps, give_way)
         if finished is None:
             return
-        in_use.schedule()
+        if refusal is not None:
+            in_use.schedule()  # what was undone is locked again
         if refusal is not None and refusal.error_code in FENCING:
             logger.info(
                 "Giving up share partition %s: %s", in_use.partition.key.coordinator_key, refusal.error_code.name

@@ -100,6 +100,8 @@ def test_a_time_to_come_ends_at_its_moment(run, orders) -> None:
         ("%t %p %o %k %v %h", 'orders 1 0 k1 {"id": 1, "side": "buy"} source=web,n=1\n'),
         (r"%T\t%d", f"{NOON_MS + HOUR_MS}\t2026-01-15T13:00:00.000Z\n"),
         (r"100%% \\ \q%o", "100% \\ \\q0\n"),
+        (r"%k\n%o\n", "k1\n0\n"),  # kcat's users end it so
+        (r"%k\\n", "k1\\n\n"),
     ],
 )
 def test_records_are_printed_by_a_pattern(run, orders, pattern, expected) -> None:

@@ -57,7 +57,7 @@ def test_a_release_lists_its_versions_and_serves_clients(release: str):
 
 @pytest.mark.parametrize(("release", "last"), [("2.8", 3), ("3.9", 4), ("4.3", 4), ("4.4", 5)])
 def test_a_client_that_is_newer_learns_the_versions_to_ask_with(release: str, last: int):
-    """Java's clients from 3.9 on ask ApiVersions 4 first, and again with what the answer lists (KIP-511)."""
+    """Java's clients from 3.9 on ask ApiVersions 4 first, and again with what the response lists (KIP-511)."""
     with Broker(version=release) as broker, Connection.to_any(broker.bootstrap_servers) as connection:
         connection.send_frame(bytes.fromhex("0012 0009 0000002a ffff 00"))  # version 9
         response = ApiVersionsResponse.decode(connection.receive_frame(30)[4:], 0)

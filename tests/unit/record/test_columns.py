@@ -10,6 +10,7 @@ from kafkapy.record.batch import RecordBatch
 from kafkapy.record.columns import (
     join_records,
     latest_timestamp_delta,
+    one_by_one,
     record_columns,
     record_starts,
     with_base_timestamp,
@@ -40,6 +41,37 @@ def test_columns_hold_what_records_hold(records: list, data: st.DataObject) -> N
     assert columns.starts == record_starts(batch.records_payload(), batch.record_count)
     assert columns.keys == [key for _, key, _, _ in records]
     assert columns.null_values == [at for at, (_, _, value, _) in enumerate(records) if value is None]
+
+
+@st.composite
+def similar_records(draw: st.DrawFn) -> list[tuple[int, bytes | None, bytes | None, tuple]]:
+    """Records with keys of one length and values of any, as of one producer; at times one is unlike the others."""
+    key_length = draw(st.integers(0, 60))
+    value_lengths = draw(st.lists(st.integers(60, 300), min_size=8, max_size=150))
+    records: list = [
+        (at // 3, bytes([at]) * key_length, None if length % 37 == 0 and key_length > 20 else bytes(length), ())
+        for at, length in enumerate(value_lengths)
+    ]
+    odd = draw(st.sampled_from([None, (70, b"key", b"value", ()), (0, None, bytes(90), ()), (0, b"", bytes(8200), ())]))
+    if odd is not None:
+        records[draw(st.integers(1, len(records) - 1))] = odd
+    return records
+
+
+@given(similar_records(), st.data())
+def test_similar_records_are_read_as_any_others_also_if_they_are_damaged(records: list, data: st.DataObject) -> None:
+    payload = bytearray(batch_of(records).records_payload())
+    assert record_columns(bytes(payload), len(records)) == one_by_one(bytes(payload), len(records))
+    at = data.draw(st.integers(0, min(len(payload), 800) - 1))
+    payload[at] = data.draw(st.integers(0, 255))
+    assert read(record_columns, payload, len(records)) == read(one_by_one, payload, len(records))
+
+
+def read(columns_of: Callable[[bytes, int], object], payload: bytearray, record_count: int) -> object:
+    try:
+        return columns_of(bytes(payload), record_count)
+    except InvalidRecordsError:
+        return None
 
 
 @given(RECORDS, st.data())
