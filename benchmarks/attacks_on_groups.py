@@ -164,7 +164,7 @@ def _set_share_offsets(server: Server, is_over: threading.Event) -> None:
 
 
 def _open_share_sessions(server: Server, is_over: threading.Event) -> None:
-    """Open sessions of many groups and partitions, and read no answer."""
+    """Open sessions of many groups and partitions, and read no response."""
     with connect(server) as connection:
         topics = call(connection, MetadataRequest(topics=[MetadataRequestTopic(name="wide")]), 12).topics
     partitions = [FetchPartition(number) for number in range(SESSION_PARTITIONS)]
