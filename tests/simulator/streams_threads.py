@@ -159,7 +159,7 @@ class StreamsThread(Client):
         self._life_count += 1
         if self._instance_id is None:
             self._process_id = f"process-{rng.randrange(PROCESSES)}"
-            self._instance_id = f"instance of {self.name}" if rng.random() < STATIC_SHARE else None
+            self._instance_id = f"instance {self._life_count} of {self.name}" if rng.random() < STATIC_SHARE else None
         member = ThreadMember(self, f"{self.name}-{self._life_count}", self._process_id, self._instance_id)
         self.member = member
         return member
@@ -226,6 +226,8 @@ class StreamsThread(Client):
             return
         task = self.world.loop.rng.choice(tasks)
         place = await self.place(self.application.source, task[1])
+        if member.group_id != self.application.group_id:
+            return  # what is told from now on is of another group
         part = OffsetCommitRequestPartition(task[1], committed_offset=1, committed_metadata="")
         request = OffsetCommitRequest(
             member.group_id,
