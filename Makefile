@@ -120,9 +120,9 @@ CI_COMPILED_TESTS := $(filter-out tests/scenarios,$(COMPILED_TESTS)) $(CI_COMPIL
 ci-compiled: setup tools   ## those that prove the compiled modules and a part of compat, compiled without optimizing: what CI can run
 	KAFKAPY_OPT_LEVEL=0 CFLAGS=-g0 $(MAKE) test-compiled COMPILED_TESTS="$(CI_COMPILED_TESTS)"
 
-SOAKED_ONCE := beside_java console franz_go full_node_beside_java kafka_streams_groups leader_moves migration mixed_quorum \
-  pages quota_rates replication_modes spark_backfill spark_book_seconds spark_fills spark_killed_exactly_once spark_security \
-  streams_groups streams_groups_across_nodes swap_streams transactions_killed upstream
+SOAKED_ONCE := beside_java console console_oidc franz_go full_node_beside_java kafka_streams_groups leader_moves migration \
+  mixed_quorum pages quota_rates recorded_sessions replication_modes spark_backfill spark_book_seconds spark_fills \
+  spark_killed_exactly_once spark_security streams_groups streams_groups_across_nodes swap_streams transactions_killed upstream
 
 soak: setup tools spark-jars   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property

@@ -19,6 +19,7 @@ from tools.console_pictures import ENDED, FOLDER, LONG, PAGES, browser, console_
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 pytestmark = [pytest.mark.long, pytest.mark.ours]
+expect.set_options(timeout=60_000)
 
 PHONE_PX = 390
 DESK_PX = 1280

@@ -19,10 +19,12 @@ from joserfc.jwk import RSAKey
 from playwright.sync_api import Browser, Page, expect
 
 from kafkapy import Broker
+from tests.support.copying import only_soaked
 from tools.console_pictures import browser, console_of
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 pytestmark = [pytest.mark.long, pytest.mark.ours]
+expect.set_options(timeout=60_000)
 
 CLIENT = "kafkapy-console"
 USERS: dict[str, dict[str, object]] = {
@@ -38,6 +40,8 @@ USERS: dict[str, dict[str, object]] = {
     "verifier": {"groups": ["admins"]},
 }
 """Who logs in, and how the ID token differs; those named after a fault have rights that they must not get."""
+OF_THE_TOKEN = ("issuer", "audience", "nonce", "expired", "unsigned", "verifier")
+"""What no browser sees: tests/unit/console/test_oidc.py has the same."""
 
 
 class Provider:
@@ -178,7 +182,7 @@ def test_an_editor_changes_and_is_named_in_the_log(page: Page, audit_log: Path) 
     assert "edda" in line.replace("by-edda", "")
 
 
-@pytest.mark.parametrize("user", ["nora", "issuer", "audience", "nonce", "expired", "unsigned", "state", "verifier"])
+@pytest.mark.parametrize("user", ["nora", "state", *(pytest.param(each, marks=only_soaked) for each in OF_THE_TOKEN)])
 def test_nobody_else_is_let_in(page: Page, user: str) -> None:
     log_in(page, user)
     expect(page.get_by_role("alert")).to_be_visible()

@@ -161,7 +161,7 @@ def test_sums_are_exact_while_instances_come_and_are_killed(broker: Server, prot
     assert internal <= found.keys()
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=only_soaked), "streams"])
 def test_at_least_once_counts_all_and_twice_only_after_a_kill(broker: Server, protocol: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         shop = stack.enter_context(closing(Shop(broker.bootstrap)))

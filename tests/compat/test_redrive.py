@@ -6,6 +6,7 @@ The letters are the broker's own: of a Python group without, of a Java group wit
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -56,7 +57,9 @@ class Queue:
         consumer = Consumer(settings)
         try:
             found: list[Message] = []
+            deadline_s = time.monotonic() + 120
             while len(found) < count:
+                assert time.monotonic() < deadline_s, [each.value() for each in found]
                 consumer.assign([TopicPartition(topic, 0, 0)])
                 found = []
                 while (message := consumer.poll(60)) is not None and message.error() is None:

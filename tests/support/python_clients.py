@@ -27,7 +27,7 @@ class PythonClient(Protocol):
     def transactional(self, servers: str, transactional_id: str) -> Any: ...
 
     def send(self, producer: Any, topic: str, value: bytes) -> None:
-        """Return once partition 0 has the value."""
+        """Return once partition 0 has the value, and all replicas in sync."""
         ...
 
     def begin(self, producer: Any) -> None: ...
@@ -109,7 +109,7 @@ class KafkaPython:
     def producer(self, servers: str, timeout_s: float = TIMEOUT_S) -> KafkaProducer:
         timeout_ms = int(timeout_s * 1000)
         timing = {"request_timeout_ms": min(timeout_ms, 30_000), "delivery_timeout_ms": timeout_ms}
-        return KafkaProducer(bootstrap_servers=servers, retry_backoff_ms=BACKOFF_MS, **timing)
+        return KafkaProducer(bootstrap_servers=servers, acks="all", retry_backoff_ms=BACKOFF_MS, **timing)
 
     def transactional(self, servers: str, transactional_id: str) -> KafkaProducer:
         found = KafkaProducer(bootstrap_servers=servers, retry_backoff_ms=BACKOFF_MS, transactional_id=transactional_id)
@@ -152,7 +152,10 @@ class Aiokafka:
     def producer(self, servers: str, timeout_s: float = TIMEOUT_S) -> AIOKafkaProducer:
         return self._started(
             lambda: AIOKafkaProducer(
-                bootstrap_servers=servers, retry_backoff_ms=BACKOFF_MS, request_timeout_ms=int(timeout_s * 1000)
+                bootstrap_servers=servers,
+                acks="all",
+                retry_backoff_ms=BACKOFF_MS,
+                request_timeout_ms=int(timeout_s * 1000),
             )
         )
 

@@ -61,5 +61,7 @@ def classes_of(program: Path) -> Path:
     """Compile a program once; return the directory of its classes, which is removed when the tests are over."""
     directory = Path(tempfile.mkdtemp(prefix="kafkapy-streams-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    subprocess.run(["javac", "-cp", f"{STREAMS_LIBS}/*", "-d", directory, program], check=True)
+    compiler = ["java", "--module", "jdk.compiler/com.sun.tools.javac.Main"]  # a JRE has no `javac`,
+    class_path = os.pathsep.join(map(str, STREAMS_LIBS.glob("*.jar")))  # which expands no *
+    subprocess.run([*compiler, "-cp", class_path, "-d", directory, program], check=True)
     return directory
