@@ -68,5 +68,5 @@ def _replay(given: argparse.Namespace) -> int:
                 print(f"  {each}")
             if not given.all:
                 return 1
-    print(f"{compared} answers compared, {different} of them differ")
+    print(f"{compared} responses compared, {different} of them differ")
     return 1 if different else 0

@@ -54,7 +54,7 @@ class Memberships:
         return bool(differences(header, *self.cumulated(recorded, now), self._roles))
 
     def cumulated(self, recorded: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return both answers with the last assignment of their member, which only a change of it brings."""
+        """Return both responses with the last assignment of their member, which only a change of it brings."""
         if recorded.get(ASSIGNMENT) is None:
             return {**recorded, ASSIGNMENT: None}, {**now, ASSIGNMENT: None}
         return recorded, {**now, ASSIGNMENT: self._assignments.get(now.get("memberId") or "")}

@@ -138,7 +138,7 @@ class Player:
         try:
             frame = self._ready_response(header, sent, event.frame)
         except (OSError, ProtocolError) as error:
-            found = [Difference("answer", f"{len(event.frame)} bytes", f"none: {error}")]
+            found = [Difference("response", f"{len(event.frame)} bytes", f"none: {error}")]
             return ComparedResponse(number, header, event.connection, sent.at_ms, found)
         return ComparedResponse(
             number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame)
@@ -181,7 +181,7 @@ class Player:
             return [Difference("correlationId", recorded[:4].hex(), now[:4].hex())]
         before, after = read_response(header, recorded), read_response(header, now)
         if before is None or after is None:
-            return [] if before is after else [Difference("answer", _shown(before), _shown(after))]
+            return [] if before is after else [Difference("response", _shown(before), _shown(after))]
         if header.api_key in ASKED_AGAIN and _is_not_ready(before):
             return []  # the client asked again
         if header.api_key in HEARTBEATS:
