@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 CLIENT_ID = "kafkapy-cli"
 MAX_RESPONSE_BYTES: Final = 100_000_000
 """As librdkafka's receive.message.max.bytes: a server that is not a broker may announce 4 GiB."""
+ASKED_ELSEWHERE: Final = frozenset((3, 10, 60, 75))
+"""Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions: what each broker knows. One whose metadata does
+not move closes the connection instead (handlers/standing_metadata.py)."""
 
 
 class LoginRefusedError(ConnectionError):
@@ -31,12 +34,15 @@ class LoginRefusedError(ConnectionError):
 class Connection:
     """A context manager. Methods raise OSError, and ProtocolError for invalid responses.
 
-    timeout_s: for a TLS handshake and login together, and for each request until its whole response is there.
+    timeout_s: for a TLS handshake and login together, and for each request until its whole response is there. If a
+    server closes a connection of `to_any` at a request of ASKED_ELSEWHERE, the next one of the servers is asked.
     """
 
     def __init__(
         self, host: str, port: int, *, timeout_s: float = TIMEOUT_S, security: "ConnectionSecurity | None" = None
     ) -> None:
+        self._security = security
+        self._others = ""
         config = security or command_config.current()
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
@@ -58,14 +64,18 @@ class Connection:
     def to_any(cls, servers: str, *, security: "ConnectionSecurity | None" = None) -> Self:
         """Connect to the first of HOST:PORT,... that accepts. Raises OSError."""
         failure: OSError | None = None
-        for server in servers.split(","):
+        every = servers.split(",")
+        for number, server in enumerate(every, 1):
             host, _, port = server.strip().rpartition(":")
             try:
-                return cls(host.strip("[]"), int(port), security=security)
+                found = cls(host.strip("[]"), int(port), security=security)
             except ValueError:
                 failure = OSError(f"{quoted(server)} is not HOST:PORT")
             except OSError as error:
                 failure = error
+            else:
+                found._others = ",".join(every[number:])
+                return found
         assert failure is not None
         raise failure
 
@@ -76,7 +86,18 @@ class Connection:
     def exchange(self, request: Any, version: int, timeout_s: float | None = None) -> bytes:
         """Send a request and return its response, not decoded and without a header."""
         self._deadline_s = deadline_in(self._timeout_s if timeout_s is None else timeout_s)
-        return self._exchange(request, version)
+        try:
+            return self._exchange(request, version)
+        except OSError as error:
+            if isinstance(error, TimeoutError) or not self._others or request.API_KEY not in ASKED_ELSEWHERE:
+                raise
+        self._move_to(self.to_any(self._others, security=self._security))
+        return self.exchange(request, version, timeout_s)
+
+    def _move_to(self, other: Self) -> None:
+        """Take the place of a connection to another server."""
+        self._socket.close()
+        self._socket, self._others, self._correlation_id = other._socket, other._others, other._correlation_id
 
     def _ask(self, request: Any, version: int) -> Any:
         return _decoded(request, self._exchange(request, version), version)
@@ -124,6 +145,7 @@ class Connection:
 
     def abort(self) -> None:
         """End the connection, from another thread too: whoever waits for its response gets an error at once."""
+        self._others = ""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -23,10 +23,10 @@ SHOWN: Final = 8
 class ClusterObserver:
     """Sends requests to the brokers that should answer. Its methods raise ClusterError once their time is over."""
 
-    def __init__(self, plan: ClusterPlan, responses: Callable[[int], bool]) -> None:
-        """`responses`: whether a node runs, and is not paused."""
+    def __init__(self, plan: ClusterPlan, is_answering: Callable[[int], bool]) -> None:
+        """`is_answering`: whether a node runs, and is not paused."""
         self._plan = plan
-        self._responses = responses
+        self._is_answering = is_answering
 
     def ask(self) -> queries.Ask:
         """Return what asks a broker that answers. Raises ClusterError."""
@@ -37,17 +37,17 @@ class ClusterObserver:
         return {broker.node_id: broker.query_address for broker in self._running()}
 
     def partitions(self) -> queries.TopicPartitions:
-        """Return the partitions of all topics, from one broker."""
-        return self._until(lambda: next(self._views(), None), NO_RESPONSE)
+        """Return the partitions of all topics, from the first broker that knows them."""
+        return self._until(lambda: next(self._views_of_some(), None), NO_RESPONSE)
 
     def controller(self) -> int:
         """Return the active controller; wait for one."""
 
         def find() -> int | None:
             for node in self._plan.controllers:
-                if self._responses(node.node_id):
+                if self._is_answering(node.node_id):
                     leader_id, _ = queries.controllers(queries.asking((HOST, node.controller_port)))
-                    if leader_id >= 0 and self._responses(leader_id):
+                    if leader_id >= 0 and self._is_answering(leader_id):
                         return leader_id
             return None
 
@@ -59,7 +59,7 @@ class ClusterObserver:
 
         def find() -> int | None:
             leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
-            return leader if self._responses(leader) else None
+            return leader if self._is_answering(leader) else None
 
         return self._until(find, f"no running broker leads {topic}-{partition}")
 
@@ -93,7 +93,7 @@ class ClusterObserver:
 
     def _running(self) -> list[NodePlan]:
         """Return the brokers that should answer. Raises ClusterError if there is none."""
-        found = [broker for broker in self._plan.brokers if self._responses(broker.node_id)]
+        found = [broker for broker in self._plan.brokers if self._is_answering(broker.node_id)]
         if not found:
             raise ClusterError("no broker runs")
         return found
@@ -102,6 +102,15 @@ class ClusterObserver:
         """Yield the partitions as each running broker sees them. Raises ClusterError, OSError, ProtocolError."""
         for broker in self._running():
             yield queries.partitions(queries.asking(broker.query_address))
+
+    def _views_of_some(self) -> Iterator[queries.TopicPartitions]:
+        """Yield the partitions as running brokers see them, but for those that do not say: their disk may be full."""
+        for broker in self._running():
+            try:
+                found = queries.partitions(queries.asking(broker.query_address))
+            except (OSError, KafkapyError):
+                continue
+            yield found
 
     def _lacks(self, names: Sequence[str]) -> str | None:
         """Return which of these topics has a partition without a leader, or is unknown to a broker; None if none."""
@@ -118,7 +127,7 @@ class ClusterObserver:
         """
         deadline = time.monotonic() + NEW_TOPIC_S
         while True:
-            views = [self.partitions(), *self._views()]
+            views = [self.partitions(), *self._views_of_some()]
             if any(partition in found.leaders.get(topic, {}) for found in views):
                 return
             if time.monotonic() > deadline:

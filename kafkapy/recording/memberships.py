@@ -51,7 +51,8 @@ class Memberships:
         """Return whether a member lacks the assignment that the recorded response brought, and may yet get it."""
         if recorded.get(ASSIGNMENT) is None or recorded["errorCode"] or now["errorCode"]:
             return False
-        return bool(differences(header, *self.cumulated(recorded, now), self._roles))
+        had, has = ({ASSIGNMENT: each[ASSIGNMENT]} for each in self.cumulated(recorded, now))
+        return bool(differences(header, had, has, self._roles))
 
     def cumulated(self, recorded: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return both responses with the last assignment of their member, which only a change of it brings."""

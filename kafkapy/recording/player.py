@@ -80,7 +80,8 @@ class Player:
         """By connection and correlation id: number, header and event of what was sent and not answered."""
         self._early: dict[tuple[int, int], bytes] = {}
         """By the same: responses that came while another request of the connection was asked again."""
-        self._nodes: list[str] = []
+        self._nodes: dict[int, str] = {}
+        """Address by id, in the order of the ids."""
 
     def play(self, events: Iterable[Event]) -> Iterator[ComparedResponse]:
         """Yield each response that was compared."""
@@ -119,15 +120,19 @@ class Player:
         return frame if fields == found[1] else write_request(header, fields)
 
     def _address(self, node: int, recorded_nodes: list[int]) -> str:
-        """Return the broker that stands for a recorded one: the one of its id, else of its place."""
+        """Return the broker for a recorded one: as responses named it, else the one of its id, else of its place."""
         if node == BOOTSTRAP:
             return self._servers
         if not self._nodes:
             with Connection.to_any(self._servers, security=self._security) as connection:
                 brokers = connection.call(MetadataRequest([]), METADATA_VERSION).brokers
-            self._nodes = [f"{each.host}:{each.port}" for each in sorted(brokers, key=lambda each: each.node_id)]
-        place = recorded_nodes.index(node)
-        return self._nodes[place % len(self._nodes)] if self._nodes else self._servers
+            self._nodes = {
+                each.node_id: f"{each.host}:{each.port}" for each in sorted(brokers, key=lambda each: each.node_id)
+            }
+        known = self._roles.now("node", node)
+        if not self._nodes or known in self._nodes:
+            return self._nodes.get(known, self._servers)
+        return list(self._nodes.values())[recorded_nodes.index(node) % len(self._nodes)]
 
     def _receive(self, event: Event) -> ComparedResponse | None:
         correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
@@ -149,7 +154,7 @@ class Player:
         before = read_response(header, recorded)
         frame = self._next_frame(sent.connection, header)
         end_s = time.monotonic() + READY_S
-        while self._is_early(header, before, read_response(header, frame)) and time.monotonic() < end_s:
+        while self._is_early(header, sent, before, read_response(header, frame)) and time.monotonic() < end_s:
             time.sleep(RETRY_S)
             self._connections[sent.connection].send_frame(self._translated(header, sent.frame))
             frame = self._next_frame(sent.connection, header)
@@ -166,15 +171,21 @@ class Player:
             self._early[came] = frame
         return self._early.pop(key)
 
-    def _is_early(self, header: RequestHeader, before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
+    def _is_early(
+        self, header: RequestHeader, sent: Event, before: dict[str, Any] | None, now: dict[str, Any] | None
+    ) -> bool:
         """Return whether the same request will have another response soon."""
+        if header.api_key in HEARTBEATS and now is not None:
+            self._memberships.learn(now)
         if before is None or now is None or header.api_key not in ASKED_AGAIN or _is_not_ready(before):
             return False
-        if header.api_key in HEARTBEATS:
-            self._memberships.learn(now)
-            if self._memberships.is_behind(header, before, now):
-                return True
-        return _is_not_ready(now)
+        if _is_not_ready(now):
+            return True
+        return (
+            header.api_key in HEARTBEATS
+            and self._memberships.is_behind(header, before, now)
+            and _names_its_member(sent.frame)  # else it joins: once more makes another member
+        )
 
     def _compared(self, header: RequestHeader, recorded: bytes, now: bytes) -> list[Difference]:
         if now[:4] != recorded[:4]:
@@ -197,6 +208,12 @@ class Player:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _names_its_member(frame: bytes) -> bool:
+    """Return whether a heartbeat has a member id: in ConsumerGroupHeartbeat 0 the first response brings it."""
+    found = read_request(frame)
+    return found is not None and bool(found[1].get("memberId"))
 
 
 def _is_not_ready(value: Any) -> bool:

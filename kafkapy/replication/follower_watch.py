@@ -41,7 +41,7 @@ UNBOUND_AT_ONCE: Final = 2_000
 READ_AT_ONCE: Final = 30
 """Some 2 ms of work. Ten partitions with much to read fill a response (replica.fetch.response.max.bytes)."""
 MOST_CHANGED: Final = 2_000
-"""Answers after which a response is sent though it has room: some 10 ms to requeue and encode. The next one follows."""
+"""Partitions after which a response is sent though it has room: 10 ms to requeue and encode. The next one follows."""
 
 
 class FollowerWatches:
@@ -177,7 +177,7 @@ class FollowerWatch:
     def requeue_unchanged(
         self, responses: "Iterable[tuple[FetchedPartition, PartitionRead]]"
     ) -> "list[tuple[FetchedPartition, PartitionRead]]":
-        """Requeue the partitions whose responses a response omits; return the others, for `requeue` at the end."""
+        """Requeue the partitions that a response omits; return the others, for `requeue` at the end."""
         changed = []
         for requested, response in responses:
             partition = self._partitions.get(requested)

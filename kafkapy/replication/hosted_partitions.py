@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.log import LogConfig
@@ -34,6 +35,8 @@ logger = logging.getLogger("kafkapy.replication")
 HostedPartition: TypeAlias = "Partition[Log]"
 LogConfigs: TypeAlias = Callable[[Mapping[str, str]], LogConfig]
 NO_PARTITIONS: Final[Mapping[int, HostedPartition]] = {}
+APPLIED_AGAIN_AT_ONCE: Final = 1000
+"""Partitions of a delta that `lacking_room` makes in one piece: a millisecond or two."""
 
 
 class HostedPartitions:
@@ -69,8 +72,8 @@ class HostedPartitions:
         """By overrides, while an image is applied: making one takes 26 of a new log's 200 us."""
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
-        self._lack_room: set[tuple[Uuid, int]] = set()
-        """Partitions whose logs could not be created, because the disk was full."""
+        self._lack_room: dict[tuple[Uuid, int], None] = {}
+        """Partitions whose logs could not be created, because the disk was full; those tried last are last."""
         self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
         """The checkpoints of the previous run, by directory; an entry is removed when the partition's log is opened."""
 
@@ -157,15 +160,23 @@ class HostedPartitions:
                     yield []
         self.is_behind = image is not self.newest_image
 
+    @property
+    def lacking_room_count(self) -> int:
+        """The number of partitions whose logs could not be created, because the disk was full."""
+        return len(self._lack_room)
+
     def lacking_room(self) -> MetadataDelta | None:
-        """Return a delta of the newest image that has the partitions applied again whose logs lacked room, if any."""
+        """Return a delta of the newest image that has partitions applied again whose logs lacked room, if any did.
+
+        It has APPLIED_AGAIN_AT_ONCE at most. Those that lack room once more are behind the others then.
+        """
         if not self._lack_room:
             return None
         delta = MetadataDelta(self.newest_image)
-        for topic_id, partition_id in list(self._lack_room):
+        for topic_id, partition_id in list(islice(self._lack_room, APPLIED_AGAIN_AT_ONCE)):
             topic = self.newest_image.topics.by_id.get(topic_id)
             if topic is None or partition_id not in topic.partitions:
-                self._lack_room.discard((topic_id, partition_id))
+                self._lack_room.pop((topic_id, partition_id), None)
                 continue
             delta.topics.add_again(topic, partition_id)
         return delta if delta.topics_changed is not None else None
@@ -242,6 +253,8 @@ class HostedPartitions:
             and not self._has_lost_what_others_have(partition, local.registration)
         ):
             return partition
+        if partition is not None:
+            partition.leave()  # others may hold it, as a plan for small produces: they look for the new one then
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
         partition = Partition(topic_partition, local.topic_id, log, local_id=self.node_id, brokers=self.brokers)
         if self.traffic is not None:
@@ -272,7 +285,7 @@ class HostedPartitions:
 
         For lack of room that ends when there is some (`lacking_room`).
         """
-        self._lack_room.discard((topic_id, topic_partition.partition))
+        self._lack_room.pop((topic_id, topic_partition.partition), None)
         if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
             self._high_watermarks = self.log_manager.checkpoints.read_high_watermarks()
         config = self._config_of(topic_partition.topic)
@@ -291,7 +304,7 @@ class HostedPartitions:
             logger.error("Could not open the log of %s: %s", topic_partition, error)
             cause = cause_of(error)
             if isinstance(cause, OSError) and cause.errno in NO_SPACE:
-                self._lack_room.add((topic_id, topic_partition.partition))
+                self._lack_room[topic_id, topic_partition.partition] = None
             return None
         if log.config is not config and log.config != config:
             log.update_config(config)
@@ -304,7 +317,7 @@ class HostedPartitions:
 
     def _forget(self, partition: HostedPartition) -> None:
         topic, partition_id = partition.topic_partition
-        self._lack_room.discard((partition.topic_id, partition_id))
+        self._lack_room.pop((partition.topic_id, partition_id), None)
         for partitions in (self._by_name.get(topic), self._by_id.get(partition.topic_id)):
             if partitions is not None and partitions.get(partition_id) is partition:
                 del partitions[partition_id]

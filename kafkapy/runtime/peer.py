@@ -33,7 +33,7 @@ class NoResponseError(KafkapyError):
     """A request will not be answered. is_unsupported: the peer supports none of our versions."""
 
     def __init__(self, peer: str, *, is_unsupported: bool) -> None:
-        super().__init__(f"{peer} {'speaks no version of ours' if is_unsupported else 'did not respond'}")
+        super().__init__(f"{peer} {'speaks no version of ours' if is_unsupported else 'did not answer'}")
         self.is_unsupported = is_unsupported
 
 

@@ -1,7 +1,7 @@
 """The share partitions in use on a broker, made at the first request of a share group: most brokers have none."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.metadata.image import RESOURCE_GROUP
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import ConfigsImage, MetadataImage
     from kafkapy.runtime.share.share_partitions import SharePartitions, ShareParts
     from kafkapy.share.group_settings import GroupShareSettings
+
+MAX_KEPT_SETTINGS: Final = 1000
+"""Of share groups: a client may name ever new ones. All are forgotten when there are more."""
 
 
 class ShareReads:
@@ -65,6 +68,8 @@ class ShareSettings:
 
             own = image.configs.of(RESOURCE_GROUP, group_id)
             settings = group_share_settings(config, own, image.features.share_version)
+            if len(self._settings) >= MAX_KEPT_SETTINGS:
+                self._settings = {}
             self._settings[group_id] = settings
         return settings
 

@@ -101,6 +101,9 @@ class SkewedClock:
     def monotonic_ms(self) -> int:
         return self._loop.now_ms()
 
+    def monotonic_ns(self) -> int:
+        return self._loop.now_ms() * 1_000_000
+
 
 class Computer:
     """A node's computer and the process on it."""

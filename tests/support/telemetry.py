@@ -45,7 +45,7 @@ def send_request(client: WireClient, client_instance_id: bytes = ZERO_UUID, *, n
 
 
 def push(client: WireClient, requested: Any, metrics: bytes = b"", *, name: str = "wire", **fields: Any) -> int:
-    """Push metrics as the response to `ask` wants them; return the error code."""
+    """Push metrics as the response to `send_request` wants them; return the error code."""
     values = {
         "client_instance_id": requested.client_instance_id,
         "subscription_id": requested.subscription_id,

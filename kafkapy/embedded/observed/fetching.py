@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.embedded.observed.nodes import Nodes, raise_error
+from kafkapy.embedded.observed.nodes import Nodes, ask_any, raise_error
 from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.errors import ApiError, unknown
 from kafkapy.protocol.error_code import ErrorCode
@@ -39,7 +39,7 @@ class Offsets:
 def leaders_of(nodes: Nodes, topic: str) -> dict[int, int]:
     """Return the leader of each partition of a topic. Raises ObservationError if there is none of the name."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    found = nodes.ask(nodes.ids()[0], request).topics[0]
+    found = ask_any(nodes, request).topics[0]
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise ObservationError(unknown("topic", topic, topic_names(nodes)))
     raise_error(found.error_code, topic)
@@ -49,7 +49,7 @@ def leaders_of(nodes: Nodes, topic: str) -> dict[int, int]:
 def topic_names(nodes: Nodes) -> list[str]:
     """Return the names of all topics but Kafka's own."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    return sorted(each.name for each in nodes.ask(nodes.ids()[0], request).topics if not each.is_internal)
+    return sorted(each.name for each in ask_any(nodes, request).topics if not each.is_internal)
 
 
 def offsets_of(nodes: Nodes, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:

@@ -5,6 +5,7 @@ notice. A broker in another process is asked at its listener for other nodes, wh
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -100,6 +101,18 @@ class NodesElsewhere:
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run")
         return queries.query(address, request, timeout_s=RESPONSE_TIMEOUT_S, most_version=_newest(request))
+
+
+def ask_any(nodes: Nodes, request: Message) -> Any:
+    """Return the response of the first broker that has one: one whose disk is full may know nothing of the metadata.
+
+    Raises as Nodes.ask.
+    """
+    *others, last = nodes.ids()
+    for node_id in others:
+        with contextlib.suppress(OSError, ProtocolError):
+            return nodes.ask(node_id, request)
+    return nodes.ask(last, request)
 
 
 def raise_error(code: int, about: str) -> None:

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.plain import jsonable
 from kafkapy.decoders.row import bytes_of, record_of
 from kafkapy.embedded.observed.fetching import leaders_of, topic_names
+from kafkapy.embedded.observed.nodes import Nodes, ask_any
 from kafkapy.embedded.observed.rows import Row, rows_of
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, NotObserved, ObservationError, wait_until
 from kafkapy.errors import ApiError, quoted
@@ -18,9 +19,6 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest, Metadata
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.builder import Headers, NewRecord, build_batch
 from kafkapy.types import INT32_MAX
-
-if TYPE_CHECKING:
-    from kafkapy.embedded.observed.nodes import Nodes
 
 BATCH_BYTES: Final = 256 << 10
 """Far below max.message.bytes; a larger record is a batch of its own."""
@@ -55,7 +53,7 @@ class SeedColumns:
 class Seeder:
     """Produces rows to a topic."""
 
-    def __init__(self, nodes: "Nodes", topic: str, columns: SeedColumns) -> None:
+    def __init__(self, nodes: Nodes, topic: str, columns: SeedColumns) -> None:
         self._nodes = nodes
         self._topic = topic
         self._columns = columns
@@ -82,9 +80,8 @@ class Seeder:
         """Return the leaders of the topic, which is created as for a producer if the broker creates topics."""
         if self._topic not in topic_names(self._nodes):
             topics = [MetadataRequestTopic(name=self._topic)]
-            self._nodes.ask(
-                self._nodes.ids()[0], MetadataRequest(topics=topics, allow_auto_topic_creation=True)
-            )  # its response is an error in any case: the topic is there soon after it, or never
+            # its response is an error in any case: the topic is there soon after it, or never
+            ask_any(self._nodes, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
 
         def led() -> dict[int, int] | None:
             leaders = leaders_of(self._nodes, self._topic)

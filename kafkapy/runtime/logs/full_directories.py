@@ -6,7 +6,8 @@ it. So while a directory is full each replica in it is reported as being in DIRE
 KIP-858), if another member of its ISR can lead: the controller removes it from the ISR and elects another leader, as
 for a directory that failed. With room again the real directory is reported, and the replica fetches and rejoins the
 ISR. A replica that is alone stays where it is, and refuses records. A log that could not be created is, once there is
-room: its partition is applied again as if the metadata had just brought it.
+room: its partition is applied again as if the metadata had just brought it. A disk that seems to have room may not take
+it yet, without inodes or by a user's quota: after each try that made none, the next one waits longer.
 
 Once the controller has accepted that, a replica that leads resigns: it refuses requests, and answers those that wait.
 Metadata may not say so for long, because the metadata log may have no room on the same disk (runtime/quorum/
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 LOOK_MS: Final = 500
 """How often room is looked for, and each replica's place compared with the one that is wanted."""
 PARTITIONS_PER_TURN: Final = 200
+KEYS_PER_TURN: Final = 2000
+MAX_LOOKS_BETWEEN_TRIES: Final = 127
+"""A minute, between tries to create logs that lacked room: each may have leaders resign if the disk is full again."""
 
 logger = logging.getLogger("kafkapy.runtime")
 
@@ -75,6 +79,9 @@ class FullDirectories:
         """Replicas that were given away, and not taken back yet."""
         self._accepted: dict[tuple[Uuid, int], Uuid] = {}
         """Directories that the controller has accepted, and the image does not have yet."""
+        self._tried_count = 0
+        """How many logs lacked room at the last try to create them."""
+        self._looks_between_tries = self._looks_left = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -116,25 +123,50 @@ class FullDirectories:
                 logger.exception("Looking after full log directories failed unexpectedly, trying again")
 
     def look(self) -> Iterator[None]:
-        """Look for room in full directories, then at each replica, some a step."""
-        full = [directory.state for directory in self._replica_manager.log_manager.directories.live]
-        for state in full:
+        """Look for room in full directories, then at each replica, some a step; create the logs that lacked room."""
+        states = [directory.state for directory in self._replica_manager.log_manager.directories.live]
+        for state in states:
             if state.is_full:
                 with suppress(ApiError, StorageError):
                     state.check_room()
-        lacking = None if any(state.is_full for state in full) else self._partitions.lacking_room()
-        if lacking is not None:
-            logger.warning("There is room again: creating the logs that could not be created")
-            self._apply_again(lacking, self._partitions.newest_image)
         levels = self._partitions.newest_image.features.levels
-        if levels.get(METADATA_VERSION, 0) < MV_3_7_IV2:
-            return
-        if not self._given_away and not any(state.is_full for state in full):
-            return
-        for count, partition in enumerate(list(self._partitions), 1):
-            self._assign_place(partition)
-            if count % PARTITIONS_PER_TURN == 0:
+        is_needed = self._given_away or self._accepted or any(state.is_full for state in states)
+        if is_needed and levels.get(METADATA_VERSION, 0) >= MV_3_7_IV2:
+            for count, partition in enumerate(list(self._partitions), 1):
+                self._assign_place(partition)
+                if count % PARTITIONS_PER_TURN == 0:
+                    yield
+            yield from self._forget_deleted()
+        if not any(state.is_full for state in states):
+            self._maybe_create_logs()
+
+    def _forget_deleted(self) -> Iterator[None]:
+        """Forget replicas that are not hosted any more, or each look would go through all partitions for ever."""
+        for count, key in enumerate([*self._given_away, *self._accepted], 1):
+            if self._partitions.find_by_id(*key) is None:
+                self._given_away.discard(key)
+                self._accepted.pop(key, None)
+            if count % KEYS_PER_TURN == 0:
                 yield
+
+    def _maybe_create_logs(self) -> None:
+        """Apply partitions again whose logs lacked room, unless it is too soon after a try that made none of them."""
+        if self._partitions.is_behind:
+            return  # the last try may not be over
+        count = self._partitions.lacking_room_count
+        if count < self._tried_count or not count:
+            self._tried_count = self._looks_between_tries = self._looks_left = 0
+        if self._looks_left:
+            self._looks_left -= 1
+            return
+        lacking = self._partitions.lacking_room()
+        if lacking is None:
+            return
+        self._tried_count = count
+        self._looks_left = self._looks_between_tries
+        self._looks_between_tries = min(2 * self._looks_between_tries + 1, MAX_LOOKS_BETWEEN_TRIES)
+        logger.warning("There is room again: creating the logs that could not be created")
+        self._apply_again(lacking, self._partitions.newest_image)
 
     def _assign_place(self, partition: "HostedPartition") -> None:
         log, key = partition.log, (partition.topic_id, partition.topic_partition.partition)

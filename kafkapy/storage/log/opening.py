@@ -1,13 +1,16 @@
 """Open a log: create or recover its directory, read or write its topic id (KIP-516)."""
 
 import errno
+from contextlib import suppress
 from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
+from kafkapy.storage.checkpoint import PARTITION_METADATA_FILE
 from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, DamagedLogError
+from kafkapy.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.recovery.loader import LastStop, LogLoader
@@ -86,3 +89,28 @@ def assign_topic_id(log: Log, topic_id: Uuid) -> None:
         doing = f"writing partition.metadata in {log.topic_partition}"
         raise log.log_dir.handle_os_error(error, doing) from error
     log.set_topic_id(topic_id)
+
+
+def remove_unfinished(disk: Disk, directory: str) -> None:
+    """Remove the directory of a new log that could not be completed for lack of room.
+
+    A start would load what was left, also if the log was then created in another directory: as a duplicate, or as the
+    copy of a move that was refused. A directory stays if it holds records, or more files than a new log has.
+    """
+    files = {segment_file(directory, 0, suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
+    files.add(f"{directory}/{PARTITION_METADATA_FILE}")
+    with suppress(OSError):
+        if all(f"{directory}/{name}" in files for name in disk.list_directory(directory)) and not _has_records(
+            disk, segment_file(directory, 0, LOG_SUFFIX)
+        ):
+            disk.delete_tree(directory)
+
+
+def _has_records(disk: Disk, path: str) -> bool:
+    if not disk.exists(path):
+        return False
+    file = disk.open(path, writable=False)
+    try:
+        return file.size() > 0
+    finally:
+        file.close()

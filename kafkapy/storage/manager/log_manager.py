@@ -25,7 +25,7 @@ from kafkapy.storage.log.flush import Flush, prepare_due_flush
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.maintenance import delete_old_segments
-from kafkapy.storage.log.opening import NEW_LOG, assign_topic_id, open_log
+from kafkapy.storage.log.opening import NEW_LOG, assign_topic_id, open_log, remove_unfinished
 from kafkapy.storage.log.pending_files import FileDeletion
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log_dir import LogDirState
@@ -156,14 +156,21 @@ class LogManager:
     ) -> Log:
         """Open or create the log in a directory's subdirectory `name`; it is in no table yet.
 
-        Raises as `open_log`, and ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic.
+        Raises as `open_log`, and ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic. For lack of room
+        nothing is left of a new log.
         """
         path = directory.file(name)
         self.pending_log_deletions.make_way(path)
         shared = SharedByLogs(self.files, directory.state, self._new_producer_state, self._jitter)
-        log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
-        if topic_id is not None:
-            assign_topic_id(log, topic_id)
+        try:
+            log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
+            if topic_id is not None:
+                assign_topic_id(log, topic_id)
+        except ApiError as error:
+            if error.code == KAFKA_STORAGE_ERROR and last_stop is NEW_LOG:
+                self.files.close_in(path)
+                remove_unfinished(self.disk, path)
+            raise
         return log
 
     def _new_producer_state(self) -> ProducerState:

@@ -132,19 +132,27 @@ class PendingLogDeletions:
         if not self._nameless:
             return
         for nameless in [each for each in self._nameless if each.log.directory == path]:
-            if not self._try_again(nameless):
-                raise ApiError(KAFKA_STORAGE_ERROR, f"{path} is a deleted log's, and there is no room to rename it")
+            try:
+                self._name(nameless)
+            except OSError as error:
+                self._on_name_refused(nameless, error)
+                message = f"{path} is a deleted log's, and there is no room to rename it"
+                raise ApiError(KAFKA_STORAGE_ERROR, message) from error
             self._nameless.remove(nameless)
 
     def _try_again(self, nameless: _Nameless) -> bool:
-        """Retry a rename; return whether it succeeded. A missing space is not logged again."""
+        """Retry a rename; return whether it succeeded."""
         try:
             self._name(nameless)
         except OSError as error:
-            if error.errno not in NO_SPACE:
-                nameless.log.log_dir.handle_os_error(error, f"renaming {nameless.log.directory}")
+            self._on_name_refused(nameless, error)
             return False
         return True
+
+    def _on_name_refused(self, nameless: _Nameless, error: OSError) -> None:
+        """Take note of a rename that failed again. A missing space is not logged again."""
+        if error.errno not in NO_SPACE:
+            nameless.log.log_dir.handle_os_error(error, f"renaming {nameless.log.directory}")
 
     def due_syncs(self) -> list[DirectorySync]:
         """Return the directories in which logs were renamed, in order of their first rename, for a worker to sync."""

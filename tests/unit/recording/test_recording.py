@@ -16,17 +16,34 @@ from confluent_kafka import Consumer, Producer
 from kafkapy import Broker
 from kafkapy.cli.profiles import Profile, Profiles, path_of_profiles, save
 from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.json_lines import to_json
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.consumer_group_heartbeat_response import Assignment, ConsumerGroupHeartbeatResponse
 from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.recording import player
 from kafkapy.recording.compare import differences
-from kafkapy.recording.file import RecordingError, RecordingWriter, read, read_request, write_request, write_response
+from kafkapy.recording.file import (
+    REQUEST,
+    RESPONSE,
+    Event,
+    RecordingError,
+    RecordingWriter,
+    header_of,
+    read,
+    read_request,
+    write_request,
+    write_response,
+)
 from kafkapy.recording.main import main
 from kafkapy.recording.proxy import Recorder
 from kafkapy.recording.roles import Roles
@@ -176,6 +193,96 @@ def test_a_value_of_now_is_sent_for_a_recorded_one():
         "producerId": 9,
     }
     assert roles.translated({"leader": "m1"}, is_join=True) == {"leader": "n1"}
+
+
+class Scripted:
+    """Brokers that respond as they are told to: which were connected to, and what they were sent."""
+
+    def __init__(self, *responses: object) -> None:
+        self._responses = list(responses)
+        self.addresses: list[str] = []
+        self.sent: list[bytes] = []
+
+    def to_any(self, address: str, security: object = None) -> "Scripted":
+        self.addresses.append(address)
+        return self
+
+    def call(self, request: object, version: int) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(number, host="b", port=number) for number in (1, 2)])
+
+    def send_frame(self, frame: bytes) -> None:
+        self.sent.append(frame)
+
+    def receive_frame(self, timeout_s: float) -> bytes:
+        header = header_of(self.sent[-1])
+        assert header is not None
+        response = self._responses.pop(0) if len(self._responses) > 1 else self._responses[0]
+        return write_response(header, to_json(response, header.api_version))
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> "Scripted":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def exchange(version: int, request: object, response: object, *, node: int = 0) -> list[Event]:
+    """Return the events of a request, on a connection of its own, and its response."""
+    header = RequestHeader(type(request).API_KEY, version, 1, None)
+    frames = write_request(header, to_json(request, version)), write_response(header, to_json(response, version))
+    return [Event(0, 1, node, kind, frame) for kind, frame in zip((REQUEST, RESPONSE), frames, strict=True)]
+
+
+def heartbeats_sent(monkeypatch, member_id: str, recorded: dict[str, object], *now: dict[str, object]) -> int:
+    """Return how often a heartbeat is sent that was answered so in the recording, and is answered so now."""
+    responses = [ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=1, **fields) for fields in (recorded, *now)]
+    scripted = Scripted(*responses[1:])
+    monkeypatch.setattr(player, "Connection", scripted)
+    monkeypatch.setattr(player, "READY_S", 0.2)
+    request = ConsumerGroupHeartbeatRequest("g", member_id=member_id, topic_partitions=[], subscribed_topic_names=["t"])
+    events = exchange(0, request, responses[0])
+    with player.Player("b:0") as playing:
+        assert len(list(playing.play(events))) == 1
+    return len(scripted.sent)
+
+
+def test_a_member_is_asked_until_it_has_its_assignment(monkeypatch):
+    assert heartbeats_sent(monkeypatch, "m", {"assignment": Assignment([])}, {}, {"assignment": Assignment([])}) == 2
+
+
+def test_a_member_without_an_id_joins_once(monkeypatch):
+    """Of ConsumerGroupHeartbeat 0, sent again, a broker would make another member each time."""
+    assert heartbeats_sent(monkeypatch, "", {"assignment": Assignment([])}, {}) == 1
+
+
+def test_a_member_with_its_assignment_is_not_asked_for_other_values(monkeypatch):
+    """A cluster with another group.consumer.heartbeat.interval.ms will not change its mind."""
+    both = [{"assignment": Assignment([]), "heartbeat_interval_ms": interval_ms} for interval_ms in (5_000, 3_000)]
+    assert heartbeats_sent(monkeypatch, "m", *both) == 1
+
+
+def test_what_came_where_the_recording_has_an_error_is_remembered(monkeypatch):
+    """A coordinator that moved in the recording, and not now: the assignment came once, with the first heartbeat."""
+    assigned = ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=2, assignment=Assignment([]))
+    scripted = Scripted(assigned, ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=2))
+    monkeypatch.setattr(player, "Connection", scripted)
+    monkeypatch.setattr(player, "READY_S", 0.2)
+    request = ConsumerGroupHeartbeatRequest("g", member_id="m", member_epoch=1, topic_partitions=[])
+    moved = ConsumerGroupHeartbeatResponse(error_code=int(ErrorCode.NOT_COORDINATOR))
+    events = [event for response in (moved, assigned) for event in exchange(0, request, response)]
+    with player.Player("b:0") as playing:
+        assert [each.found for each in playing.play(events)] == [[], []]
+    assert len(scripted.sent) == 2
+
+
+def test_a_request_goes_to_the_broker_of_its_id(monkeypatch):
+    """Whichever the recorded client asked first."""
+    scripted = Scripted(MetadataResponse())
+    monkeypatch.setattr(player, "Connection", scripted)
+    with player.Player("b:0") as playing:
+        list(playing.play(exchange(12, MetadataRequest([]), MetadataResponse(), node=2)))
+    assert scripted.addresses == ["b:0", "b:2"]
 
 
 @pytest.mark.parametrize(

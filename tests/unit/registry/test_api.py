@@ -1,4 +1,4 @@
-"""The registry's HTTP API: what Confluent's responses, its codes and messages, and what it keeps in _schemas."""
+"""The registry's HTTP API: what Confluent's answers, its codes and messages, and what it keeps in _schemas."""
 
 import base64
 import json

@@ -1,5 +1,7 @@
 """How hosted partitions follow the metadata, on a simulated disk."""
 
+import errno
+
 from kafkapy.config.log import LogConfig
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
@@ -285,3 +287,20 @@ async def test_the_topic_of_a_damaged_log_can_be_deleted_and_created_again(loop:
     partition = hosting.create_topic(generation=2)
     assert partition.role is Role.LEADER
     assert hosting.log().log_end_offset == 0
+
+
+async def test_a_topic_created_again_while_its_old_log_cannot_be_renamed_waits_for_room(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic()
+    append(hosting, 5)
+    hosting.disk.fail("rename", errno.ENOSPC, path="/data/orders-0", times=1000)
+    hosting.delete_topic()
+    assert hosting.create_topic(generation=2).role is Role.OFFLINE
+    hosting.disk.heal()
+    delta = hosting.manager.partitions.lacking_room()
+    assert delta is not None
+    hosting.manager.announce(hosting.cluster.image)
+    for _ in hosting.manager.apply_delta(delta, hosting.cluster.image, hosting.clock.wall_ms()):
+        pass
+    assert hosting.log().log_end_offset == 0
+    assert hosting.manager.partitions.lacking_room() is None

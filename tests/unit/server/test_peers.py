@@ -43,7 +43,7 @@ async def test_a_node_that_refuses_is_tried_again_as_soon_as_by_apache_kafka(
     waited_ms = []
     for _ in range(8):
         begin_ms = loop.now_ms()
-        with pytest.raises(NoResponseError, match=r"10\.0\.0\.9:9093 did not respond"):
+        with pytest.raises(NoResponseError):
             await peer.send_request(52, lambda _version: VoteRequest(), versions=(0, 2), timeout_ms=5000)
         waited_ms.append(loop.now_ms() - begin_ms)
     assert longest_ms * 0.6 <= max(waited_ms) <= longest_ms + 2

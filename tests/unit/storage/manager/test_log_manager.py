@@ -394,6 +394,36 @@ def test_a_log_whose_directory_is_offline_leaves_its_name_when_it_is_deleted_and
     assert manager.future_logs == {}
 
 
+def test_nothing_is_left_of_a_log_that_found_no_room() -> None:
+    """The next start would find the log twice, or resume a move that was refused."""
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    disk.fail("write", errno.ENOSPC, path="/d1/a-0/partition.metadata")
+    [log] = create(manager, A0)
+    assert log.directory == "/d2/a-0"
+    assert len(manager.files) == len(log.segments.active.handles())
+    disk.fail("write", errno.ENOSPC, path="-future/partition.metadata")
+    with pytest.raises(ApiError):
+        manager.create_future_log(A0, manager.directories[0], TOPIC_A, NOW_MS)
+    assert [name for name in disk.list_directory("/d1") if name.startswith("a-")] == []
+    manager.close()
+    manager = started(disk, "/d1", "/d2")
+    assert (manager.logs[A0].directory, manager.directories.offline_paths) == ("/d2/a-0", [])
+    assert manager.future_logs == {}
+
+
+def test_records_stay_though_their_log_finds_no_room_for_its_topic_id() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    append(create(manager, A0)[0], 3)
+    manager.logs.remove(A0)
+    disk.delete("/d/a-0/partition.metadata")
+    disk.fail("write", errno.ENOSPC, path="partition.metadata")
+    with pytest.raises(ApiError):
+        create(manager, A0)
+    assert create(manager, A0)[0].log_end_offset == 3
+
+
 def test_a_stop_that_fails_is_not_clean() -> None:
     disk = SimDisk()
     manager = started(disk)
