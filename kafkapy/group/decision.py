@@ -1,6 +1,6 @@
 """What a group shard returns: records to append, the response to the current request, and responses to parked requests.
 
-Responses and responses are sent only after the decision's records, and all records before them, are committed.
+Both kinds of responses are sent only after the decision's records, and all records before them, are committed.
 """
 
 from collections.abc import Callable, Sequence, Set

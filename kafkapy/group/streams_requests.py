@@ -152,7 +152,7 @@ class StreamsGroups:
         self._history.load(groups)
         self._is_loaded = True
         for group in groups:
-            group.log.finish_loading()
+            group.log.is_loaded = True
             group.timers.on_loaded(now_ms)
 
     def replay(self, key: Message, value: Message | None) -> None:

@@ -194,11 +194,13 @@ class ShareSessionCache:
         if request.has_acknowledgements:
             return SessionContext(ErrorCode.INVALID_REQUEST)
         before = self._sessions.get(request.key)
+        partitions = list(dict.fromkeys(request.named))
+        added_count = len(partitions) if before is None else len(partitions) - len(before.partitions)
+        is_full = before is None and len(self._sessions) >= self.max_sessions
+        if is_full or not self._has_room(len(partitions), added_count):
+            return SessionContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if before is not None:
             self._remove(before)
-        partitions = list(dict.fromkeys(request.named))
-        if len(self._sessions) >= self.max_sessions or not self._has_room(len(partitions), len(partitions)):
-            return SessionContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(request.key, connection, partitions)
         self._sessions[request.key] = session
         self._by_connection.setdefault(connection, {})[request.key] = None

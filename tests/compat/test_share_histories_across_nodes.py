@@ -58,7 +58,7 @@ PROPERTIES = {
 }
 CLUSTERS = [
     pytest.param([Kafkapy] * 3, id="ours"),
-    pytest.param([Kafkapy, ApacheKafka, Kafkapy], id="mixed"),
+    pytest.param([Kafkapy, ApacheKafka, Kafkapy], id="mixed", marks=only_soaked),
     pytest.param([Kafkapy, PreviousKafka, Kafkapy], id="mixed-4.3.1", marks=only_soaked),
 ]
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_kafka_streams import PROGRAM, Feed, create
+from tests.support.copying import only_soaked
 from tests.support.streams_applications import Instance
 from tools.kafka import STREAMS_LIBS
 
@@ -67,6 +68,7 @@ def read_until(feed: Feed, count: int, instances: list[Instance], *, sending: bo
                 instance.start()
 
 
+@only_soaked  # a minute; test_kafka_streams_groups.py has instances that come and are killed in CI
 def test_counts_are_exact_while_an_instance_joins_and_another_dies(
     broker: Server, tmp_path: Path, java_tool: Callable[..., str]
 ) -> None:

@@ -19,6 +19,7 @@ from tests.compat.test_confluent_kafka import create
 from tests.compat.test_restart import PROBLEMS, facts
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.committed import commit
+from tests.support.copying import only_soaked
 from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
 from tools.kafka import JAVA_LIBS
 
@@ -164,7 +165,7 @@ def wait_until_clean(server: Server, least_offset: int) -> None:
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
 @pytest.mark.parametrize(
     ("with_signal", "turns"),
-    [(signal.SIGTERM, TURNS), (signal.SIGKILL, TURNS), (signal.SIGKILL, OF_PREVIOUS)],
+    [(signal.SIGTERM, TURNS), (signal.SIGKILL, TURNS), pytest.param(signal.SIGKILL, OF_PREVIOUS, marks=only_soaked)],
     ids=["SIGTERM", "SIGKILL", "SIGKILL-4.3.1"],
 )
 def test_there_and_back_again(

@@ -68,7 +68,8 @@ class StreamsGroupLog:
         self.topology: StreamsTopology | None = None
         self.subtopology_ids_by_source: dict[str, str] = {}
         """Of each topic that the application reads: those whose offsets it commits."""
-        self.owners = TaskOwners()
+        self._owners: TaskOwners | None = None
+        """None until a decision asks for them: while a log is loaded, nothing does."""
         self.is_deleted = False
         self.is_loaded = False
         """From then on this coordinator has decided every record, and replay asserts what its decisions promise; a log
@@ -114,19 +115,23 @@ class StreamsGroupLog:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    # -- replay ---------------------------------------------------------------------------------------------------
+    @property
+    def owners(self) -> TaskOwners:
+        """Return who has which tasks, counted from the members at the first call, and kept up to date from then on.
 
-    def finish_loading(self) -> None:
-        """Take the owners of tasks from the members as they are now, and assert from now on what decisions promise.
+        A shard may load many groups with 20,000 tasks each: their owners are not all counted in one turn of the loop.
 
         Deviation: Apache Kafka keeps the owners that replaying the log has left, though compaction may have removed the
-        record by which a member gave a task up before another one of its process got it. Here they are counted anew,
-        because a task without an owner is given to a second member while the first one runs it.
+        record by which a member gave a task up before another one of its process got it. Here they are counted once the
+        log is loaded, because a task without an owner is given to a second member while the first one runs it.
         """
-        self.owners = TaskOwners()
-        for member in self.members.values():
-            self.owners.add(member)
-        self.is_loaded = True
+        if self._owners is None:
+            self._owners = TaskOwners()
+            for member in self.members.values():
+                self._owners.add(member)
+        return self._owners
+
+    # -- replay ---------------------------------------------------------------------------------------------------
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one StreamsGroup* record; `value` is None for a tombstone."""
@@ -144,7 +149,8 @@ class StreamsGroupLog:
             self._put(member, (member or StreamsMember(key.member_id)).with_metadata(value))
         elif member is not None:
             del self.members[key.member_id]
-            self.owners.remove(member)
+            if self._owners is not None:
+                self._owners.remove(member)
             self._forget_instance(member)
 
     def _replay_current(
@@ -193,9 +199,11 @@ class StreamsGroupLog:
     def _put(self, before: StreamsMember | None, after: StreamsMember) -> None:
         self.members[after.member_id] = after
         if before is not None:
-            self.owners.remove(before)
             self._forget_instance(before)
-        self.owners.add(after)
+        if self._owners is not None:
+            if before is not None:
+                self._owners.remove(before)
+            self._owners.add(after)
         if after.instance_id is not None:
             self.static_members[after.instance_id] = after.member_id
 

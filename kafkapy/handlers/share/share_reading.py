@@ -12,14 +12,18 @@ from kafkapy.runtime.share.batch_headers import HeaderScan
 from kafkapy.runtime.share.in_use import CallbackTimer, InUse
 from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.runtime.share.share_wait import ShareWait
+from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
 from kafkapy.share.fetched import AbortedTransaction, AcquiredRecords, AcquireLimits, FetchedRecords
 from kafkapy.share.pending_write import Refusal
+from kafkapy.share.session import SessionKey
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
 
 HEADERS_AT_ONCE: Final = 200
 """Of batches, read before the request may give way: half a millisecond."""
+STEPS_OF_PARTITION: Final = 5
+"""What it counts as to read a share partition, and to acquire what was read: some 50 us."""
 BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records is never exceeded; 0 is batch-optimised (KIP-1206)."""
@@ -65,8 +69,9 @@ class ShareReading:
                 is_last = clock.monotonic_ms() >= deadline_ms
                 wait = ShareWait(self._partitions, self._isolation, {} if is_last else self._seen)
                 try:
-                    if not wait.try_hold() and not self._record_failures() and not is_last:
-                        await self._wait(wait, deadline_ms)
+                    must_wait = not wait.try_hold() and not self._record_failures() and not is_last
+                    if must_wait and not await self._wait(wait, deadline_ms):
+                        return self._fetched
                     began_ms = self._count_acquire(began_ms, has_ended=bool(wait.held) or is_last)
                     held_count = len(wait.held)
                     if await self._acquire(wait.held, is_last=is_last) or self._record_failures() or is_last:
@@ -94,8 +99,14 @@ class ShareReading:
         self._counts.record_ratio(held_count, len(self._partitions))
         self._shares.counts.expired_fetches += has_expired
 
-    async def _wait(self, wait: ShareWait, deadline_ms: int) -> None:
-        """Wait until something is held, a share partition failed, or the time is over."""
+    async def _wait(self, wait: ShareWait, deadline_ms: int) -> bool:
+        """Wait until something is held, a share partition failed, or the time is over. Return whether to go on.
+
+        Deviation: Apache Kafka acquires records also for a fetch whose session has ended while it waited, as with its
+        connection. Here it is not given any, because nobody would read them until their locks time out.
+        """
+        sessions, key = self._shares.sessions, SessionKey(self._request.group_id or "", self._request.member_id or "")
+        session = sessions.get(key)
         future, on_ready = completion()
         wait.begin(on_ready)
         timer = CallbackTimer(on_ready)
@@ -104,8 +115,11 @@ class ShareReading:
             await future
         finally:
             timer.cancel()
+        if session is None or sessions.get(key) is not session:
+            return False
         if wait.held:
             wait.hold_others()
+        return True
 
     def _refuse(self, in_use: InUse, code: ErrorCode) -> None:
         self._fetched[in_use.partition.key.topic_partition] = FetchedShare(Refusal(code, None))
@@ -126,31 +140,36 @@ class ShareReading:
             return False
         reads: list[tuple[InUse, int, LogRead]] = []
         bytes_read = 0
+        way = walk(self._services, self._context)
         try:
             for in_use in held:
                 if self._records_left <= 0:
                     break  # what the rest has is not read: other members, or the next fetch, begin with it
+                if way.is_over(STEPS_OF_PARTITION):
+                    await way.give_way()
                 read = await self._read(in_use, self._max_bytes // len(held), min_one_batch=bytes_read == 0)
                 if read is not None:
                     reads.append((in_use, *read))
                     bytes_read += read[1].size_bytes
                 if bytes_read >= self._min_bytes:
-                    await self._acquire_all(reads)
+                    await self._acquire_all(reads, way)
             if bytes_read < self._min_bytes and not is_last and not self._fetched:
                 self._seen |= {each: each.readable(self._isolation) for each in held}
                 return False
-            await self._acquire_all(reads)
+            await self._acquire_all(reads, way)
         finally:
             for _, _, result in reads:
                 if result.region is not None:
                     result.region.release()
         return bool(self._fetched)
 
-    async def _acquire_all(self, reads: list[tuple[InUse, int, LogRead]]) -> None:
+    async def _acquire_all(self, reads: list[tuple[InUse, int, LogRead]], way: Walk) -> None:
         """Acquire from what was read, up to the limit of records; what is taken is removed."""
         while reads and self._records_left > 0:
+            if way.is_over(STEPS_OF_PARTITION):
+                await way.give_way()
             in_use, fetch_offset, result = reads.pop(0)
-            await self._acquire_from(in_use, fetch_offset, result)
+            await self._acquire_from(in_use, fetch_offset, result, way)
 
     async def _read(self, in_use: InUse, max_bytes: int, *, min_one_batch: bool) -> tuple[int, LogRead] | None:
         """Return (requested offset, what was read); None after an error, which is noted, or without a log."""
@@ -183,7 +202,7 @@ class ShareReading:
             await warm(self._services, cold)
             return False
 
-    async def _acquire_from(self, in_use: InUse, fetch_offset: int, read: LogRead) -> None:
+    async def _acquire_from(self, in_use: InUse, fetch_offset: int, read: LogRead, way: Walk) -> None:
         region = read.region
         if region is None:
             return
@@ -191,7 +210,6 @@ class ShareReading:
             records = in_use.partition.records
             end_offset = max(records.end_offset + 1, fetch_offset) + min(self._records_left, self._max_record_locks)
             scan = HeaderScan(region, end_offset)
-            way = walk(self._services, self._context)
             while not await self._scan(scan):
                 if way.is_over(HEADERS_AT_ONCE):
                     await way.give_way()

@@ -47,7 +47,7 @@ class HostState(Enum):
 
 
 class Decision(Protocol):
-    """What a shard returns. `response` None: a later reply with the same token answers the request.
+    """What a shard returns. `response` None: a later ParkedResponse with the same token answers the request.
 
     effects: carried out once the records are committed. on_failed(error code): called if the records cannot be
     appended; returns the responses to send in that case.

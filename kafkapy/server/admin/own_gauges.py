@@ -80,5 +80,5 @@ def loop_gauges(counts: "NodeCounts", io_pool: "IoPool") -> Iterator[Measured]:
 def work_gauges(services: "Services") -> Iterator[Gauge]:
     yield Gauge(OWN, "kafkapy_heavy_work_bytes", services.heavy_work.bytes_in_use)
     yield Gauge(OWN, "kafkapy_decoded_request_bytes", services.decoded.bytes_in_use)
-    yield Gauge(OWN, "kafkapy_unread_response_bytes", services.heavy_work.response_bytes)
+    yield Gauge(OWN, "kafkapy_unread_answer_bytes", services.heavy_work.response_bytes)
     yield Gauge(OWN, "kafkapy_suspended_requests", services.replica_manager.waiting_count)

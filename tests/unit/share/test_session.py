@@ -101,6 +101,17 @@ class TestLimits:
         assert more.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
         assert following(cache, 2).error_code == ErrorCode.NONE, "a refused request has changed nothing"
 
+    @needs_interpreter("it sets a constant")
+    def test_a_session_that_could_not_be_replaced_goes_on_and_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else its group would have no session, and keep its share partitions for ever: no session ends any more."""
+        monkeypatch.setattr(module, "MAX_SESSION_PARTITIONS", 2)
+        cache = ShareSessionCache(10)
+        opened(cache)
+        replacing = cache.open(SessionRequest(KEY, 0, [P0, P1, P2]), CONNECTION)
+        assert replacing.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert following(cache, 1).partitions == [P0, P1]
+        assert cache.close_connection(CONNECTION) == [EndedSession(KEY, [P0, P1], True)]
+
 
 class TestResponses:
     def test_leave_out_partitions_without_news(self) -> None:

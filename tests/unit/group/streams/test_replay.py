@@ -18,6 +18,7 @@ from kafkapy.group.streams.records import (
     target_epoch_record,
     target_record,
 )
+from kafkapy.group.streams.task_owners import TaskOwners
 from kafkapy.group.streams.tasks import AssignedTasks, MemberState, TasksTuple
 from kafkapy.protocol.messages.streams_group_metadata_key import StreamsGroupMetadataKey
 from kafkapy.protocol.messages.streams_group_metadata_value import StreamsGroupMetadataValue
@@ -84,6 +85,25 @@ def test_a_task_that_moved_within_a_process_keeps_its_owner() -> None:
         processes=("process", "process"),
     )
     assert shard.streams_group(GROUP).log.owners.active_process("sub", 0) == "process"
+
+
+def test_owners_are_counted_when_they_are_asked_for_and_not_while_the_log_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A shard may load many large groups, in turns; to count their owners is not to hold the loop at the end."""
+    counted: list[str] = []
+    add = TaskOwners.add
+
+    def counting(self: TaskOwners, member: StreamsMember) -> None:
+        counted.append(member.member_id)
+        add(self, member)
+
+    monkeypatch.setattr(TaskOwners, "add", counting)
+    shard = loaded(assigned("a", "process a", 11, sub=0), assigned("b", "process b", 12, sub=1))
+    assert counted == []
+    owners = shard.streams_group(GROUP).log.owners
+    assert (owners.active_process("sub", 0), owners.active_process("sub", 1)) == ("process a", "process b")
+    assert counted == ["a", "b"]
 
 
 TOMBSTONES: dict[str, Callable[[], list[CoordinatorRecord]]] = {

@@ -104,3 +104,25 @@ async def test_records_that_are_sent_with_a_throttle_time_count_for_the_quota(lo
     assert rate * 11 > 4_000, "all four were sent"
     assert throttles == sorted(throttles)
     assert throttles[-1] > throttles[1] > 0
+
+
+async def test_a_fetch_of_many_partitions_leaves_turns_to_others(loop: SimLoop) -> None:
+    count = 400
+    shares = Shares(loop, partition_count=count)
+    member = shares.member()
+    await member.fetch(*range(count))
+    await asyncio.sleep(1)  # their states are loaded
+    for number in range(count):
+        shares.produce(b"x", partition=number)
+    acquired: list[int] = []
+
+    async def look() -> None:
+        while True:
+            acquired.append(sum(len(each.partition.records) for each in shares.partitions))
+            await asyncio.sleep(0.0005)
+
+    looking = asyncio.ensure_future(look())
+    response = await member.fetch(max_records=count)
+    looking.cancel()
+    assert len(acquired_of(response)) == count
+    assert max(after - before for before, after in pairwise([0, *acquired, count])) <= count // 3

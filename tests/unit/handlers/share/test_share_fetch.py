@@ -148,6 +148,18 @@ class TestWaiting:
         assert acquired_of(await waiting) == [(0, 0, 2)]
         assert loop.time() < 2
 
+    async def test_whose_connection_closed_meanwhile_takes_nothing_from_others(self, loop: SimLoop) -> None:
+        shares = Shares(loop)
+        one, other = shares.member(), shares.member("m2", connection="c2")
+        gone = shares.hosting.start(one.fetch(max_wait_ms=10_000))
+        await run_scheduled()
+        waiting = shares.hosting.start(other.fetch(max_wait_ms=10_000))
+        await asyncio.sleep(1)
+        shares.partitions.connection_closed("c1")
+        shares.produce(b"a")
+        assert acquired_of(await waiting) == [(0, 0, 1)]
+        assert parts_of(await gone) == []
+
     async def test_of_many_for_one_record_one_gets_it(self, loop: SimLoop) -> None:
         shares = Shares(loop)
         members = [shares.member(f"m{number}", connection=f"c{number}") for number in range(9)]

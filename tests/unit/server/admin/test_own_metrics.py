@@ -53,6 +53,8 @@ def test_the_process_and_the_event_loop_are_exported(scraped: Samples) -> None:
         assert values(scraped, f"{name}_count")[0] >= 0
     assert values(scraped, "kafkapy_io_pool_threads") != []
     assert values(scraped, "kafkapy_io_pool_unfinished_calls") != []
+    for name in ("heavy_work_bytes", "decoded_request_bytes", "unread_answer_bytes", "suspended_requests"):
+        assert values(scraped, f"kafkapy_{name}") != [], "dashboards know it by this name"
 
 
 def test_idle_times_are_shares(scraped: Samples) -> None:
