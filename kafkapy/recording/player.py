@@ -5,6 +5,7 @@ A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and i
 has it: what other connections did meanwhile is done meanwhile, too.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,8 @@ from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import LOGIN_APIS, api_name
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.recording.compare import ERROR_FIELDS, JOIN_GROUP, Difference, differences
 from kafkapy.recording.file import (
     BOOTSTRAP,
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
     from kafkapy.cli.client_security import ConnectionSecurity
 
 METADATA_VERSION: Final = 7
+LIST_OFFSETS_VERSION: Final = 6
+LATEST: Final = -1
+CREATE_TOPICS: Final = 19
+NOT_LED: Final = frozenset(
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+)
 NOT_READY: Final = frozenset(
     (
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -142,6 +150,8 @@ class Player:
         number, header, sent = waiting
         try:
             frame = self._ready_response(header, sent, event.frame)
+            if header.api_key == CREATE_TOPICS:
+                self._wait_until_led(sent, read_response(header, frame))
         except (OSError, ProtocolError) as error:
             found = [Difference("response", f"{len(event.frame)} bytes", f"none: {error}")]
             return ComparedResponse(number, header, event.connection, sent.at_ms, found)
@@ -159,6 +169,39 @@ class Player:
             self._connections[sent.connection].send_frame(self._translated(header, sent.frame))
             frame = self._next_frame(sent.connection, header)
         return frame
+
+    def _wait_until_led(self, sent: Event, response: dict[str, Any] | None) -> None:
+        """Wait until topics that were created now can be used: the client that was recorded took its time."""
+        request = read_request(sent.frame)
+        if response is None or request is None or request[1].get("validateOnly"):
+            return
+        names = [each["name"] for each in response["topics"] if not each["errorCode"]]
+        end_s = time.monotonic() + READY_S
+        with contextlib.suppress(OSError, ProtocolError):  # further requests will say what is wrong
+            while names and not self._are_led(names) and time.monotonic() < end_s:
+                time.sleep(RETRY_S)
+
+    def _are_led(self, names: Iterable[str]) -> bool:
+        """Return whether the leaders of all partitions of topics serve them."""
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        with Connection.to_any(self._servers, security=self._security) as connection:
+            found = connection.call(MetadataRequest(topics, allow_auto_topic_creation=False), METADATA_VERSION)
+        addresses = {each.node_id: f"{each.host}:{each.port}" for each in found.brokers}
+        by_leader: dict[int, list[ListOffsetsTopic]] = {}
+        for topic in found.topics:
+            if topic.error_code in NOT_LED:
+                return False
+            for each in topic.partitions:
+                wanted = ListOffsetsPartition(partition_index=each.partition_index, timestamp=LATEST)
+                by_leader.setdefault(each.leader_id, []).append(ListOffsetsTopic(topic.name, partitions=[wanted]))
+        return by_leader.keys() <= addresses.keys() and all(
+            self._serves(addresses[leader], requested) for leader, requested in by_leader.items()
+        )
+
+    def _serves(self, address: str, topics: list[ListOffsetsTopic]) -> bool:
+        with Connection.to_any(address, security=self._security) as connection:
+            found = connection.call(ListOffsetsRequest(-1, topics=topics), LIST_OFFSETS_VERSION)
+        return not any(each.error_code in NOT_LED for topic in found.topics for each in topic.partitions)
 
     def _next_frame(self, connection: int, header: RequestHeader) -> bytes:
         """Return the response to a request, or one to none that was sent. Raises OSError."""

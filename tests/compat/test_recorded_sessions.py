@@ -5,7 +5,8 @@ What differs between the two is a difference of the brokers, or a value that sho
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,16 @@ pytest.importorskip("confluent_kafka")
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewTopic as AioNewTopic
-from confluent_kafka import Consumer, Producer, ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as PythonNewTopic
@@ -27,6 +36,7 @@ from kafkapy.recording.file import RecordingWriter, read
 from kafkapy.recording.main import main
 from kafkapy.recording.proxy import Recorder
 from tests.support.copying import only_soaked
+from tests.support.eventually import eventually
 from tests.support.quick_kafka import QuickKafka
 
 pytestmark = [pytest.mark.long, pytest.mark.compat, pytest.mark.ours]
@@ -71,11 +81,30 @@ def brokers_with_login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         yield {"kafkapy": ours.bootstrap_servers, "apache": apache.bootstrap}
 
 
-def confluent_session(servers: str, name: str, **login: str) -> None:
+Wait = Callable[[], None]
+"""Waits, past the recorder, until the topic of the session can be used: what is answered until then is chance."""
+
+
+def wait_until_led(servers: str, name: str, login: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **login})
+
+    def is_led() -> bool:
+        try:
+            numbers = admin.list_topics(name, TIMEOUT_S).topics[name].partitions
+            asked = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in numbers})
+            return all(each.result(TIMEOUT_S) for each in asked.values())
+        except (KafkaException, KeyError, ValueError):
+            return False
+
+    eventually(is_led)
+
+
+def confluent_session(servers: str, name: str, wait: Wait, **login: str) -> None:
     """A topic, a transaction that is aborted, one with offsets in it, a group of each protocol, and its end."""
     config = {"bootstrap.servers": servers, "log_level": 0, **login}
     admin = AdminClient(config)
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(TIMEOUT_S)
+    wait()
     resource = ConfigResource(ResourceType.TOPIC, name)
     admin.describe_configs([resource])[resource].result(TIMEOUT_S)
     producer = Producer({**config, "transactional.id": name})
@@ -102,11 +131,12 @@ def confluent_session(servers: str, name: str, **login: str) -> None:
     admin.delete_topics([name])[name].result(TIMEOUT_S)
 
 
-def share_session(servers: str, name: str, **login: str) -> None:
+def share_session(servers: str, name: str, wait: Wait, **login: str) -> None:
     """A share group of librdkafka's, which acknowledges what it reads."""
     config = {"bootstrap.servers": servers, "log_level": 0, **login}
     admin = AdminClient(config)
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(TIMEOUT_S)
+    wait()
     entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, name, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
@@ -125,14 +155,15 @@ def share_session(servers: str, name: str, **login: str) -> None:
     assert sorted(found) == [b"job %d" % number for number in range(4)]
 
 
-def aiokafka_session(servers: str, name: str, **login: str) -> None:
-    asyncio.run(asyncio.wait_for(_aiokafka_session(servers, name, _of_python(login)), 2 * TIMEOUT_S))
+def aiokafka_session(servers: str, name: str, wait: Wait, **login: str) -> None:
+    asyncio.run(asyncio.wait_for(_aiokafka_session(servers, name, wait, _of_python(login)), 2 * TIMEOUT_S))
 
 
-async def _aiokafka_session(servers: str, name: str, login: dict[str, str]) -> None:
+async def _aiokafka_session(servers: str, name: str, wait: Wait, login: dict[str, str]) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=servers, **login)
     await admin.start()
     await admin.create_topics([AioNewTopic(name, 2, 1)])
+    await asyncio.to_thread(wait)
     group = {"group_id": name, "auto_offset_reset": "earliest", "enable_auto_commit": False}
     async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id=name, **login) as producer:
         async with producer.transaction():
@@ -150,10 +181,11 @@ async def _aiokafka_session(servers: str, name: str, login: dict[str, str]) -> N
     await admin.close()
 
 
-def kafka_python_session(servers: str, name: str, **login: str) -> None:
+def kafka_python_session(servers: str, name: str, wait: Wait, **login: str) -> None:
     given = _of_python(login)
     admin = KafkaAdminClient(bootstrap_servers=servers, **given)
     admin.create_topics([PythonNewTopic(name, 2, 1)])
+    wait()
     producer = KafkaProducer(bootstrap_servers=servers, transactional_id=name, **given)
     producer.init_transactions()
     producer.begin_transaction()
@@ -199,7 +231,8 @@ def record(upstream: str, path: Path, session: str, name: str, login: dict[str, 
         with path.open("w", encoding="utf-8") as file:
             recorder = Recorder(RecordingWriter(file, upstream, 0), (host, int(port)))
             address = loop.call(lambda: recorder.start("127.0.0.1", 0))
-            SESSIONS[session](f"{address[0]}:{address[1]}", name, **login)
+            wait = partial(wait_until_led, upstream, name, login)
+            SESSIONS[session](f"{address[0]}:{address[1]}", name, wait, **login)
             loop.call(recorder.stop)
     finally:
         loop.close()

@@ -10,7 +10,7 @@ does not have a partition's name (lost+found, for example) is ignored with a war
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -33,7 +33,7 @@ from kafkapy.storage.manager.checkpoints import LogCheckpoints
 from kafkapy.storage.manager.damaged_logs import DamagedLogs
 from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
-from kafkapy.storage.manager.log_table import LogTable
+from kafkapy.storage.manager.log_table import LogTable, selected
 from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync, PendingLogDeletions
 from kafkapy.storage.producers.producer_counts import MAX_GRANTED, ProducerCounts
 from kafkapy.storage.producers.state import ProducerState
@@ -453,9 +453,9 @@ class LogManager:
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             described.is_cordoned = directory.path in self.directories.cordoned
-        for log in _selected(self.logs, wanted):
+        for log in selected(self.logs, wanted):
             facts[log.log_dir.path].logs.append(log)
-        for log in _selected(self.future_logs, wanted):
+        for log in selected(self.future_logs, wanted):
             facts[log.log_dir.path].future_logs.append(log)
         return list(facts.values())
 
@@ -498,9 +498,3 @@ class LogManager:
 
 def _offline(topic_partition: TopicPartition) -> ApiError:
     return ApiError(KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
-
-
-def _selected(logs: LogTable, wanted: Collection[TopicPartition] | None) -> Iterable[Log]:
-    if wanted is None:
-        return logs.values()
-    return [logs[topic_partition] for topic_partition in wanted if topic_partition in logs]

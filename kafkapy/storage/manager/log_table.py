@@ -1,6 +1,7 @@
 """Logs by partition, with a count by directory: new logs are placed in the directory with the fewest."""
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 
 from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
@@ -34,3 +35,10 @@ class LogTable(dict[TopicPartition, Log]):
         if log is not None:
             del self[topic_partition]
         return log
+
+
+def selected(logs: LogTable, wanted: Collection[TopicPartition] | None) -> Iterable[Log]:
+    """Return the logs of some partitions, as far as they are there; None: all of them."""
+    if wanted is None:
+        return logs.values()
+    return [logs[topic_partition] for topic_partition in wanted if topic_partition in logs]

@@ -22,13 +22,25 @@ from kafkapy.protocol.json_lines import to_json
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import Assignment, ConsumerGroupHeartbeatResponse
 from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkapy.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from kafkapy.protocol.messages.metadata_response import MetadataResponse, MetadataResponseBroker
+from kafkapy.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.recording import player
 from kafkapy.recording.compare import differences
@@ -202,6 +214,7 @@ class Scripted:
         self._responses = list(responses)
         self.addresses: list[str] = []
         self.sent: list[bytes] = []
+        self.asked: list[str] = []
 
     def to_any(self, address: str, security: object = None) -> "Scripted":
         self.addresses.append(address)
@@ -283,6 +296,30 @@ def test_a_request_goes_to_the_broker_of_its_id(monkeypatch):
     with player.Player("b:0") as playing:
         list(playing.play(exchange(12, MetadataRequest([]), MetadataResponse(), node=2)))
     assert scripted.addresses == ["b:0", "b:2"]
+
+
+class SlowToLead(Scripted):
+    """Brokers that know a new topic at the second request, and lead it at the fourth."""
+
+    def call(self, request: object, version: int) -> object:
+        self.asked.append(type(request).__name__)
+        if isinstance(request, MetadataRequest):
+            topic = MetadataResponseTopic(name="new", partitions=[MetadataResponsePartition(leader_id=1)])
+            topic.error_code = 3 if len(self.asked) == 1 else 0
+            return MetadataResponse(brokers=[MetadataResponseBroker(1, host="b", port=1)], topics=[topic])
+        partition = ListOffsetsPartitionResponse(error_code=6 if len(self.asked) < 5 else 0)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("new", partitions=[partition])])
+
+
+@pytest.mark.parametrize(("is_validated_only", "asked"), [(False, "MMLML"), (True, "")])
+def test_a_topic_that_was_created_now_is_led_before_it_is_used(monkeypatch, is_validated_only: bool, asked: str):
+    created = CreateTopicsResponse(topics=[CreatableTopicResult("new")])
+    scripted = SlowToLead(created)
+    monkeypatch.setattr(player, "Connection", scripted)
+    request = CreateTopicsRequest([CreatableTopic("new", num_partitions=1)], validate_only=is_validated_only)
+    with player.Player("b:0") as playing:
+        assert [each.found for each in playing.play(exchange(7, request, created))] == [[]]
+    assert "".join(name[0] for name in scripted.asked) == asked
 
 
 @pytest.mark.parametrize(
