@@ -14,14 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, StorageError, cause_of
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import ReplicaBrokers, default_max_lag_ms
 from kafkapy.replication.partition import Partition, Role
-from kafkapy.storage.log_dir import NO_SPACE
+from kafkapy.storage.log_dir import lacks_space
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -302,8 +302,7 @@ class HostedPartitions:
             )
         except (ApiError, StorageError) as error:
             logger.error("Could not open the log of %s: %s", topic_partition, error)
-            cause = cause_of(error)
-            if isinstance(cause, OSError) and cause.errno in NO_SPACE:
+            if lacks_space(error):
                 self._lack_room[topic_id, topic_partition.partition] = None
             return None
         if log.config is not config and log.config != config:

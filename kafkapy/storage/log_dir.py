@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, cause_of
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 
 logger = logging.getLogger("kafkapy.storage")
@@ -130,3 +130,9 @@ class LogDirState:
             return ApiError(KAFKA_STORAGE_ERROR, message)
         self.go_offline(message)
         return StorageError(self.path, message)
+
+
+def lacks_space(error: BaseException) -> bool:
+    """Whether an error is, or was caused by, an OSError that says that the disk has no space."""
+    cause = error if isinstance(error, OSError) else cause_of(error)
+    return isinstance(cause, OSError) and cause.errno in NO_SPACE
