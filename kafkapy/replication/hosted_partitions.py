@@ -73,7 +73,7 @@ class HostedPartitions:
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
         self._lack_room: dict[tuple[Uuid, int], None] = {}
-        """Partitions whose logs could not be created, because the disk was full; those tried last are last."""
+        """Partitions whose logs could not be created, because the disk was full; the latest try comes last."""
         self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
         """The checkpoints of the previous run, by directory; an entry is removed when the partition's log is opened."""
 
@@ -166,9 +166,9 @@ class HostedPartitions:
         return len(self._lack_room)
 
     def lacking_room(self) -> MetadataDelta | None:
-        """Return a delta of the newest image that has partitions applied again whose logs lacked room, if any did.
+        """Return a delta that has partitions of the newest image applied again whose logs lacked room, or None.
 
-        It has APPLIED_AGAIN_AT_ONCE at most. Those that lack room once more are behind the others then.
+        It has APPLIED_AGAIN_AT_ONCE at most. Those that lack room once more come after the others next time.
         """
         if not self._lack_room:
             return None
@@ -254,7 +254,7 @@ class HostedPartitions:
         ):
             return partition
         if partition is not None:
-            partition.leave()  # others may hold it, as a plan for small produces: they look for the new one then
+            partition.leave()  # a plan for small produces may hold it: once it is GONE, that looks for the new one
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
         partition = Partition(topic_partition, local.topic_id, log, local_id=self.node_id, brokers=self.brokers)
         if self.traffic is not None:
@@ -283,7 +283,7 @@ class HostedPartitions:
     ) -> Log | None:
         """Return the partition's log, None if it cannot be opened: the partition is then offline.
 
-        For lack of room that ends when there is some (`lacking_room`).
+        If the disk was full, it is offline until `lacking_room` has it applied again.
         """
         self._lack_room.pop((topic_id, topic_partition.partition), None)
         if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
