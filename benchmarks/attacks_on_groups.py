@@ -70,29 +70,31 @@ def _alter(element: str, operation: int) -> IncrementalAlterConfigsRequest:
 # ---- streams groups
 
 
-def _topology() -> Topology:
+def _topology(epoch: int = 1, prefix: str = "") -> Topology:
     return Topology(
-        epoch=1, subtopologies=[Subtopology(f"{number}", source_topics=["read"]) for number in range(SUBTOPOLOGIES)]
+        epoch=epoch,
+        subtopologies=[Subtopology(f"{prefix}{number}", source_topics=["read"]) for number in range(SUBTOPOLOGIES)],
+    )
+
+
+def _join(group: str, member: str, topology: Topology) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        topology=topology,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id=member,
     )
 
 
 def _new_streams_groups(prefix: str) -> Iterator[bytes]:
     """Joins, each of the first member of a group of 20,000 tasks."""
     for number in itertools.count():
-        yield frame(
-            StreamsGroupHeartbeatRequest(
-                group_id=f"{prefix}-{number}",
-                member_id=str(uuid.uuid4()),
-                member_epoch=0,
-                rebalance_timeout_ms=60_000,
-                topology=_topology(),
-                active_tasks=[],
-                standby_tasks=[],
-                warmup_tasks=[],
-                process_id=str(uuid.uuid4()),
-            ),
-            0,
-        )
+        yield frame(_join(f"{prefix}-{number}", str(uuid.uuid4()), _topology()), 0)
 
 
 def _join_streams_groups(server: Server, is_over: threading.Event) -> None:
@@ -102,18 +104,8 @@ def _join_streams_groups(server: Server, is_over: threading.Event) -> None:
 def _own_all_tasks(server: Server, is_over: threading.Event) -> None:
     """Heartbeats of a group's only member, each with all tasks that it has."""
     group, member = f"owned-{threading.get_ident()}", str(uuid.uuid4())
-    join = StreamsGroupHeartbeatRequest(
-        group_id=group,
-        member_id=member,
-        rebalance_timeout_ms=60_000,
-        topology=_topology(),
-        active_tasks=[],
-        standby_tasks=[],
-        warmup_tasks=[],
-        process_id=member,
-    )
     with connect(server) as connection:
-        joined = call(connection, join, 0)
+        joined = call(connection, _join(group, member, _topology()), 0)
     owned = [TaskIds(f"{number}", partitions=list(range(TASKS_EACH))) for number in range(SUBTOPOLOGIES)]
     heartbeat = StreamsGroupHeartbeatRequest(
         group_id=group,
@@ -192,27 +184,7 @@ def _change_topologies(server: Server, is_over: threading.Event) -> None:
 
     def joins() -> Iterator[bytes]:
         for epoch in itertools.count(1):
-            prefix = f"{epoch}-"
-            topology = Topology(
-                epoch=epoch,
-                subtopologies=[
-                    Subtopology(prefix + str(number), source_topics=["read"]) for number in range(SUBTOPOLOGIES)
-                ],
-            )
-            yield frame(
-                StreamsGroupHeartbeatRequest(
-                    group_id=group,
-                    member_id=member,
-                    member_epoch=0,
-                    rebalance_timeout_ms=60_000,
-                    topology=topology,
-                    active_tasks=[],
-                    standby_tasks=[],
-                    warmup_tasks=[],
-                    process_id=member,
-                ),
-                0,
-            )
+            yield frame(_join(group, member, _topology(epoch, f"{epoch}-")), 0)
 
     repeat_made(server, is_over, joins(), depth=1)
 

@@ -1,9 +1,9 @@
-"""What clients are not told while the metadata here stands still: who leads, who coordinates, which brokers there are.
+"""Close connections that ask for leaders, coordinators or brokers while the metadata here stands still.
 
 A node whose disk has no room for the metadata log learns nothing more (runtime/quorum/effect_queue.py). Others may lead
-its partitions by then; a client that happens to ask only this node would be sent to the wrong leaders, or back to this
-one, until there is room. So after STANDS_STILL_MS its connection is closed, and it asks another broker, as all clients
-do that lose one. If the metadata names no other broker, the response is as good as there is.
+its partitions by then. A client that asks only this node would be sent to the wrong leaders, or back to this one, until
+there is room. So after STANDS_STILL_MS its connection is closed. It then asks another broker, as all clients do that
+lose one. If the metadata names no other broker, the response is as good as there is.
 
 Deviation: Apache Kafka's node stops when its metadata log has no room. Here it goes on, and closes the connection of a
 client that asks where to go, because another node knows better.

@@ -14,14 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, StorageError, cause_of
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import ReplicaBrokers, default_max_lag_ms
 from kafkapy.replication.partition import Partition, Role
-from kafkapy.storage.log_dir import NO_SPACE
+from kafkapy.storage.log_dir import lacks_space
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class HostedPartitions:
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
         self._lack_room: dict[tuple[Uuid, int], None] = {}
-        """Partitions whose logs could not be created, because the disk was full; those tried last are last."""
+        """Partitions whose logs could not be created, because the disk was full; the latest try comes last."""
         self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
         """The checkpoints of the previous run, by directory; an entry is removed when the partition's log is opened."""
 
@@ -166,9 +166,9 @@ class HostedPartitions:
         return len(self._lack_room)
 
     def lacking_room(self) -> MetadataDelta | None:
-        """Return a delta of the newest image that has partitions applied again whose logs lacked room, if any did.
+        """Return a delta that has partitions of the newest image applied again whose logs lacked room, or None.
 
-        It has APPLIED_AGAIN_AT_ONCE at most. Those that lack room once more are behind the others then.
+        It has APPLIED_AGAIN_AT_ONCE at most. Those that lack room once more come after the others next time.
         """
         if not self._lack_room:
             return None
@@ -254,7 +254,7 @@ class HostedPartitions:
         ):
             return partition
         if partition is not None:
-            partition.leave()  # others may hold it, as a plan for small produces: they look for the new one then
+            partition.leave()  # a plan for small produces may hold it: once it is GONE, that looks for the new one
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
         partition = Partition(topic_partition, local.topic_id, log, local_id=self.node_id, brokers=self.brokers)
         if self.traffic is not None:
@@ -283,7 +283,7 @@ class HostedPartitions:
     ) -> Log | None:
         """Return the partition's log, None if it cannot be opened: the partition is then offline.
 
-        For lack of room that ends when there is some (`lacking_room`).
+        If the disk was full, it is offline until `lacking_room` has it applied again.
         """
         self._lack_room.pop((topic_id, topic_partition.partition), None)
         if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
@@ -302,8 +302,7 @@ class HostedPartitions:
             )
         except (ApiError, StorageError) as error:
             logger.error("Could not open the log of %s: %s", topic_partition, error)
-            cause = cause_of(error)
-            if isinstance(cause, OSError) and cause.errno in NO_SPACE:
+            if lacks_space(error):
                 self._lack_room[topic_id, topic_partition.partition] = None
             return None
         if log.config is not config and log.config != config:

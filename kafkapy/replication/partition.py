@@ -225,8 +225,6 @@ class Partition(Generic[LogT]):
         if self.role is not Role.LEADER or self.leader_epoch != leader_epoch:
             return False
         self._move_to(Role.RESIGNED)
-        self.is_alone = False
-        self.pending_isr = None
         self.followers = {}
         self.follow_count += 1
         return True
@@ -234,8 +232,6 @@ class Partition(Generic[LogT]):
     def go_offline(self) -> None:
         """Take the replica offline: its log directory failed, or an invariant of this partition broke."""
         self._move_to(Role.OFFLINE)
-        self.is_alone = False
-        self.pending_isr = None
 
     def leave(self) -> None:
         """Set the role to GONE: the topic was deleted, or the replica moved to another broker.
@@ -243,8 +239,6 @@ class Partition(Generic[LogT]):
         Requests that still hold this object then get UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._move_to(Role.GONE)
-        self.is_alone = False
-        self.pending_isr = None
 
     def replace_log(self, log: LogT) -> None:
         """Replace the log by its copy: the replica has moved to another log directory."""
@@ -257,16 +251,17 @@ class Partition(Generic[LogT]):
         self._move_to(role)
         self.replicas = registration.replicas
         self._directories = registration.directories
-        self.is_alone = False
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.isr = registration.isr
-        self.pending_isr = None
 
     def _move_to(self, role: Role) -> None:
+        """Change the role. Whether the replica is alone, and which ISR it requested, belongs to the role before."""
         assert role in LEGAL_ROLES[self.role], f"{self.topic_partition}: from {self.role.name} to {role.name}"
         self.role = role
+        self.is_alone = False
+        self.pending_isr = None
 
     # -- leadership checks ----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, cause_of
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 
 logger = logging.getLogger("kafkapy.storage")
@@ -24,6 +24,9 @@ class HasPendingFiles(Protocol):
 
     @property
     def directory(self) -> str: ...
+
+    @property
+    def has_pending_files(self) -> bool: ...
 
     def pop_due_files(self, now_ms: int) -> list[str]: ...
 
@@ -64,7 +67,7 @@ class LogDirState:
         self.is_full = False
         """Whether an append failed for lack of space and `check_room` has found none since."""
         self.logs_with_pending_files: dict[HasPendingFiles, None] = {}
-        """Those with files of deleted segments, which enter and leave it themselves: nobody walks all logs for them."""
+        """Logs with files of deleted segments (`track_pending_files`), so that no one has to walk all logs for them."""
         self.on_directory_failed = on_directory_failed
         self.on_full = on_full
         self.on_room = on_room
@@ -88,6 +91,13 @@ class LogDirState:
             logger.error("Stopping serving logs in dir %s: %s", self.path, reason)
             if self.on_directory_failed is not None:
                 self.on_directory_failed(self)
+
+    def track_pending_files(self, log: HasPendingFiles) -> None:
+        """Add or remove a log that may have gained its first files of deleted segments, or lost its last."""
+        if log.has_pending_files:
+            self.logs_with_pending_files[log] = None
+        else:
+            self.logs_with_pending_files.pop(log, None)
 
     def mark_full(self) -> None:
         """Refuse appends until `check_room` finds space."""
@@ -130,3 +140,9 @@ class LogDirState:
             return ApiError(KAFKA_STORAGE_ERROR, message)
         self.go_offline(message)
         return StorageError(self.path, message)
+
+
+def lacks_space(error: BaseException) -> bool:
+    """Whether an error is, or was caused by, an OSError that says that the disk has no space."""
+    cause = error if isinstance(error, OSError) else cause_of(error)
+    return isinstance(cause, OSError) and cause.errno in NO_SPACE

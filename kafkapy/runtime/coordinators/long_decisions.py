@@ -32,9 +32,9 @@ class LongDecisions:
     async def decided(
         self, group_id: str, decide: Callable[[bool], Awaitable[Any]], results: Results, wanted: LongWork
     ) -> Any:
-        """Return what decide(gives_way) returns, which raises LongWorkError if it gives way: it just did, for `wanted`.
+        """Return what decide(gives_way) returns. If it gives way, it raises LongWorkError.
 
-        results: of work that was done, for the next decision.
+        wanted: the work for which it gave way just before this call. results: what `decide` finds of work that is done.
         """
         while (others := self._working.get(group_id)) is not None:
             await asyncio.wait({others})

@@ -5,13 +5,16 @@ that alone would stop writes: the full broker would go on leading, and leaders w
 it. So while a directory is full each replica in it is reported as being in DIRECTORY_LOST (AssignReplicasToDirs,
 KIP-858), if another member of its ISR can lead: the controller removes it from the ISR and elects another leader, as
 for a directory that failed. With room again the real directory is reported, and the replica fetches and rejoins the
-ISR. A replica that is alone stays where it is, and refuses records. A log that could not be created is, once there is
-room: its partition is applied again as if the metadata had just brought it. A disk that seems to have room may not take
-it yet, without inodes or by a user's quota: after each try that made none, the next one waits longer.
+ISR. A replica that is alone stays where it is, and refuses records.
 
-Once the controller has accepted that, a replica that leads resigns: it refuses requests, and answers those that wait.
-Metadata may not say so for long, because the metadata log may have no room on the same disk (runtime/quorum/
-effect_queue.py). For the same reason what the controller accepted counts here, even if the image does not have it yet.
+Once the controller has accepted DIRECTORY_LOST, a replica that leads resigns: it refuses requests, and answers those
+that wait. It does not wait for the metadata to say so, because the metadata log may have no room on the same disk
+(runtime/quorum/effect_queue.py). For the same reason what the controller accepted counts here, even if the image does
+not have it yet.
+
+A log that could not be created for lack of room is created once there is some: its partition is applied again as if the
+metadata had just brought it. A disk with free bytes may still take no file, because it has no inodes or a user's quota
+is used up. So after each try that created no log, the next one waits longer.
 
 Why so: this is the one request of KRaft that does it replica by replica and can be taken back, and Apache Kafka's
 controllers know it since metadata.version 3.7-IV2. A heartbeat that wants to be fenced, or names a directory as
@@ -50,7 +53,7 @@ LOOK_MS: Final = 500
 PARTITIONS_PER_TURN: Final = 200
 KEYS_PER_TURN: Final = 2000
 MAX_LOOKS_BETWEEN_TRIES: Final = 127
-"""A minute, between tries to create logs that lacked room: each may have leaders resign if the disk is full again."""
+"""A minute between tries to create logs that lacked room. A try that finds the disk full may have leaders resign."""
 
 logger = logging.getLogger("kafkapy.runtime")
 
@@ -68,7 +71,7 @@ class FullDirectories:
     ) -> None:
         """on_resigned: called with a partition that ceased to lead before metadata says so.
 
-        apply_again: called once there is room with the partitions whose logs could not be created for lack of it.
+        apply_again: called once there is room, with a delta of the partitions whose logs lacked it.
         """
         self._on_resigned = on_resigned
         self._apply_again = apply_again
@@ -150,7 +153,7 @@ class FullDirectories:
                 yield
 
     def _maybe_create_logs(self) -> None:
-        """Apply partitions again whose logs lacked room, unless it is too soon after a try that made none of them."""
+        """Apply the partitions again whose logs lacked room, unless it is too soon after a try that created no log."""
         if self._partitions.is_behind:
             return  # the last try may not be over
         count = self._partitions.lacking_room_count

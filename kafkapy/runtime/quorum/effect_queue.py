@@ -8,11 +8,11 @@ Deviation: Apache Kafka's node stops. Here it waits, because it then comes back 
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from kafkapy.errors import ApiError, StorageError, cause_of
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Effect
 from kafkapy.raft.effects import AppendBatch, PersistElection, WriteSnapshotPart
 from kafkapy.runtime.quorum.room_wait import RoomWait
-from kafkapy.storage.log_dir import NO_SPACE
+from kafkapy.storage.log_dir import lacks_space
 
 
 class EffectQueue:
@@ -83,7 +83,4 @@ class EffectQueue:
 
 def _is_for_lack_of_room(effect: Effect, error: BaseException) -> bool:
     """Return whether the disk is merely full; the effect has then changed nothing, and can be tried again."""
-    cause = error if isinstance(error, OSError) else cause_of(error)
-    if not (isinstance(cause, OSError) and cause.errno in NO_SPACE):
-        return False
-    return isinstance(effect, AppendBatch | PersistElection | WriteSnapshotPart)
+    return lacks_space(error) and isinstance(effect, AppendBatch | PersistElection | WriteSnapshotPart)

@@ -53,7 +53,7 @@ class LocalLog:
         self._log_dir = shared.log_dir
         self.pending_file_deletions = PendingFileDeletions(self._disk, loaded.pending_deletions)
         if loaded.pending_deletions:
-            self._log_dir.logs_with_pending_files[self] = None
+            self._log_dir.track_pending_files(self)
         self._jitter = shared.jitter
         self._syncing: list[int] = []
         """Offsets of the snapshots covered by the calls that other_syncs last returned."""
@@ -150,7 +150,7 @@ class LocalLog:
 
     def _await_deletion(self, segment: Segment, snapshot_path: str | None) -> None:
         self.pending_file_deletions.add(segment, snapshot_path)
-        self._log_dir.logs_with_pending_files[self] = None
+        self._log_dir.track_pending_files(self)
 
     def load_cleaned(self, base_offset: int, *, has_txn_index: bool, now_ms: int) -> Segment:
         """Load the segment in the .cleaned files at `base_offset`; it is not part of the log yet."""
@@ -183,18 +183,21 @@ class LocalLog:
         self.segments.add(cleaned)
         self.has_new_names = True
 
+    @property
+    def has_pending_files(self) -> bool:
+        """Whether files of deleted segments wait to be unlinked."""
+        return len(self.pending_file_deletions) > 0
+
     def pop_due_files(self, now_ms: int) -> list[str]:
         """Release the files whose delay has passed and return their paths, for a worker to unlink."""
         paths = self.pending_file_deletions.pop_due_files(now_ms, self.config.file_delete_delay_ms)
-        if not len(self.pending_file_deletions):
-            self._log_dir.logs_with_pending_files.pop(self, None)
+        self._log_dir.track_pending_files(self)
         return paths
 
     def put_back(self, paths: list[str], now_ms: int) -> None:
         """Keep files that a shortage kept from being deleted, to be tried again later."""
         self.pending_file_deletions.put_back(paths, now_ms)
-        if len(self.pending_file_deletions):
-            self._log_dir.logs_with_pending_files[self] = None
+        self._log_dir.track_pending_files(self)
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due (ms), or None if there are none."""
@@ -338,7 +341,7 @@ class LocalLog:
         for segment in self.segments:
             segment.let_go()
         self.pending_file_deletions.let_go()
-        self._log_dir.logs_with_pending_files.pop(self, None)
+        self._log_dir.track_pending_files(self)
 
 
 class SharedByLogs(NamedTuple):

@@ -94,8 +94,8 @@ def assign_topic_id(log: Log, topic_id: Uuid) -> None:
 def remove_unfinished(disk: Disk, directory: str) -> None:
     """Remove the directory of a new log that could not be completed for lack of room.
 
-    A start would load what was left, also if the log was then created in another directory: as a duplicate, or as the
-    copy of a move that was refused. A directory stays if it holds records, or more files than a new log has.
+    The next start would load what was left, even if the log was created in another directory meanwhile: as a duplicate,
+    or as the copy of a move that was refused. A directory with records, or with other files than a new log has, stays.
     """
     files = {segment_file(directory, 0, suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
     files.add(f"{directory}/{PARTITION_METADATA_FILE}")

@@ -150,7 +150,7 @@ class PendingLogDeletions:
         return True
 
     def _on_name_refused(self, nameless: _Nameless, error: OSError) -> None:
-        """Take note of a rename that failed again. A missing space is not logged again."""
+        """Take the directory offline unless a rename failed again for a shortage. Missing space is not logged again."""
         if error.errno not in NO_SPACE:
             nameless.log.log_dir.handle_os_error(error, f"renaming {nameless.log.directory}")
 
