@@ -37,14 +37,15 @@ class ShareReading:
         services: Services,
         context: RequestContext,
         request: ShareFetchRequest,
+        key: SessionKey,
         shares: SharePartitions,
         partitions: list[InUse],
     ) -> None:
-        assert request.group_id is not None
-        settings = shares.settings(request.group_id)
+        settings = shares.settings(key.group_id)
         self._context = context
+        self._key = key
         self._shares = shares
-        self._counts = None if shares.counts is None else shares.counts.of_group(request.group_id)
+        self._counts = None if shares.counts is None else shares.counts.of_group(key.group_id)
         self._max_record_locks = settings.partition.max_record_locks
         self._services = services
         self._request = request
@@ -105,8 +106,8 @@ class ShareReading:
         Deviation: Apache Kafka acquires records also for a fetch whose session has ended while it waited, as with its
         connection. Here it is not given any, because nobody would read them until their locks time out.
         """
-        sessions, key = self._shares.sessions, SessionKey(self._request.group_id or "", self._request.member_id or "")
-        session = sessions.get(key)
+        sessions = self._shares.sessions
+        session = sessions.get(self._key)
         future, on_ready = completion()
         wait.begin(on_ready)
         timer = CallbackTimer(on_ready)
@@ -115,7 +116,7 @@ class ShareReading:
             await future
         finally:
             timer.cancel()
-        if session is None or sessions.get(key) is not session:
+        if session is None or sessions.get(self._key) is not session:
             return False
         if wait.held:
             wait.hold_others()
@@ -220,9 +221,8 @@ class ShareReading:
             request = self._request
             limits = AcquireLimits(self._records_left, request.batch_size, request.share_acquire_mode == RECORD_LIMIT)
             now_ms = self._services.clock.monotonic_ms()
-            member_id = request.member_id or ""
             acquired = self._shares.attempt(
-                in_use, lambda: in_use.partition.acquire(member_id, fetched, limits, now_ms)
+                in_use, lambda: in_use.partition.acquire(self._key.member_id, fetched, limits, now_ms)
             )
             in_use.schedule()
             if not acquired:
