@@ -103,7 +103,7 @@ class StreamsThread(Client):
         self._life_count = 0
         self._instance_id: str | None = None
         self._process_id = ""
-        """An instance keeps its process: in another one Kafka, too, gives it its tasks beside copies that are there."""
+        """An instance keeps its process: in another one it could run tasks beside their standbys, in Kafka, too."""
 
     # -- what its member asks ---------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from kafkapy.storage.log.reader import FetchIsolation, LogRead
 HEADERS_AT_ONCE: Final = 200
 """Of batches, read before the request may give way: half a millisecond."""
 STEPS_OF_PARTITION: Final = 5
-"""What it counts as to read a share partition, and to acquire what was read: some 50 us."""
+"""To read one share partition counts as so many steps (Turn.is_over), and to acquire what was read as many: 50 us."""
 BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records is never exceeded; 0 is batch-optimised (KIP-1206)."""
@@ -103,8 +103,8 @@ class ShareReading:
     async def _wait(self, wait: ShareWait, deadline_ms: int) -> bool:
         """Wait until something is held, a share partition failed, or the time is over. Return whether to go on.
 
-        Deviation: Apache Kafka acquires records also for a fetch whose session has ended while it waited, as with its
-        connection. Here it is not given any, because nobody would read them until their locks time out.
+        Deviation: Apache Kafka acquires records also for a fetch whose session ended while it waited, for example
+        because its connection closed. Here it acquires none, because nobody could read them until their locks time out.
         """
         sessions = self._shares.sessions
         session = sessions.get(self._key)
