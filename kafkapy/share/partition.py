@@ -17,7 +17,7 @@ Source: Apache Kafka's SharePartition. Differences that nobody sees: runs instea
 persisted (the share coordinator merges such entries); one deadline for the partition instead of a timer for each lock.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -286,7 +286,7 @@ class SharePartition:
         if acknowledgement.has_renewed:
             self._wake_by(deadline_ms)
         if refusal is not None:
-            yield from self._undo(acknowledgement.write, now_ms)
+            yield from self._end_transitions(acknowledgement.write, now_ms)
             return AcknowledgeOutcome(refusal)
         return AcknowledgeOutcome(write=self._prepared(acknowledgement.write))
 
@@ -347,14 +347,9 @@ class SharePartition:
     ) -> SmallSteps[FinishedWrite]:
         """As finish_write(), in steps, between which all other events may come. To be run to its end."""
         if write.is_undoable:
+            yield from self._end_transitions(write, None if refusal is None else now_ms)
             if refusal is not None:
-                yield from self._undo(write, now_ms)
                 return FinishedWrite(False, [])
-            for start in range(0, len(write.state_batches), WRITTEN_PER_STEP):
-                if start > 0:
-                    yield
-                batches = write.state_batches[start : start + WRITTEN_PER_STEP]
-                self._complete(write, batches)
         has_moved = self.records.maybe_move_start()
         dead_letters = [
             DeadLetter(batch.first_offset, batch.last_offset, batch.delivery_count, cause)
@@ -380,48 +375,31 @@ class SharePartition:
             write.add(StateBatch(first_offset, last_offset, _ARCHIVED.value, letter.delivery_count))
         return self._prepared(write)
 
-    def _undo(self, write: PendingWrite, now_ms: int) -> SmallSteps[None]:
+    def _end_transitions(self, write: PendingWrite, undone_at_ms: int | None) -> SmallSteps[None]:
+        """Complete the transitions by this write, or undo them if undone_at_ms is not None."""
         records = self.records
-        for start in range(0, len(write.state_batches), WRITTEN_PER_STEP):
-            if start > 0:
+        for count, batch in enumerate(write.state_batches):
+            if count > 0 and count % WRITTEN_PER_STEP == 0:
                 yield
-            batches = write.state_batches[start : start + WRITTEN_PER_STEP]
-            for run in self._runs_of(write, batches):
-                was_done = run.state.is_done
-                run.undo_transition(now_ms)
-                if run.state is _AVAILABLE:
-                    records.on_available()
-                if was_done and not run.state.is_done:
-                    records.delivery_complete_count -= records.count_from_start(run.first_offset, run.last_offset)
-                if run.deadline_ms is not None:
-                    self._wake_by(run.deadline_ms)
-            self._join(batches)
-
-    def _complete(self, write: PendingWrite, batches: Sequence[StateBatch]) -> None:
-        """Complete the transitions by this write, of some of its batches."""
-        records = self.records
-        for batch in batches:
             first_offset, last_offset = batch.first_offset, batch.last_offset
+            # no run of the write has been dropped, but they may be divided
             for in_flight in records.overlapping(first_offset, last_offset):
                 for run in in_flight.runs_within(first_offset, last_offset):
-                    if run.transition is not None and run.transition.write is write:
+                    if run.transition is None or run.transition.write is not write:
+                        continue
+                    if undone_at_ms is None:
                         run.complete_transition()
-                        if run.state is _AVAILABLE:
-                            records.on_available()
+                    else:
+                        self._undo(run, undone_at_ms)
+                    if run.state is _AVAILABLE:
+                        records.on_available()
                 in_flight.join_runs(first_offset, last_offset)
 
-    def _runs_of(self, write: PendingWrite, batches: Sequence[StateBatch]) -> Iterator[Run]:
-        """Yield the runs that are in a transition by this write, of some of its batches.
-
-        None has been dropped, but they may be divided.
-        """
-        for batch in batches:
-            for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
-                for run in in_flight.runs_within(batch.first_offset, batch.last_offset):
-                    if run.transition is not None and run.transition.write is write:
-                        yield run
-
-    def _join(self, batches: Sequence[StateBatch]) -> None:
-        for batch in batches:
-            for in_flight in self.records.overlapping(batch.first_offset, batch.last_offset):
-                in_flight.join_runs(batch.first_offset, batch.last_offset)
+    def _undo(self, run: Run, now_ms: int) -> None:
+        was_done = run.state.is_done
+        run.undo_transition(now_ms)
+        if was_done and not run.state.is_done:
+            records = self.records
+            records.delivery_complete_count -= records.count_from_start(run.first_offset, run.last_offset)
+        if run.deadline_ms is not None:
+            self._wake_by(run.deadline_ms)

@@ -52,7 +52,7 @@ class Queue:
         self.dead = f"dlq.{self.name}"
 
     def records(self, topic: str, count: int) -> list[Message]:
-        """Return the records of a partition, of which there are so many and no more."""
+        """Return the records of partition 0 once it has `count`; fails if it has more."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.partition.eof": True}
         consumer = Consumer(settings)
         try:

@@ -1,7 +1,7 @@
 """Members of streams groups for simulations: they lose messages, take their time to revoke, and crash."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
@@ -12,6 +12,10 @@ from tests.support.streams_groups import Task, task_ids, tasks_of
 HEARTBEAT_MS = 5_000
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
+BEGIN_AGAIN: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+"""A member with one of these errors joins again at once."""
+WAIT: Final = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+"""With one of these it joins again at its next heartbeat."""
 
 
 @dataclass
@@ -99,9 +103,7 @@ class SimulatedStreamsMember:
         self.sent_ms = now_ms
 
     def request(self) -> StreamsGroupHeartbeatRequest:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
-        )
+        request = self.request_at(self.epoch)
         if self.epoch == 0 or self.reported is None:
             request.rebalance_timeout_ms = self.rebalance_ms
             request.process_id = self.process_id
@@ -115,6 +117,12 @@ class SimulatedStreamsMember:
         request.task_offsets = self.world.task_offsets(self.running)
         return request
 
+    def request_at(self, epoch: int) -> StreamsGroupHeartbeatRequest:
+        """Return a heartbeat without tasks: that with which a member leaves, at a negative epoch."""
+        return StreamsGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+
     def accept(self, response: StreamsGroupHeartbeatResponse) -> None:
         self.epoch = response.member_epoch
         active = tasks_of(response.active_tasks)
@@ -123,16 +131,16 @@ class SimulatedStreamsMember:
         is_revoking = bool(self.running.active - self.wanted.active)
         self.wanted = Roles(active, tasks_of(response.standby_tasks) or set(), tasks_of(response.warmup_tasks) or set())
         if self.running.active - self.wanted.active and not is_revoking:
-            # Had answers been lost since the last one, then the coordinator would be waiting since about then.
+            # If responses were lost, the coordinator has been waiting since about the last one that arrived.
             until_ms = self.now_ms + self.world.revocation_ms()
             self.revoked_at_ms = min(until_ms, self.sent_ms + self.rebalance_ms - 1)
         self.adopt()
 
     def refuse(self, error: ApiError) -> None:
-        if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+        if error.code in BEGIN_AGAIN:
             self.forget()
             self.next_beat_ms = self.now_ms
-        elif error.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND):
+        elif error.code in WAIT:
             self.forget()
         elif error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
             self.reported = None
@@ -140,12 +148,9 @@ class SimulatedStreamsMember:
             raise error
 
     def leave(self, epoch: int) -> None:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
-        )
         self.crash()
         try:
-            self.world.send(request)
+            self.world.send(self.request_at(epoch))
         except ApiError:
             self.epoch = 0  # it was not in the group any more
 

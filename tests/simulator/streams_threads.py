@@ -17,16 +17,12 @@ from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkapy.protocol.messages.streams_group_heartbeat_request import (
-    StreamsGroupHeartbeatRequest,
-    TaskOffset,
-    Topology,
-)
+from kafkapy.protocol.messages.streams_group_heartbeat_request import TaskOffset, Topology
 from tests.simulator.cluster_checker import ClusterChecker
 from tests.simulator.cluster_clients import Client, LostError, find_coordinator
 from tests.simulator.cluster_world import ClusterWorld
 from tests.simulator.streams_checker import ToldTasks
-from tests.simulator.streams_members import Roles, SimulatedStreamsMember
+from tests.simulator.streams_members import BEGIN_AGAIN, WAIT, Roles, SimulatedStreamsMember
 from tests.support.streams_groups import chain
 
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 1_200, 100, 900
@@ -37,8 +33,6 @@ ENDING_SHARE: Final = 0.02
 PROCESSES: Final = 3
 OLD_EPOCH, CURRENT_EPOCH = 0, 1
 """Of the topology: some members have the older one."""
-BEGIN_AGAIN: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
-WAIT: Final = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 class Application:
@@ -109,7 +103,7 @@ class StreamsThread(Client):
         self._life_count = 0
         self._instance_id: str | None = None
         self._process_id = ""
-        """An instance keeps its process: in another one Kafka, too, gives it its tasks beside copies that are there."""
+        """An instance keeps its process: in another one it could run tasks beside their standbys, in Kafka, too."""
 
     # -- what its member asks ---------------------------------------------------------------------------------------
 
@@ -177,13 +171,7 @@ class StreamsThread(Client):
         self.application.seen[kind] += 1
         if kind == "leave":
             is_back_soon = member.instance_id is not None and rng.random() < 0.6
-            request = StreamsGroupHeartbeatRequest(
-                group_id=member.group_id,
-                member_id=member.member_id,
-                member_epoch=LEAVES_FOR_A_WHILE if is_back_soon else LEAVES,
-                instance_id=member.instance_id,
-            )
-            await self._call(request, 1)
+            await self._call(member.request_at(LEAVES_FOR_A_WHILE if is_back_soon else LEAVES), 1)
         if rng.random() < 0.5:
             self._instance_id = None  # another process takes its place
 

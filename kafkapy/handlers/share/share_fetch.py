@@ -72,7 +72,7 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
         pending = await acknowledge(services, way, shares, key, acknowledgements, access, max_type)
     fetched: Fetched = {}
     if not is_renewing:
-        fetched = await _fetch(services, context, shares, request, session, access)
+        fetched = await _fetch(services, context, shares, request, key, session, access)
     try:
         outcomes = await pending.outcomes() if pending is not None else {}
         response = respond(services, context, session, fetched, outcomes)
@@ -121,16 +121,16 @@ async def _fetch(
     context: RequestContext,
     shares: SharePartitions,
     request: ShareFetchRequest,
+    key: SessionKey,
     session: SessionContext,
     access: TopicAccess,
 ) -> Fetched:
     """Return what the session's partitions have: records, errors; nothing where nothing could be acquired."""
-    assert request.group_id is not None
     fetched: Fetched = {}
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
         rotated = _rotated(session.partitions, request.share_session_epoch)
-        finder, way = _Finder(services, shares, request.group_id, access), walk(services, context)
+        finder, way = _Finder(services, shares, key.group_id, access), walk(services, context)
         for start in range(0, len(rotated), FOUND_AT_ONCE):
             if way.is_over(FOUND_AT_ONCE):
                 await way.give_way()
@@ -141,7 +141,7 @@ async def _fetch(
                 else:
                     fetched[partition] = FetchedShare(found)
     if usable:
-        reading = ShareReading(services, context, request, shares, usable)
+        reading = ShareReading(services, context, request, key, shares, usable)
         fetched |= await reading.run(must_respond=bool(fetched))
     _count(services, session.partitions, fetched, access)
     return fetched

@@ -23,7 +23,7 @@ from kafkapy.storage.log.reader import FetchIsolation, LogRead
 HEADERS_AT_ONCE: Final = 200
 """Of batches, read before the request may give way: half a millisecond."""
 STEPS_OF_PARTITION: Final = 5
-"""What it counts as to read a share partition, and to acquire what was read: some 50 us."""
+"""To read one share partition counts as so many steps (Turn.is_over), and to acquire what was read as many: 50 us."""
 BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records is never exceeded; 0 is batch-optimised (KIP-1206)."""
@@ -37,14 +37,15 @@ class ShareReading:
         services: Services,
         context: RequestContext,
         request: ShareFetchRequest,
+        key: SessionKey,
         shares: SharePartitions,
         partitions: list[InUse],
     ) -> None:
-        assert request.group_id is not None
-        settings = shares.settings(request.group_id)
+        settings = shares.settings(key.group_id)
         self._context = context
+        self._key = key
         self._shares = shares
-        self._counts = None if shares.counts is None else shares.counts.of_group(request.group_id)
+        self._counts = None if shares.counts is None else shares.counts.of_group(key.group_id)
         self._max_record_locks = settings.partition.max_record_locks
         self._services = services
         self._request = request
@@ -102,11 +103,11 @@ class ShareReading:
     async def _wait(self, wait: ShareWait, deadline_ms: int) -> bool:
         """Wait until something is held, a share partition failed, or the time is over. Return whether to go on.
 
-        Deviation: Apache Kafka acquires records also for a fetch whose session has ended while it waited, as with its
-        connection. Here it is not given any, because nobody would read them until their locks time out.
+        Deviation: Apache Kafka acquires records also for a fetch whose session ended while it waited, for example
+        because its connection closed. Here it acquires none, because nobody could read them until their locks time out.
         """
-        sessions, key = self._shares.sessions, SessionKey(self._request.group_id or "", self._request.member_id or "")
-        session = sessions.get(key)
+        sessions = self._shares.sessions
+        session = sessions.get(self._key)
         future, on_ready = completion()
         wait.begin(on_ready)
         timer = CallbackTimer(on_ready)
@@ -115,7 +116,7 @@ class ShareReading:
             await future
         finally:
             timer.cancel()
-        if session is None or sessions.get(key) is not session:
+        if session is None or sessions.get(self._key) is not session:
             return False
         if wait.held:
             wait.hold_others()
@@ -220,9 +221,8 @@ class ShareReading:
             request = self._request
             limits = AcquireLimits(self._records_left, request.batch_size, request.share_acquire_mode == RECORD_LIMIT)
             now_ms = self._services.clock.monotonic_ms()
-            member_id = request.member_id or ""
             acquired = self._shares.attempt(
-                in_use, lambda: in_use.partition.acquire(member_id, fetched, limits, now_ms)
+                in_use, lambda: in_use.partition.acquire(self._key.member_id, fetched, limits, now_ms)
             )
             in_use.schedule()
             if not acquired:
