@@ -161,8 +161,10 @@ class Player:
 
     def _ready_response(self, header: RequestHeader, sent: Event, recorded: bytes) -> bytes:
         """Return the response; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
-        before = read_response(header, recorded)
         frame = self._next_frame(sent.connection, header)
+        if header.api_key not in ASKED_AGAIN:
+            return frame
+        before = read_response(header, recorded)
         end_s = time.monotonic() + READY_S
         while self._is_early(header, sent, before, read_response(header, frame)) and time.monotonic() < end_s:
             time.sleep(RETRY_S)
@@ -217,10 +219,10 @@ class Player:
     def _is_early(
         self, header: RequestHeader, sent: Event, before: dict[str, Any] | None, now: dict[str, Any] | None
     ) -> bool:
-        """Return whether the same request will have another response soon."""
+        """Return whether a request of ASKED_AGAIN will have another response soon."""
         if header.api_key in HEARTBEATS and now is not None:
             self._memberships.learn(now)
-        if before is None or now is None or header.api_key not in ASKED_AGAIN or _is_not_ready(before):
+        if before is None or now is None or _is_not_ready(before):
             return False
         if _is_not_ready(now):
             return True
