@@ -132,11 +132,7 @@ class Player:
         if node == BOOTSTRAP:
             return self._servers
         if not self._nodes:
-            with Connection.to_any(self._servers, security=self._security) as connection:
-                brokers = connection.call(MetadataRequest([]), METADATA_VERSION).brokers
-            self._nodes = {
-                each.node_id: f"{each.host}:{each.port}" for each in sorted(brokers, key=lambda each: each.node_id)
-            }
+            self._nodes = dict(sorted(_addresses(self._metadata()).items()))
         known = self._roles.now("node", node)
         if not self._nodes or known in self._nodes:
             return self._nodes.get(known, self._servers)
@@ -185,10 +181,8 @@ class Player:
 
     def _are_led(self, names: Iterable[str]) -> bool:
         """Return whether the leaders of all partitions of topics serve them."""
-        topics = [MetadataRequestTopic(name=name) for name in names]
-        with Connection.to_any(self._servers, security=self._security) as connection:
-            found = connection.call(MetadataRequest(topics, allow_auto_topic_creation=False), METADATA_VERSION)
-        addresses = {each.node_id: f"{each.host}:{each.port}" for each in found.brokers}
+        found = self._metadata(names)
+        addresses = _addresses(found)
         by_leader: dict[int, list[ListOffsetsTopic]] = {}
         for topic in found.topics:
             if topic.error_code in NOT_LED:
@@ -199,6 +193,12 @@ class Player:
         return by_leader.keys() <= addresses.keys() and all(
             self._serves(addresses[leader], requested) for leader, requested in by_leader.items()
         )
+
+    def _metadata(self, names: Iterable[str] = ()) -> Any:
+        """Return the MetadataResponse of now: the brokers, and these topics."""
+        request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
+        with Connection.to_any(self._servers, security=self._security) as connection:
+            return connection.call(request, METADATA_VERSION)
 
     def _serves(self, address: str, topics: list[ListOffsetsTopic]) -> bool:
         with Connection.to_any(address, security=self._security) as connection:
@@ -253,6 +253,10 @@ class Player:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _addresses(metadata: Any) -> dict[int, str]:
+    return {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
 
 
 def _names_its_member(frame: bytes) -> bool:
