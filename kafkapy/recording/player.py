@@ -87,7 +87,7 @@ class Player:
         self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event]] = {}
         """By connection and correlation id: number, header and event of what was sent and not answered."""
         self._early: dict[tuple[int, int], bytes] = {}
-        """By the same: responses that came while another request of the connection was asked again."""
+        """By the same: responses that came while another request of the connection was sent again."""
         self._nodes: dict[int, str] = {}
         """Address by id, in the order of the ids."""
 
@@ -206,7 +206,7 @@ class Player:
         return not any(each.error_code in NOT_LED for topic in found.topics for each in topic.partitions)
 
     def _next_frame(self, connection: int, header: RequestHeader) -> bytes:
-        """Return the response to a request, or one to none that was sent. Raises OSError."""
+        """Return the response to a request, or a response that belongs to no request. Raises OSError."""
         key = (connection, header.correlation_id)
         while key not in self._early:
             frame = self._connections[connection].receive_frame(RESPONSE_S)
