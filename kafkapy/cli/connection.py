@@ -23,8 +23,8 @@ CLIENT_ID = "kafkapy-cli"
 MAX_RESPONSE_BYTES: Final = 100_000_000
 """As librdkafka's receive.message.max.bytes: a server that is not a broker may announce 4 GiB."""
 ASKED_ELSEWHERE: Final = frozenset((3, 10, 60, 75))
-"""Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions: what each broker knows. One whose metadata does
-not move closes the connection instead (handlers/standing_metadata.py)."""
+"""Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions: each broker can respond. A broker whose metadata
+stands still closes the connection instead (handlers/standing_metadata.py)."""
 
 
 class LoginRefusedError(ConnectionError):
@@ -35,7 +35,7 @@ class Connection:
     """A context manager. Methods raise OSError, and ProtocolError for invalid responses.
 
     timeout_s: for a TLS handshake and login together, and for each request until its whole response is there. If a
-    server closes a connection of `to_any` at a request of ASKED_ELSEWHERE, the next one of the servers is asked.
+    server closes a connection of `to_any` upon a request of ASKED_ELSEWHERE, the request goes to the next server.
     """
 
     def __init__(

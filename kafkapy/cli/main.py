@@ -258,7 +258,7 @@ OTHERS_NAMES = {
     ("kafkapy topics", "command 'trim-prefix'"): "kafkapy topics trim",
     ("kafkapy groups", "command 'seek'"): "kafkapy groups reset",
 }
-"""Options and commands that rpk or kcat name otherwise: by our command, and what its "No such ..." is about."""
+"""What options and commands of rpk or kcat are called here, by our command and what follows its "No such"."""
 
 
 def _hint(message: str, path: str) -> str:

@@ -153,11 +153,11 @@ def produce(options: ProduceOptions) -> None:
 
 def _check_topic(producer: Any, topic: str) -> None:
     """Exit if the topic is not there. Raises KafkaException."""
-    from kafkapy.cli.chosen import similar
+    from kafkapy.cli.chosen import missing
 
     known = producer.list_topics(timeout=TIMEOUT_S).topics
     if topic not in known:
-        raise typer.Exit(fail(f"no such topic: {topic}.{similar(topic, known)} --create lets the broker create it"))
+        raise typer.Exit(fail(f"{missing('topic', topic, known)} --create lets the broker create it"))
 
 
 def _reader(options: ProduceOptions) -> LineReader:

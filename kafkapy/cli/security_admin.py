@@ -17,7 +17,7 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.connected import checked
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.output import counted, print_json, print_table
 from kafkapy.cli.passwords import File, Prompt, password_of
 from kafkapy.cli.reachable import check_reachable
 
@@ -145,7 +145,7 @@ def add_acl(
         admin: Any = admin_client(bootstrap_server, client_config)
         for created in admin.create_acls(bindings).values():
             created.result(TIMEOUT_S)
-    print(f"Added {_counted(len(bindings))} of {user}.")
+    print(f"Added {counted(len(bindings), 'ACL')} of {user}.")
 
 
 @acl_app.command("remove")
@@ -163,7 +163,7 @@ def remove_acl(
         filters = _bindings("AclBindingFilter", user, operation, resource, deny=deny, host=host)
         admin: Any = admin_client(bootstrap_server, client_config)
         removed = sum(len(each.result(TIMEOUT_S)) for each in admin.delete_acls(filters).values())
-    print(f"Removed {_counted(removed)} of {user}.")
+    print(f"Removed {counted(removed, 'ACL')} of {user}.")
 
 
 @acl_app.command("list")
@@ -190,10 +190,6 @@ def list_acls(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print_table([column.upper() for column in columns], rows)
-
-
-def _counted(count: int) -> str:
-    return f"{count} ACL{'' if count == 1 else 's'}"
 
 
 def _described(server: str, settings: list[str] | None) -> list[Any]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kafkapy.cli.committed_offsets import BrokerCalls, of_each_broker
-from kafkapy.cli.output import print_table
+from kafkapy.cli.output import counted, print_table
 from kafkapy.dataclass import dataclass
 from kafkapy.group.explain import IN_FLIGHT_TAG
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -191,7 +191,7 @@ def print_facts(facts: Sequence[PartitionFacts], offset: int | None) -> None:
             if held is not None:
                 print(f"  the start offset is {each.start_offset}: {held}")
             continue
-        members = f"{len(each.members)} member{'' if len(each.members) == 1 else 's'} fetch"
+        members = f"{counted(len(each.members), 'member')} fetch"
         print(
             f"{each.name}  start {each.start_offset}, end {each.end_offset}, "
             f"in flight {each.in_flight_count} of {each.max_record_locks}, {members}"

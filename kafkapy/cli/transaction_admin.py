@@ -94,7 +94,7 @@ class TransactionAdmin:
     ) -> list[dict[str, Any]]:
         """Return the transactional ids of all brokers, with producer id, state and coordinator.
 
-        `failures` gets the reason by broker for those that do not tell theirs; without it one of them is an error.
+        Brokers that fail to answer are added to `failures`, with the reason. Without it, the first raises its error.
         """
         request = ListTransactionsRequest(
             list(states),

@@ -7,6 +7,7 @@ fall, transactions that stay open, disks that fill.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kafkapy.cli.output import counted
 from kafkapy.console.cluster import LogDir
 from kafkapy.console.render import link, number
 from kafkapy.console.samples import Points
@@ -68,7 +69,7 @@ def of_lags(lags: Mapping[str, Points]) -> Iterable[Concern]:
         return
     largest = sorted(growing, key=lambda group: -growing[group])
     names = tuple((f"{each or '(empty name)'} ({number(growing[each])})", _to_group(each)) for each in largest)
-    text = f"{len(largest)} group{'' if len(largest) == 1 else 's'} with lag that does not fall."
+    text = f"{counted(len(largest), 'group')} with lag that does not fall."
     yield Concern("warn", text, names[:MOST_NAMED], max(0, len(names) - MOST_NAMED))
 
 

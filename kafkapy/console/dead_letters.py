@@ -18,6 +18,7 @@ from kafkapy.cli.dead_letters import (
     redrive,
     survey_letters,
 )
+from kafkapy.cli.output import counted
 from kafkapy.config.rules import GROUP
 from kafkapy.console import cluster
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
@@ -100,7 +101,7 @@ def send_back(clients: Clients, survey: Survey) -> str:
     """Send letters back; return what was done. Raises ClusterError if some were not delivered."""
     with _reading(clients) as consumer, closing(clients.consumer()) as lookup:
         redriven = redrive(consumer, lookup, clients.producer(PRODUCER_PROPERTIES), survey)
-    done = f"Sent {redriven.count} record{'' if redriven.count == 1 else 's'} back."
+    done = f"Sent {counted(redriven.count, 'record')} back."
     if redriven.failures:
         raise ClusterError(f"{done} {len(redriven.failures)} were not delivered, the first: {redriven.failures[0]}.")
     if redriven.repeated_count:

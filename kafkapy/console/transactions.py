@@ -15,9 +15,10 @@ MAX_TRANSACTIONS: Final = 1000
 def transaction_list(
     settings: Settings, states: list[str], open_ms: int = -1
 ) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """Return transactional ids: in these states, and open for at least open_ms, if given. Raises ClusterError.
+    """Return transactional ids, in these states, and open for at least open_ms, if given; and brokers that failed.
 
-    With them the brokers that do not tell theirs, and why: one that restarts hides no transaction of the others.
+    The brokers have the reason beside their id. One that restarts does not hide the transactions of the others. Raises
+    ClusterError.
     """
     failures: dict[int, str] = {}
     try:

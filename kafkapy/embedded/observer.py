@@ -101,16 +101,13 @@ class ClusterObserver:
     def _views(self) -> Iterator[queries.TopicPartitions]:
         """Yield the partitions as each running broker sees them. Raises ClusterError, OSError, ProtocolError."""
         for broker in self._running():
-            yield queries.partitions(queries.asking(broker.query_address))
+            yield _view(broker)
 
     def _views_of_some(self) -> Iterator[queries.TopicPartitions]:
-        """Yield the partitions as running brokers see them, but for those that do not say: their disk may be full."""
+        """Yield the same, without brokers that do not answer: their disk may be full. Raises ClusterError."""
         for broker in self._running():
-            try:
-                found = queries.partitions(queries.asking(broker.query_address))
-            except (OSError, KafkapyError):
-                continue
-            yield found
+            with contextlib.suppress(OSError, KafkapyError):
+                yield _view(broker)
 
     def _lacks(self, names: Sequence[str]) -> str | None:
         """Return which of these topics has a partition without a leader, or is unknown to a broker; None if none."""
@@ -148,6 +145,10 @@ class ClusterObserver:
                 text = complaint if isinstance(complaint, str) else complaint()
                 raise ClusterError(f"{text} after {timeout_s:.0f} s")
             time.sleep(POLL_S)
+
+
+def _view(broker: NodePlan) -> queries.TopicPartitions:
+    return queries.partitions(queries.asking(broker.query_address))
 
 
 def _unknown_partition(found: queries.TopicPartitions, topic: str, partition: int) -> str:

@@ -1,7 +1,7 @@
-"""Members of groups whose broker assigns (KIP-848, 932, 1071): a heartbeat finds the group as far as it is by then.
+"""Members of groups whose broker assigns (KIP-848, 932, 1071): each cluster sends the assignment at another heartbeat.
 
 The same heartbeat may be answered with the assignment in one cluster, and without it, at an earlier epoch, in another
-one. So requests carry the epoch that the member has now, and a member is asked to wait for the assignment that it had.
+one. So requests carry the epoch that the member has now, and a heartbeat is sent again until the assignment is there.
 """
 
 from typing import Any, Final

@@ -87,7 +87,7 @@ class Player:
         self._waiting: dict[tuple[int, int], tuple[int, RequestHeader, Event]] = {}
         """By connection and correlation id: number, header and event of what was sent and not answered."""
         self._early: dict[tuple[int, int], bytes] = {}
-        """By the same: responses that came while another request of the connection was asked again."""
+        """By the same: responses that came while another request of the connection was sent again."""
         self._nodes: dict[int, str] = {}
         """Address by id, in the order of the ids."""
 
@@ -132,11 +132,7 @@ class Player:
         if node == BOOTSTRAP:
             return self._servers
         if not self._nodes:
-            with Connection.to_any(self._servers, security=self._security) as connection:
-                brokers = connection.call(MetadataRequest([]), METADATA_VERSION).brokers
-            self._nodes = {
-                each.node_id: f"{each.host}:{each.port}" for each in sorted(brokers, key=lambda each: each.node_id)
-            }
+            self._nodes = dict(sorted(_addresses(self._metadata()).items()))
         known = self._roles.now("node", node)
         if not self._nodes or known in self._nodes:
             return self._nodes.get(known, self._servers)
@@ -161,8 +157,10 @@ class Player:
 
     def _ready_response(self, header: RequestHeader, sent: Event, recorded: bytes) -> bytes:
         """Return the response; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
-        before = read_response(header, recorded)
         frame = self._next_frame(sent.connection, header)
+        if header.api_key not in ASKED_AGAIN:
+            return frame
+        before = read_response(header, recorded)
         end_s = time.monotonic() + READY_S
         while self._is_early(header, sent, before, read_response(header, frame)) and time.monotonic() < end_s:
             time.sleep(RETRY_S)
@@ -183,10 +181,8 @@ class Player:
 
     def _are_led(self, names: Iterable[str]) -> bool:
         """Return whether the leaders of all partitions of topics serve them."""
-        topics = [MetadataRequestTopic(name=name) for name in names]
-        with Connection.to_any(self._servers, security=self._security) as connection:
-            found = connection.call(MetadataRequest(topics, allow_auto_topic_creation=False), METADATA_VERSION)
-        addresses = {each.node_id: f"{each.host}:{each.port}" for each in found.brokers}
+        found = self._metadata(names)
+        addresses = _addresses(found)
         by_leader: dict[int, list[ListOffsetsTopic]] = {}
         for topic in found.topics:
             if topic.error_code in NOT_LED:
@@ -198,13 +194,19 @@ class Player:
             self._serves(addresses[leader], requested) for leader, requested in by_leader.items()
         )
 
+    def _metadata(self, names: Iterable[str] = ()) -> Any:
+        """Return the MetadataResponse of now: the brokers, and these topics."""
+        request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
+        with Connection.to_any(self._servers, security=self._security) as connection:
+            return connection.call(request, METADATA_VERSION)
+
     def _serves(self, address: str, topics: list[ListOffsetsTopic]) -> bool:
         with Connection.to_any(address, security=self._security) as connection:
             found = connection.call(ListOffsetsRequest(-1, topics=topics), LIST_OFFSETS_VERSION)
         return not any(each.error_code in NOT_LED for topic in found.topics for each in topic.partitions)
 
     def _next_frame(self, connection: int, header: RequestHeader) -> bytes:
-        """Return the response to a request, or one to none that was sent. Raises OSError."""
+        """Return the response to a request, or a response that belongs to no request. Raises OSError."""
         key = (connection, header.correlation_id)
         while key not in self._early:
             frame = self._connections[connection].receive_frame(RESPONSE_S)
@@ -217,10 +219,10 @@ class Player:
     def _is_early(
         self, header: RequestHeader, sent: Event, before: dict[str, Any] | None, now: dict[str, Any] | None
     ) -> bool:
-        """Return whether the same request will have another response soon."""
+        """Return whether a request of ASKED_AGAIN will have another response soon."""
         if header.api_key in HEARTBEATS and now is not None:
             self._memberships.learn(now)
-        if before is None or now is None or header.api_key not in ASKED_AGAIN or _is_not_ready(before):
+        if before is None or now is None or _is_not_ready(before):
             return False
         if _is_not_ready(now):
             return True
@@ -251,6 +253,10 @@ class Player:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _addresses(metadata: Any) -> dict[int, str]:
+    return {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
 
 
 def _names_its_member(frame: bytes) -> bool:

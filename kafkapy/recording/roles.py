@@ -27,7 +27,7 @@ IN_GROUPS: Final = {"leader": "member"}
 FIXED: Final = frozenset((-1, 0, "", None, "AAAAAAAAAAAAAAAAAAAAAA"))
 """What means "none" in every cluster."""
 COUNTED_FROM_0: Final = frozenset(("producer", "node"))
-"""Roles in which 0 is a value as others are."""
+"""Roles in which 0 is an ordinary value, and does not mean "none"."""
 RECORDS: Final = "records"
 PRODUCER_POSITION: Final = 43
 """Of the producer's id in a batch; the CRC covers what follows it."""

@@ -6,10 +6,8 @@ What a TestClient cannot show: which cookies a browser sends when the provider's
 import base64
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from kafkapy import Broker
 from tests.support.copying import only_soaked
+from tests.support.http_server import QuietHandler, serving
 from tools.console_pictures import browser, console_of
 from tools.kafka import CHROMIUM_MISSING, chromium
 
@@ -89,7 +88,7 @@ class Provider:
 def provider() -> Iterator[Provider]:
     found = Provider()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             if url.path == "/authorization_endpoint":
@@ -109,16 +108,9 @@ def provider() -> Iterator[Provider]:
             self.end_headers()
             self.wfile.write(body.encode())
 
-        def log_message(self, *arguments: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        found.issuer = f"http://localhost:{server.server_address[1]}"  # another site than the console's 127.0.0.1
+    with serving(Handler) as port:
+        found.issuer = f"http://localhost:{port}"  # another site than the console's 127.0.0.1
         yield found
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

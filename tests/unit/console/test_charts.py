@@ -1,20 +1,19 @@
 """Charts of what a broker's /metrics tells: scraped in a thread of its own, shown by name."""
 
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from starlette.testclient import TestClient
 
 from kafkapy.console.app import new_app
 from kafkapy.console.settings import Settings
+from tests.support.http_server import QuietHandler, serving
 
 TIMEOUT_S = 60
 
 
-class Metrics(BaseHTTPRequestHandler):
+class Metrics(QuietHandler):
     def do_GET(self) -> None:
         body = b'kafka_server_bytesin_total 5\nother{a="<b>"} 1\n'
         self.send_response(200)
@@ -22,18 +21,11 @@ class Metrics(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *arguments: object) -> None:
-        """Print nothing."""
-
 
 @pytest.fixture
 def metrics_url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        server.shutdown()
-        thread.join()
+    with serving(Metrics) as port:
+        yield f"http://127.0.0.1:{port}/metrics"
 
 
 def shown(client: TestClient, wanted: str) -> str:

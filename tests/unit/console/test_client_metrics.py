@@ -1,9 +1,7 @@
 """Clients' own metrics in the console: read from /metrics, one page a client, everything escaped."""
 
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from starlette.testclient import TestClient
@@ -12,6 +10,7 @@ from kafkapy.console.app import new_app
 from kafkapy.console.client_metrics import MAX_CLIENTS, clients_of
 from kafkapy.console.samples import MetricSamples
 from kafkapy.console.settings import Settings
+from tests.support.http_server import QuietHandler, serving
 
 TIMEOUT_S = 60
 TEXT = """# HELP kafkapy_client_info text
@@ -56,25 +55,18 @@ def test_no_label_begins_a_line(separator: str) -> None:
     assert [name for name, _, _ in samples.clients["I"].values] == ["x"]
 
 
-class Metrics(BaseHTTPRequestHandler):
+class Metrics(QuietHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("content-length", str(len(TEXT)))
         self.end_headers()
         self.wfile.write(TEXT.encode())
 
-    def log_message(self, *arguments: object) -> None:
-        """Print nothing."""
-
 
 @pytest.fixture
 def metrics_url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        server.shutdown()
-        thread.join()
+    with serving(Metrics) as port:
+        yield f"http://127.0.0.1:{port}/metrics"
 
 
 def test_a_list_of_clients_and_a_page_for_each(metrics_url: str) -> None:

@@ -3,10 +3,8 @@
 import base64
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +19,7 @@ from kafkapy.console.main import OptionError, settings_of
 from kafkapy.console.oidc import OidcError, check_url
 from kafkapy.console.settings import Oidc, Settings
 from tests.support.console_pages import OWN, csrf_of, post, sessions_of
+from tests.support.http_server import QuietHandler, serving
 
 CLIENT = "kafkapy-console"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -66,7 +65,7 @@ class Provider:
 def provider() -> Iterator[Provider]:
     found = Provider()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             is_metadata = self.path == "/.well-known/openid-configuration"
             self._respond(found.metadata() if is_metadata else found.keys())
@@ -80,16 +79,9 @@ def provider() -> Iterator[Provider]:
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
-        def log_message(self, *arguments: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        found.issuer = f"http://127.0.0.1:{server.server_address[1]}"
+    with serving(Handler) as port:
+        found.issuer = f"http://127.0.0.1:{port}"
         yield found
-        server.shutdown()
-        thread.join()
 
 
 def console(provider: Provider, **fields: Any) -> TestClient:

@@ -21,9 +21,8 @@ HOSTILE = "<script>alert(1)</script>\"'&"
 def server():
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        kept = {
-            "retention.ms": "-1"
-        }  # its records are of 1970: retention would delete them half a minute after the start
+        # records of 1970, which retention would delete half a minute after the start
+        kept = {"retention.ms": "-1"}
         topics = [NewTopic("records", 2, 1, config=kept), NewTopic("empty", 1, 1, config={"retention.ms": "5000"})]
         for future in admin.create_topics(topics).values():
             future.result(30)

@@ -1,9 +1,7 @@
 """Subjects of a schema registry, shown by the console; and what is no registry."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from starlette.testclient import TestClient
 from kafkapy.console.app import new_app
 from kafkapy.console.settings import Settings
 from kafkapy.decoders.registry import MAX_VERSIONS, SchemaRegistry
+from tests.support.http_server import QuietHandler, serving
 
 HOSTILE = "<script>alert(1)</script>"
 RESPONSES: dict[str, Any] = {
@@ -32,22 +31,15 @@ RESPONSES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             found = RESPONSES.get(self.path)
             self.send_response(200 if found is not None else 404)
             self.end_headers()
             self.wfile.write(json.dumps(found).encode())
 
-        def log_message(self, *arguments: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def page(registry: SchemaRegistry | None) -> TestClient:

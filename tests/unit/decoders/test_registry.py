@@ -2,15 +2,14 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.formats import Decoders
 from kafkapy.decoders.registry import SchemaRegistry
+from tests.support.http_server import QuietHandler, serving
 
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "int"}]}
 OUTER = {"type": "record", "name": "Outer", "fields": [{"name": "inner", "type": "Inner"}]}
@@ -63,7 +62,7 @@ def responses() -> dict[str, object]:
 def registry() -> Iterator[SchemaRegistry]:
     known = responses()
 
-    class Registry(BaseHTTPRequestHandler):
+    class Registry(QuietHandler):
         def do_GET(self) -> None:
             body = json.dumps(known.get(self.path, {})).encode()
             self.send_response(200 if self.path in known else 404)
@@ -71,15 +70,8 @@ def registry() -> Iterator[SchemaRegistry]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *arguments: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield SchemaRegistry(f"http://127.0.0.1:{server.server_address[1]}/")
-        server.shutdown()
-        thread.join()
+    with serving(Registry) as port:
+        yield SchemaRegistry(f"http://127.0.0.1:{port}/")
 
 
 def test_avro_with_a_reference_is_decoded(registry) -> None:
