@@ -237,6 +237,7 @@ def warmups(told: Chapter) -> None:
     store = f"{told.group}-store-changelog"
     create_topic(told.client, store, PARTITIONS)
     set_group_configs(told.client, told.group, streams_num_warmup_replicas="1", streams_acceptable_recovery_lag="10")
+    told.until_applied()
     topology = with_changelog(told.group, store)
     has, comes = told.member("has"), told.member("comes")
     has.join(topology)
@@ -264,6 +265,7 @@ def standbys(told: Chapter) -> None:
     store = f"{told.group}-store-changelog"
     create_topic(told.client, store, PARTITIONS)
     set_group_configs(told.client, told.group, streams_num_standby_replicas="1")
+    told.until_applied()
     topology = with_changelog(told.group, store)
     members = [told.member(name) for name in "abc"]
     for member in members:
@@ -273,6 +275,7 @@ def standbys(told: Chapter) -> None:
             member.beat()
     told.describe()
     set_group_configs(told.client, told.group, streams_num_standby_replicas="0")
+    told.until_applied()
     for _ in range(4):
         for member in members:
             member.beat()

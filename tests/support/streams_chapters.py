@@ -1,5 +1,6 @@
 """Requests about a streams group, sent to one broker after another, and what each answers, to be compared."""
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,6 +26,7 @@ class Chapter:
         self.group = name
         self.responses: list[tuple[str, Any]] = []
         self._members: dict[str, StreamsMember] = {}
+        self._numbers = itertools.count()
         self.topic_id = create_topic(client, name, PARTITIONS)
         find_coordinator(client, name)
 
@@ -44,6 +46,15 @@ class Chapter:
 
     def describe(self) -> None:
         self.tell("described", StreamsGroupDescribeRequest(group_ids=[self.group]), 1)
+
+    def until_applied(self) -> None:
+        """Wait until the broker has applied all that the controller has accepted so far, such as configs of groups.
+
+        Batches of metadata records are applied in their order, but a topic may be visible before the whole batch is
+        applied: so two topics, one created after the other is there.
+        """
+        for _ in range(2):
+            create_topic(self.client, f"{self.group}-{next(self._numbers)}")
 
     def until_made(self, topic: str) -> None:
         until(lambda: metadata(self.client, topic).topics[0].error_code == 0)

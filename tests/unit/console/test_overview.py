@@ -30,6 +30,8 @@ def broker():
 
 def test_an_open_transaction_is_named(broker, monkeypatch) -> None:
     monkeypatch.setattr(attention, "OPEN_MS", 0)
+    for name in ("DISK_WARN", "DISK_BAD"):  # however full the disk here is
+        monkeypatch.setattr(attention, name, 101)
     opened = kafka.Producer({**broker.client_config(), "transactional.id": "payments-1"})
     opened.init_transactions(30)
     with TestClient(new_app(Settings(servers=broker.bootstrap_servers)), base_url=OWN) as client:
