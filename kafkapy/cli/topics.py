@@ -1,6 +1,6 @@
 """`kafkapy topics create|list|describe|alter|delete`; topic_changes.py has trim and empty, topic_copy.py copy."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from kafkapy.cli.client import (
     outcomes,
     parse_settings,
 )
+from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
 from kafkapy.cli.output import counted, print_json, print_table, shown_bytes, shown_count
@@ -87,7 +88,8 @@ def create(
             for name in names
         ]
         results = list(outcomes(admin.create_topics(requested, request_timeout=TIMEOUT_S)))
-    _report(results, "Created topic {}.", ignored="(TOPIC_ALREADY_EXISTS)" if if_not_exists else None)
+    ignored = "(TOPIC_ALREADY_EXISTS)" if if_not_exists else None
+    _report(results, "Created topic {}.", ignored=ignored, configs=settings)
 
 
 @app.command("list")
@@ -214,16 +216,31 @@ def _known(admin: Any, results: list[Result]) -> Collection[str]:
     return list(admin.list_topics(timeout=TIMEOUT_S).topics) if is_needed else ()
 
 
-def _report(results: list[Result], done: str, *, ignored: str | None = None, known: Collection[str] = ()) -> None:
-    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`. `known`: names of topics."""
+def _report(
+    results: list[Result],
+    done: str,
+    *,
+    ignored: str | None = None,
+    known: Collection[str] = (),
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`.
+
+    `known`: names of topics; `configs`: those that were requested.
+    """
     status = 0
     for name, _, error in results:
         if error is None:
             print(done.format(name))
         elif ignored is None or not error.endswith(ignored):
-            status = fail(missing("topic", name, known) if error.endswith(MISSING) else f"{name}: {error}")
+            is_missing = error.endswith(MISSING)
+            status = fail(missing("topic", name, known) if is_missing else f"{name}: {error}{_hint(error, configs)}")
     if status:
         raise typer.Exit(status)
+
+
+def _hint(error: str, configs: Mapping[str, str] | None) -> str:
+    return hint(configs.items()) if configs and error.endswith("(INVALID_CONFIG)") else ""
 
 
 def _row(topic: "TopicFacts") -> dict[str, Any]:

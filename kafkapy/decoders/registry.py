@@ -87,6 +87,10 @@ class _Budget:
     seen: set[tuple[str, int]] = field(default_factory=set)
 
 
+class NotRegisteredError(DecodeError):
+    """The registry has no such schema, subject or version."""
+
+
 class _Unreachable(DecodeError):
     """The registry did not answer, and probably would not for another schema."""
 
@@ -250,7 +254,8 @@ class SchemaRegistry:
                 body = self._read(response, budget)
         except urllib.error.HTTPError as error:
             with error:
-                raise DecodeError(f"the schema registry answers {error.code} to {shown}") from error
+                family = NotRegisteredError if error.code == http.HTTPStatus.NOT_FOUND else DecodeError
+                raise family(f"the schema registry answers {error.code} to {shown}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise _Unreachable(f"the schema registry does not answer: {_reason_of(error)}") from error
         try:
