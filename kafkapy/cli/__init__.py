@@ -7,7 +7,7 @@ start.py log_options.py console_options.py console_child.py    `start`, its log,
 addresses.py connecting_options.py         HOST:PORT; the options that the console and the registry share
 registry_options.py recording_options.py    `registry`, `record` and `replay`: kafkapy.registry, kafkapy.recording
 storage.py dump_log.py protocol.py         log directories, their files, and frames, without a broker
-main.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
+main.py overview.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
 client.py reachable.py command_config.py   confluent-kafka as the client, checked first; TLS and login settings
 profile.py profiles.py defaults.py         clusters by name; which one a command means
 connection.py connected.py client_security.py    requests that librdkafka lacks, over a connection of our own

@@ -24,9 +24,10 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
 from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.overview import GROUPS
 from kafkapy.dataclass import dataclass
 
-app = typer.Typer(help="Describe and alter configs at run time.", no_args_is_help=True)
+app = typer.Typer(help=GROUPS["configs"], no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic whose configs are meant.")]
 Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The broker whose configs are meant.")]

@@ -21,13 +21,14 @@ from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
 from kafkapy.cli.output import counted, print_json, print_table, shown_bytes, shown_count
+from kafkapy.cli.overview import GROUPS
 from kafkapy.cli.topic_changes import Patterns, Yes, asked_topics, empty, trim
 from kafkapy.cli.topic_copy import copy
 
 if TYPE_CHECKING:
     from kafkapy.cli.topic_facts import TopicFacts
 
-app = typer.Typer(help="Create, list, describe, alter, trim, copy and delete topics.", no_args_is_help=True)
+app = typer.Typer(help=GROUPS["topics"], no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False, help="Names of topics.")]
 MAX_PARTITIONS = 100_000
