@@ -299,6 +299,9 @@ def _references(described: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 
 def _reason_of(error: Exception) -> str:
+    if isinstance(error, urllib.error.URLError):  # its text has the reason in <urlopen error ...>
+        reason = error.reason
+        return str(getattr(reason, "strerror", None) or reason)[:200]
     return str(error)[:200] if isinstance(error, OSError) else f"{type(error).__name__}: {str(error)[:200]}"
 
 
