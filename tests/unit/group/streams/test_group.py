@@ -135,7 +135,9 @@ def test_the_state_follows_from_members_topology_and_epochs(records: list[Any], 
         assert code_of(group.check_deletion) is ErrorCode.NON_EMPTY_GROUP
 
 
-@pytest.mark.parametrize(("wanted", "is_listed"), [("not_ready", True), (" NOT_READY", True), ("empty", False)])
+@pytest.mark.parametrize(
+    ("wanted", "is_listed"), [("NotReady", True), ("not_ready", True), (" NOT_READY", True), ("empty", False)]
+)
 def test_a_group_is_listed_by_its_state_whatever_the_case(wanted: str, is_listed: bool) -> None:
     shard = StreamsShard(image_of())
     shard.load(metadata(2), *BEHIND)
