@@ -184,6 +184,9 @@ async def test_a_wrong_bearer_token_is_answered_after_a_delay(loop: SimLoop) -> 
     async def page(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("nobody gets in")
 
+    def nobody(*arguments: Any) -> Any:
+        raise AssertionError("no form is sent")
+
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
             statuses.append((loop.now_ms(), message["status"]))
@@ -194,7 +197,7 @@ async def test_a_wrong_bearer_token_is_answered_after_a_delay(loop: SimLoop) -> 
 
     statuses: list[tuple[int, int]] = []
     settings = Settings(servers=NOWHERE, token=TOKEN)
-    guard = Guard(page, settings=settings, sessions=Sessions(settings))
+    guard = Guard(page, settings=settings, sessions=Sessions(settings), stale=nobody)
     await ask()
     await asyncio.gather(*(ask((b"authorization", b"Bearer wrong")) for _ in range(MAX_DELAYED + 1)))
     assert statuses[0] == (0, 401), "who brings no token has not guessed"
