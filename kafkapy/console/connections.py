@@ -20,7 +20,7 @@ MAX_CONNECTIONS: Final = 200
 UNREAD_TIMEOUT_S: Final = 30.0
 """A browser reads what a hidden tab gets, too. One that was suspended connects again, and its tail goes on."""
 SEND_BUFFER_BYTES: Final = 1 << 16
-"""Of the kernel, for each connection: by default it takes megabytes, and an unread tail would be noticed after hours."""
+"""Of the kernel, for each connection: by default it takes megabytes, and an unread tail is noticed after hours."""
 MAX_UNSENT_BYTES: Final = 32 << 20
 """Of all responses together: several events of a search, which are the largest responses with 4 MiB of records each."""
 
