@@ -2,12 +2,14 @@
 
 import itertools
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 
 from benchmarks.attack import Attack, create_topics, hold, load_coordinator, repeat, repeat_made
 from benchmarks.wire import call, connect, frame
 from harness.servers import Server
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -34,6 +36,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
 from kafkapy.types import uuid_to_string
 
 TOPIC = 2
+STARTING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 SET, APPEND, SUBTRACT = 0, 2, 3
 THROTTLED = "leader.replication.throttled.replicas"
 LONG_LIST = 8_191
@@ -150,8 +153,12 @@ def _set_share_offsets(server: Server, is_over: threading.Event) -> None:
     ]
     request = AlterShareGroupOffsetsRequest(f"set-{threading.get_ident()}", topics=topics)
     with connect(server) as connection:
-        wide = call(connection, request, 0).responses[0]
-    assert not any(partition.error_code for partition in wide.partitions), wide
+        deadline = time.monotonic() + 60
+        while not (response := call(connection, request, 0)).responses:  # the group's coordinator is being loaded
+            assert response.error_code in STARTING, response.error_code
+            assert time.monotonic() < deadline
+    (wide,) = (topic for topic in response.responses if topic.topic_name == "wide")
+    assert {partition.error_code for partition in wide.partitions} == {ErrorCode.NONE}
     repeat(server, is_over, [frame(request, 0)])
 
 

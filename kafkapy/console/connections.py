@@ -8,6 +8,7 @@ are few of them for all visitors. If more than MAX_UNSENT_BYTES are unsent, the 
 """
 
 import asyncio
+import socket
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -18,6 +19,8 @@ MAX_CONNECTIONS: Final = 200
 """Some thirty browsers with the six connections that each opens to a host."""
 UNREAD_TIMEOUT_S: Final = 30.0
 """A browser reads what a hidden tab gets, too. One that was suspended connects again, and its tail goes on."""
+SEND_BUFFER_BYTES: Final = 1 << 16
+"""Of the kernel, for each connection: by default it takes megabytes, and an unread tail is noticed after hours."""
 MAX_UNSENT_BYTES: Final = 32 << 20
 """Of all responses together: several events of a search, which are the largest responses with 4 MiB of records each."""
 
@@ -38,6 +41,8 @@ def new_protocol(
     class BoundedProtocol(H11Protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            connection = transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             transport.set_write_buffer_limits(0)  # any unsent byte pauses the response, and is watched
             self._await_head()
             if len(self.connections) > max_connections:

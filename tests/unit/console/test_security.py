@@ -268,6 +268,7 @@ class FakeTransport:
     def __init__(self, unsent_bytes: int) -> None:
         self.unsent_bytes = unsent_bytes
         self.is_aborted = False
+        self.socket = socket.socket()
 
     def get_write_buffer_size(self) -> int:
         return self.unsent_bytes
@@ -275,46 +276,49 @@ class FakeTransport:
     def set_write_buffer_limits(self, high: int) -> None:
         assert high == 0, "one unsent byte is to be watched, too"
 
-    def get_extra_info(self, name: str) -> None:
-        return None
+    def get_extra_info(self, name: str) -> socket.socket | None:
+        return self.socket if name == "socket" else None
 
     def abort(self) -> None:
         self.is_aborted = True
 
 
-def connected(loop: SimLoop, kind: Any, *transports: FakeTransport) -> list[Any]:
+@contextmanager
+def connected(loop: SimLoop, kind: Any, *transports: FakeTransport) -> Iterator[list[Any]]:
     config, state = uvicorn.Config(lambda: None, log_level="warning"), ServerState()
     protocols = [kind(config, state, {}, loop) for _ in transports]
     for protocol, transport in zip(protocols, transports, strict=True):
         protocol.connection_made(transport)
-    return protocols
+    yield protocols
+    for transport in transports:
+        transport.socket.close()
 
 
 async def test_a_response_that_is_read_slowly_goes_on(loop: SimLoop) -> None:
     slow = FakeTransport(1_000)
-    (protocol,) = connected(loop, new_protocol(head_timeout_s=1_000, unread_timeout_s=30), slow)
-    protocol.pause_writing()
-    for _ in range(5):
-        slow.unsent_bytes -= 1
+    with connected(loop, new_protocol(head_timeout_s=1_000, unread_timeout_s=30), slow) as (protocol,):
+        protocol.pause_writing()
+        for _ in range(5):
+            slow.unsent_bytes -= 1
+            await asyncio.sleep(30.5)
+        assert not slow.is_aborted
+        protocol.resume_writing()
+        await asyncio.sleep(100)
+        assert not slow.is_aborted, "all was sent"
+        protocol.pause_writing()
         await asyncio.sleep(30.5)
-    assert not slow.is_aborted
-    protocol.resume_writing()
-    await asyncio.sleep(100)
-    assert not slow.is_aborted, "all was sent"
-    protocol.pause_writing()
-    await asyncio.sleep(30.5)
-    assert slow.is_aborted
+        assert slow.is_aborted
 
 
 async def test_above_the_bound_of_unsent_bytes_the_longest_wait_is_closed(loop: SimLoop) -> None:
     transports = [FakeTransport(each) for each in (1, 400, 600, 500)]
     kind = new_protocol(head_timeout_s=1_000, max_unsent_bytes=1_000)
-    read, *unread = connected(loop, kind, *transports)
-    read.pause_writing()
-    read.resume_writing()
-    for each in unread:
-        each.pause_writing()
-    assert [each.is_aborted for each in transports] == [False, True, False, False]
+    with connected(loop, kind, *transports) as (read, *unread):
+        read.pause_writing()
+        read.resume_writing()
+        for each in unread:
+            each.pause_writing()
+        assert [each.is_aborted for each in transports] == [False, True, False, False]
 
 
 def test_a_stream_that_nobody_reads_ends() -> None:
@@ -322,8 +326,10 @@ def test_a_stream_that_nobody_reads_ends() -> None:
 
     async def stream(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(64):
-            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+        for _ in range(16):  # a megabyte, which the kernel would take
+            await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
         has_ended.set()
 
     with (
