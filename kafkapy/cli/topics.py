@@ -88,6 +88,7 @@ def create(
             new_topic(name, num_partitions=partitions, replication_factor=replication_factor, config=settings)
             for name in names
         ]
+        # One request for all: each topic has its own outcome, and those without an error are created.
         results = list(outcomes(admin.create_topics(requested, request_timeout=TIMEOUT_S)))
     ignored = "(TOPIC_ALREADY_EXISTS)" if if_not_exists else None
     _report(results, "Created topic {}.", ignored=ignored, configs=settings)
@@ -143,6 +144,7 @@ def describe(
     """Show the partitions of topics with leader, replicas, offsets and size, and the configs that were set."""
     with asked_topics(bootstrap_server, client_config) as queries:
         topics = queries.topics()
+        # A pattern that matches nothing is an error. A cluster without topics is none: then nothing is shown.
         wanted = chosen(names or ["*"], topics, "topic") if names or topics else []
         found = [topics[name] for name in wanted]
         queries.add_offsets(found)
