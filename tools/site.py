@@ -19,6 +19,7 @@ from tools import reference
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SITE: Final = ROOT / "site"
+ICON: Final = ROOT / "kafkapy" / "console" / "static" / "icon.svg"
 FIRST: Final = "README.md"
 """The page that becomes index.html."""
 PICTURE: Final = re.compile(r"!\[[^\]]*\]\(([^):]+)\)")
@@ -88,6 +89,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "smartquotes": False,
     "html_theme": "furo",
     "html_title": "kafkapy",
+    "html_favicon": ICON.name,
     "html_show_sourcelink": False,
     "html_copy_source": False,
     "html_show_sphinx": False,
@@ -101,6 +103,8 @@ def pages() -> list[str]:
 
 def stage(target: Path, generated: Mapping[str, Callable[[], str]] = reference.PAGES) -> None:
     """Write the sources of the site. `generated`: what makes the pages that the repository does not hold."""
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(ICON, target / ICON.name)
     for page in (FIRST, *pages()):
         text = generated[page]() if page in generated else (ROOT / page).read_text(encoding="utf-8")
         path = target / place(page)

@@ -223,8 +223,21 @@ def _explain(error: Any) -> int:
         error.show()
     else:
         path = context.command_path if context is not None else "kafkapy"
-        fail(f"{error.format_message()}{_hint(error.format_message(), path)} (see {path} -h)")
+        fail(f"{_message(error, path)} (see {path} -h)")
     return int(error.exit_code)
+
+
+def _message(error: Any, path: str) -> str:
+    """Return the text of a usage error, with a hint.
+
+    Of options click says "(Possible options: --a)"; commands and names have "Did you mean" here.
+    """
+    similar = getattr(error, "possibilities", None)
+    text = str(error.message if similar else error.format_message())
+    hint = _hint(text, path)
+    if hint or not similar:
+        return text + hint
+    return f"{text}. Did you mean {' or '.join(sorted(similar))}?"
 
 
 ELSEWHERE = {

@@ -4,10 +4,23 @@ import argparse
 import sys
 from typing import NoReturn
 
+MOST_SIMILAR = 3
+
 
 class OneLineParser(argparse.ArgumentParser):
     """An ArgumentParser whose usage errors are one line on stderr; exit status 2."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"kafkapy: {' '.join(message.split())} (see {self.prog} -h)", file=sys.stderr)
+        print(f"kafkapy: {' '.join(message.split())}{self._hint(message)} (see {self.prog} -h)", file=sys.stderr)
         sys.exit(2)
+
+    def _hint(self, message: str) -> str:
+        """Return the option that was meant, "" if none is like the unknown one."""
+        before, _, unknown = message.partition(": ")
+        if before != "unrecognized arguments":
+            return ""
+        import difflib  # for this error alone
+
+        option = unknown.partition(" ")[0].partition("=")[0]
+        alike = difflib.get_close_matches(option, sorted(self._option_string_actions), MOST_SIMILAR)
+        return f". Did you mean {' or '.join(alike)}?" if alike else ""

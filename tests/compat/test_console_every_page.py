@@ -134,6 +134,23 @@ def test_a_phone_shows_rules_whole_and_cuts_no_word_of_a_fact(running: Browser, 
     page.context.close()
 
 
+def test_a_refused_change_can_be_mended_on_a_phone(running: Browser, console: str) -> None:
+    page = page_of(running, console, PHONE_PX)
+    page.goto("/topics")
+    page.get_by_text("Create a topic").click()
+    page.get_by_label("Name", exact=True).fill("mended")
+    page.get_by_label("Configs, a line each").fill("retention.ms=1h")
+    page.get_by_role("button", name="Create…").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.get_by_role("alert").filter(has_text="retention.ms=3600000")).to_be_visible()
+    assert (violations(page), page.evaluate(OVERFLOW)) == ([], 0)
+    page.get_by_label("Configs").fill("retention.ms=3600000")
+    page.get_by_role("button", name="Ask again…").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.locator("#problem")).to_contain_text("Created")
+    page.context.close()
+
+
 def test_the_pictures_of_the_documents_can_be_made_again(running: Browser, console: str, tmp_path: Path) -> None:
     take_all(console, running, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in FOLDER.iterdir())
