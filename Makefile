@@ -38,7 +38,7 @@ run: setup       ## a broker on 127.0.0.1:9092, data in ./data
 	$(BIN)/kafkapy start --data-dir data
 
 demo:            ## broker + market + Spark: a page that moves, checked bars, demo.html; TRADES=file for your own, BAR=1s, 1m or 1h
-	@test -e $(VENV)/.ready || echo "make demo fetches, once: Python packages into $(VENV) (1.5 GB there), Spark's Kafka connector into .tools (Maven, 10 MB). That takes some minutes, the demo itself one or two"
+	@test -e $(VENV)/.ready || echo "make demo fetches, once: Python packages into $(VENV) (2 GB there), Spark's Kafka connector into .tools (Maven, 10 MB). That takes some minutes, the demo itself one or two"
 	@$(MAKE) --no-print-directory setup spark-jars
 	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES)) $(if $(BAR),--bar $(BAR))
 

@@ -205,8 +205,10 @@ def live_messages() -> set[str]:
 
 
 def record(libs: Path, names: list[str], seed: int) -> list[dict[str, object]]:
-    """Return the rows of these messages. Raises KeyError for a message that the jars have not."""
+    """Return the rows of these messages. Exits if the jars lack one."""
     classes = generated_classes(libs)
+    if lacking := [name for name in names if name not in classes and f"{name}Data" not in classes]:
+        raise SystemExit(f"The jars in {libs} have no {', '.join(lacking)}: another --version may")
     asked = [f"{name} {classes.get(name + 'Data') or classes[name]}" for name in names]
     return [json.loads(line) for line in run_java(JAVA, asked, str(seed), str(SAMPLES), libs=libs)]
 

@@ -21,6 +21,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, offset_row, parse_topics
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.overview import GROUPS
 from kafkapy.cli.redrive import redrive_letters
 from kafkapy.errors import first_of
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.cli.share_explain import PartitionFacts
 
 app = typer.Typer(
-    help="List, describe, explain and delete groups, reset what they have read, and send dead letters back.",
+    help=GROUPS["groups"],
     no_args_is_help=True,
 )
 
@@ -86,7 +87,7 @@ def list_groups(
     ]
     if as_json:
         print_json(groups)
-    elif groups or not reasons:
+    elif groups or not reasons:  # no empty table if a broker has not listed its groups
         rows = ([*_dashed(list(group.values())[:-1]), _named(group["topics"])] for group in groups)
         print_table(("GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "TOPICS"), rows)
     if reasons:
@@ -114,6 +115,7 @@ def describe(
 
     if every == bool(group_ids):
         raise typer.BadParameter("GROUP..., or --all")
+    # What can be described is shown, also if another group cannot: scripts see that by the status.
     status = 0
     described = []
     properties = client_properties(bootstrap_server, client_config)
@@ -205,8 +207,12 @@ def explain_group(
         except CoordinatorError as error:
             raise typer.Exit(fail(f"{group_id}: {error}")) from error
         facts = _facts_of(brokers, group_id, wanted)
+        # Only now is the group's type known.
+        if facts is None and (topic or offset is not None):
+            raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
         tasks = None if facts is not None else streams_tasks(brokers, group_id)
     if as_json:
+        # A list where there is nothing but rebalances, an object else: scripts knew the list before there was more.
         more = {} if facts is None else {"partitions": list(map(asdict, facts))}
         more |= {} if tasks is None else {"tasks": tasks}
         print_json({"rebalances": rebalances, **more} if more else rebalances)
@@ -217,8 +223,6 @@ def explain_group(
         from kafkapy.cli.share_explain import print_facts
 
         print_facts(facts, offset)
-    elif topic or offset is not None:
-        raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
     elif tasks is not None:
         _print_idle_tasks(tasks)
 

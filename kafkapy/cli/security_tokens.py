@@ -44,6 +44,7 @@ def create_token(
     )
 
     renewers = [CreatableRenewers("User", principal_name=name) for name in renewer or ()]
+    # A token without an owner is its requester's. Version 3 is the first that can name another owner (KIP-373).
     kind, name = ("User", owner) if owner else (None, None)
     with connected(bootstrap_server) as connection:
         token = checked(

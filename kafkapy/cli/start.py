@@ -159,8 +159,9 @@ def _run(
         if console is not None:
             console.start(connectable(server.bootstrap_servers))
 
-    failpoints.install_from_environment()
+    failpoints.install_from_environment()  # first: a test may have it die at any point that follows
     with logs.started(log):
+        # The configuration is read before there is a log, because it may be wrong: its warnings have waited.
         for warning in warnings:
             logging.getLogger("kafkapy.config").warning("%s", warning)
         status = run_node(
@@ -172,6 +173,7 @@ def _run(
         )
         if console is not None:
             console.stop()
+    # After the last line of the log, which may be written to these streams.
     for stream in (sys.stdout, sys.stderr):
         _forget_unwritten(stream)
     return status

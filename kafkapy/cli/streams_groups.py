@@ -58,6 +58,7 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
     counts = partition_counts(topics)
     tasks = tasks_of(group, counts)
     committed = committed_offsets(brokers, group_id, timeout_s)
+    # A topic may be deleted between these requests: its rows have no end and no lag.
     ends = queries.offsets([topics[name] for name in {name for name, _ in committed} & topics.keys()], LATEST)
     readers = {
         each: (member.member_id, member.client_id, member.client_host) for each, member in readers_of(group).items()
@@ -69,7 +70,7 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
         "group": group_id,
         "type": STREAMS,
         "state": group.group_state,
-        "assignor": None,
+        "assignor": None,  # the response has none; --json has the same keys for groups of every type
         "epoch": group.group_epoch,
         "lag": sum(each["lag"] or 0 for each in partitions),
         "partitions": partitions,

@@ -65,10 +65,12 @@ class Overview:
         silent = {each.node_id for each in log_dirs if each.is_silent}
         at_risk = sum(topics.led.get(node_id, 0) for node_id in silent)
         lags = {group: points for group, points in self._console.lags.all().items() if points}
+        # What only some users may ask (to describe the cluster, to list groups) is a section: without the right to it,
+        # the page shows the refusal there, and everything else.
         return self._renderer.page(
             request,
             "overview.html",
-            concerns=[
+            concerns=[  # the most urgent first
                 *attention.of_topics(topics, cluster.min_insync_replicas(brokers, list(topics.in_sync))),
                 *attention.of_brokers(silent, at_risk),
                 *attention.of_lags(lags),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 ENABLED: Final = ("PLAIN", *MECHANISMS)
 TOKEN_KEY_BYTES: Final = 32
 REQUEST_TIMEOUT_S: Final = 30.0
+ANY: Final = 1
+"""In a filter of ACLs: of any resource type, pattern type, operation, permission."""
 SUPER_USERS: Final = "super.users"
 BROKER_NAME: Final = "kafkapy-broker"
 NODES_PRINCIPAL: Final = "User:ANONYMOUS"
@@ -147,6 +149,30 @@ class EmbeddedSecurity:
             for created in ask(CreateAclsRequest(creations=creations), timeout_s=REQUEST_TIMEOUT_S).results:
                 if created.error_code:
                     raise response_error(created.error_code, created.error_message)
+
+    def is_known_to(self, ask: "Ask") -> bool:
+        """Return whether a broker has replayed what apply_to_cluster wrote. Raises OSError, ProtocolError."""
+        from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
+        from kafkapy.protocol.messages.describe_user_scram_credentials_request import (
+            DescribeUserScramCredentialsRequest,
+        )
+
+        if self._acls:  # they follow the users in the metadata log
+            request = DescribeAclsRequest(
+                resource_type_filter=ANY,
+                resource_name_filter=None,
+                pattern_type_filter=ANY,
+                principal_filter=None,
+                host_filter=None,
+                operation=ANY,
+                permission_type=ANY,
+            )
+            resources = ask(request, timeout_s=REQUEST_TIMEOUT_S).resources
+            known = {(each.resource_type, each.resource_name, acl.principal) for each in resources for acl in each.acls}
+            return all((acl.resource_type, acl.resource_name, acl.principal) in known for acl in self._acls)
+        users = ask(DescribeUserScramCredentialsRequest(users=None), timeout_s=REQUEST_TIMEOUT_S).results
+        known_users = {each.user for each in users if len(each.credential_infos) == len(MECHANISMS)}
+        return known_users.issuperset(self._users or ())
 
     def _scram_requests(self, random: "Random") -> "Iterator[AlterUserScramCredentialsRequest]":
         """Yield a request for each mechanism, which names each user once."""

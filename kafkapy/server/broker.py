@@ -395,7 +395,7 @@ class BrokerServer:
             io_pool=self._io_pool,
             heavy_work=HeavyWork(self._io_pool),
             authorizer=self._node.authorizer,
-            metadata=self._controller,
+            metadata=self._controller,  # by this name handlers read its image, by the other they have it decide
             controller=self._controller,
             active_controller=self._quorum_node.active,
             metadata_changes=self._publisher,

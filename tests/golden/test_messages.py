@@ -62,7 +62,6 @@ def is_covered(actual: Any, golden: Any) -> bool:
 def test_golden_file_has_every_message_at_every_version():
     in_file = {(row.message, row.version) for row in rows()}
     kinds = [message_type(name) for name in MESSAGE_MODULES]
-    assert len(kinds) == 278 + 10
     every = {(kind.NAME, v) for kind in kinds for v in range(kind.MIN_VERSION, kind.MAX_VERSION + 1)}
     assert in_file == every
 

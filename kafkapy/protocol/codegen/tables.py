@@ -10,7 +10,7 @@ def emit_error_codes(rows: list[dict[str, str]]) -> str:
     retriable = [row["name"] for row in rows if row["retriable"] == "true"]
     return "\n".join(
         [
-            '"""The error codes that answers carry.',
+            '"""The error codes of responses.',
             "",
             GENERATED.format("error_codes.tsv"),
             '"""',

@@ -128,7 +128,7 @@ class AvroParser:
         if full in self.names:
             raise SchemaSyntaxError(f"Can't redefine: {full}")
         found = Avro(kind, full, doc=_text(schema, "doc"), aliases=_aliases(schema), props=props)
-        self.names[full] = found
+        self.names[full] = found  # before its fields, which may be of this very type
         if kind == "enum":
             self._enum(found, schema)
         elif kind == "fixed":
@@ -160,6 +160,8 @@ class AvroParser:
             found.symbol_default = schema["default"]
 
     def _fields(self, found: Avro, schema: Mapping[str, Any], depth: int) -> None:
+        # One field after the other, each checked in full, as Java's parser does: of several mistakes a client sees the
+        # one that it reports, and a type that a field defines is known to the fields after it.
         fields = schema.get("fields")
         if not isinstance(fields, list):
             raise SchemaSyntaxError("Record has no fields")

@@ -27,6 +27,8 @@ _TYPES: Final[dict[str, tuple[str, tuple[tuple[str, int], ...]]]] = {
 }  # fmt: skip
 """Files with one message: its full name, and its fields in the order of their numbers."""
 META: Final = "confluent/meta.proto"
+META_EXTENSION: Final = 1088
+"""What protobuf's registry of extensions has for Confluent: options in stored schemas are encoded with it."""
 
 
 def is_known(name: str) -> bool:
@@ -87,11 +89,12 @@ def _meta() -> bytes:
         label=repeated,
     )
     message.field.add(name="tags", number=3, type=STRING, label=repeated)
+    # A file that imports this one stores the options by META_EXTENSION, whatever their names are here.
     for kind in ("File", "Message", "Field", "Enum", "EnumValue"):
         lower = "enum_value" if kind == "EnumValue" else kind.lower()
         file.extension.add(
             name=f"{lower}_meta",
-            number=1088,
+            number=META_EXTENSION,
             extendee=f".google.protobuf.{kind}Options",
             type=FieldDescriptorProto.TYPE_MESSAGE,
             type_name=".confluent.Meta",

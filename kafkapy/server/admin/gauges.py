@@ -92,6 +92,7 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
     yield from session_gauges(services.fetch_sessions)
     yield from quota_gauges(services.client_quotas, services.clock.monotonic_ms())
     yield from work_gauges(services)
+    # A node without kafkapy.admin.listener counts nothing: what follows is there only if something reads it.
     if node.counts is not None:
         yield from network_gauges(parts.reactor, node.counts.idle, node.counts.rates)
         yield from traffic_gauges(node.counts.traffic)

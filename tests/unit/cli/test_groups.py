@@ -401,6 +401,7 @@ def test_what_a_share_group_has_in_flight_is_explained(run, server, group) -> No
 
 
 def test_only_share_groups_are_asked_for_records(run, group) -> None:
-    refused = run("explain", group, "--topic", group, "--offset", 1)
-    assert (refused.status, "is no share group" in refused.err) == (1, True)
+    for form in ([], ["--json"]):
+        refused = run("explain", group, "--topic", group, "--offset", 1, *form)
+        assert (refused.status, refused.out, "is no share group" in refused.err) == (1, "", True)
     assert run("explain", group, "--topic", "t:x").status == 2

@@ -25,7 +25,8 @@ from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.serving.router import Router
 
-LIST_GROUPS, HIGHEST = 16, 5
+LIST_GROUPS = 16
+HIGHEST = BROKER_APIS[LIST_GROUPS].max_version
 KAFKAPY = Path(table.__file__).resolve().parents[1]
 GIVES_WAY = re.compile(r"\b(walk\(|Walk\b|\.turns\b)")
 
@@ -71,14 +72,15 @@ def test_small_produces_know_every_version_that_is_served() -> None:
 def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The codec learns ListGroups 6; the table, read anew, still ends at 5, and the router refuses 6."""
-    rows = tuple((*row[:3], 6, 6, *row[5:]) if row[0] == LIST_GROUPS else row for row in api_table.API_ROWS)
+    """The codec learns a version of ListGroups; the table, read anew, still ends before it; the router refuses it."""
+    raised = HIGHEST + 1
+    rows = tuple((*row[:3], raised, raised, *row[5:]) if row[0] == LIST_GROUPS else row for row in api_table.API_ROWS)
     monkeypatch.setattr(api_table, "API_ROWS", rows)
-    monkeypatch.setitem(APIS, LIST_GROUPS, APIS[LIST_GROUPS]._replace(max_version=6, max_stable_version=6))
+    monkeypatch.setitem(APIS, LIST_GROUPS, APIS[LIST_GROUPS]._replace(max_version=raised, max_stable_version=raised))
     for kind in (ListGroupsRequest, ListGroupsResponse):
-        monkeypatch.setattr(kind, "MAX_VERSION", 6)
-        monkeypatch.setitem(kind.READERS, 6, kind.READERS[HIGHEST])
-        monkeypatch.setitem(kind.WRITERS, 6, kind.WRITERS[HIGHEST])
+        monkeypatch.setattr(kind, "MAX_VERSION", raised)
+        monkeypatch.setitem(kind.READERS, raised, kind.READERS[HIGHEST])
+        monkeypatch.setitem(kind.WRITERS, raised, kind.WRITERS[HIGHEST])
     assert table.__spec__ is not None
     read_anew = importlib.util.module_from_spec(table.__spec__)
     assert table.__spec__.loader is not None
@@ -91,6 +93,6 @@ def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served
         apis=BROKER_APIS, telemetry=None, client_quotas=None, decoded=DecodedRequests(), io_pool=None,
         config=SimpleNamespace(node=NodeConfig(node_id=1, process_roles=("broker",))),
     )  # fmt: skip
-    frame = struct.pack(">hhih", LIST_GROUPS, 6, 1, -1) + b"\0" + ListGroupsRequest().encode(6)
-    with pytest.raises(ProtocolError, match="version 6 of api key 16 is not served here"):
+    frame = struct.pack(">hhih", LIST_GROUPS, raised, 1, -1) + b"\0" + ListGroupsRequest().encode(raised)
+    with pytest.raises(ProtocolError, match=f"version {raised} of api key 16 is not served here"):
         Router(services).route(ConnectionInfo("", "", "", "", 0), memoryview(frame)).send(None)
