@@ -92,6 +92,7 @@ def test_a_topic_that_the_broker_may_not_create_is_not_created(clusters: tuple[C
 
 
 def test_what_is_allowed_is_created_and_written(clusters: tuple[Cluster, LoggedCluster]) -> None:
+    """Apache Kafka often writes a letter twice if another member comes while its topic is created: one comes later."""
     letters = []
     for cluster in clusters:
         jobs = Jobs(cluster, "allowed", "dlq.allowed")

@@ -207,7 +207,7 @@ class Computer:
         waiting = asyncio.ensure_future(ended.wait())
         try:
             await asyncio.wait([started, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
+            if ended.is_set():  # also by the last step of its start, before `waiting` could notice
                 return
             if (error := started.exception()) is not None:
                 self._judge(error)
@@ -216,7 +216,7 @@ class Computer:
             assert self.server is not None
             assert self.server.failed is not None
             await asyncio.wait([self.server.failed, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
+            if not ended.is_set():
                 self._judge(self.server.failed.result())
         finally:
             waiting.cancel()

@@ -5,11 +5,11 @@ import ssl
 from random import SystemRandom
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkapy import Broker, Cluster
-from kafkapy.embedded.security import EmbeddedSecurity
+from kafkapy.embedded.security import BROKER_NAME, EmbeddedSecurity
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from tests.support.logins import log_in, sasl_client
 from tests.support.wire import WireClient
@@ -62,6 +62,20 @@ def test_others_do_not(caplog: pytest.LogCaptureFixture):
             broker.client_config("bob")
         with pytest.raises(ValueError, match="has no users"):
             other.client_config("alice")
+
+
+def test_a_user_with_the_name_of_the_brokers_login_is_no_super_user():
+    with Broker(users={BROKER_NAME: PASSWORD}, acls=[], properties={"super.users": "User:root"}) as broker:
+        admin = AdminClient({**broker.client_config(BROKER_NAME), "log_level": 0})
+        with pytest.raises(KafkaException) as caught:
+            admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
+        assert caught.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_super_users_that_are_named_stay_so():
+    with Broker(users={"root": PASSWORD}, acls=[], properties={"super.users": "User:root"}) as broker:
+        admin = AdminClient(broker.client_config("root"))
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
 
 
 def test_a_broker_without_either_is_as_before():
