@@ -47,6 +47,12 @@ def _run(given: list[str], *, is_process: bool) -> int:
     # each imports its own modules only: most need neither typer nor a client, whose imports take longer than the work
     command, rest = (given[0], given[1:]) if given else ("", [])
     match command:
+        case "--version" if not rest:
+            from kafkapy import compiled
+            from kafkapy.version import __version__
+
+            print(f"kafkapy {__version__} {compiled.description()}")
+            return 0
         case "storage":
             from kafkapy.cli.storage import main as storage
 

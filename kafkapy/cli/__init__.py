@@ -7,12 +7,12 @@ start.py log_options.py console_options.py console_child.py    `start`, its log,
 addresses.py connecting_options.py         HOST:PORT; the options that the console and the registry share
 registry_options.py recording_options.py    `registry`, `record` and `replay`: kafkapy.registry, kafkapy.recording
 storage.py dump_log.py protocol.py         log directories, their files, and frames, without a broker
-main.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
+main.py overview.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
 client.py reachable.py command_config.py   confluent-kafka as the client, checked first; TLS and login settings
 profile.py profiles.py defaults.py         clusters by name; which one a command means
 connection.py connected.py client_security.py    requests that librdkafka lacks, over a connection of our own
 topics.py topic_facts.py librdkafka_topics.py topic_changes.py topic_copy.py chosen.py    topics, by name or pattern
-configs.py explained_keys.py               configs, and what their keys do
+configs.py explained_keys.py config_hints.py    configs, what their keys do, what a refused one may have meant
 produce.py line_records.py sender.py       records sent: options, lines as records, deliveries
 consume.py consume_options.py consume_span.py received.py    records read, filtered, formatted
 moments.py progress.py follow.py           times as they are typed; how far something is; files that grow

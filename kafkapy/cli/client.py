@@ -11,7 +11,6 @@ from kafkapy.cli import command_config
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.defaults import DEFAULT_SERVER as DEFAULT_SERVER
 from kafkapy.cli.failure import INTERRUPTED, fail
-from kafkapy.cli.reachable import UnreachableError, check_reachable
 from kafkapy.errors import KafkapyError, quoted
 
 if TYPE_CHECKING:
@@ -74,6 +73,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 
 def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
     """Return an admin client, once a broker accepts connections. Raises UnreachableError, KafkaException."""
+    from kafkapy.cli.reachable import check_reachable  # not for what asks no broker
+
     kafka = confluent()
     properties = client_properties(server, settings)
     check_reachable(properties)
@@ -85,7 +86,7 @@ def failures(server: str) -> Iterator[None]:
     """Turn an error of the client or of a broker into one line and exit status 1, Ctrl-C into status 130."""
     try:
         yield
-    except (UnreachableError, KafkapyError) as error:
+    except KafkapyError as error:
         raise typer.Exit(fail(str(error))) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error

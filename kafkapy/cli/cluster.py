@@ -16,14 +16,13 @@ from kafkapy.cli.cluster_status import status
 from kafkapy.cli.cluster_voters import voters_app
 from kafkapy.cli.cluster_where import DEFAULT_DATA_DIR, DataDir, failures
 from kafkapy.cli.failure import note
+from kafkapy.cli.overview import GROUPS
 from kafkapy.config.properties import parse_properties
 
 if TYPE_CHECKING:
     from kafkapy.server.cluster.local import LocalCluster
 
-app = typer.Typer(
-    help="Run a cluster of several nodes on this machine; look at any cluster, and change it.", no_args_is_help=True
-)
+app = typer.Typer(help=GROUPS["cluster"], no_args_is_help=True)
 
 DEFAULT_BROKERS = 3
 DEFAULT_PORT = 9092

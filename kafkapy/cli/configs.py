@@ -19,14 +19,15 @@ from kafkapy.cli.client import (
     outcomes,
     parse_settings,
 )
+from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
-from kafkapy.cli.moments import MS_OF_UNIT, PART
 from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.overview import GROUPS
 from kafkapy.dataclass import dataclass
 
-app = typer.Typer(help="Describe and alter configs at run time.", no_args_is_help=True)
+app = typer.Typer(help=GROUPS["configs"], no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic whose configs are meant.")]
 Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The broker whose configs are meant.")]
@@ -116,21 +117,8 @@ def alter(options: AlterOptions) -> None:
         admin = admin_client(options.bootstrap_server, options.client_config)
         ((_, _, error),) = outcomes(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
-            raise typer.Exit(fail(f"{error}{_hint(changes)}"))
+            raise typer.Exit(fail(f"{error}{hint((key, value) for _, key, value in changes)}"))
     print(f"Altered {', '.join(key for _, key, _ in changes)}.")
-
-
-def _hint(changes: list[tuple[str, str, str | None]]) -> str:
-    """Return what a refused change may have meant: another key, or a duration in milliseconds."""
-    from kafkapy.cli.explained_keys import explained, similar
-
-    for _, key, value in changes:
-        if all(each.definition.key != key for each in explained(key)):
-            return similar(key)
-        duration = PART.fullmatch(value or "")
-        if duration is not None and key.endswith(".ms"):
-            return f" {key} is in milliseconds: {key}={int(duration[1]) * MS_OF_UNIT[duration[2]]}"
-    return ""
 
 
 @app.command()

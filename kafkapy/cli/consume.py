@@ -169,12 +169,15 @@ def _print_records(consumer: Any, span: Span, total: int | None, printer: _Print
                 raise kafka.KafkaException(error)
 
 
-def _decoders(key_format: str, value_format: str, location: str | None) -> "Decoders":
+def _decoders(key_format: str | None, value_format: str | None, location: str | None) -> "Decoders":
+    """Return the decoders of the options: whoever names a registry wants what it has schemas of decoded."""
     from kafkapy.decoders.errors import DecodeError
-    from kafkapy.decoders.formats import Decoders
+    from kafkapy.decoders.formats import AUTO, Decoders
     from kafkapy.decoders.registry import SchemaRegistry
 
     try:
-        return Decoders(key_format, value_format, None if location is None else SchemaRegistry(location))
+        if location is None:
+            return Decoders(key_format or "text", value_format or "text")
+        return Decoders(key_format or AUTO, value_format or AUTO, SchemaRegistry(location))
     except DecodeError as error:
         raise typer.BadParameter(str(error)) from error

@@ -84,10 +84,15 @@ class ConsumeOptions:
         bool,
         typer.Option("--json", help="Print each record as a JSON object, from which produce --json restores it."),
     ] = False
-    key_format: Annotated[str, typer.Option("--key-format", help=f"How keys are decoded: {KNOWN_FORMATS}.")] = "text"
+    key_format: Annotated[
+        str | None,
+        typer.Option(
+            "--key-format", help=f"How keys are decoded: {KNOWN_FORMATS}. Without: text; auto with --schema-registry."
+        ),
+    ] = None
     value_format: Annotated[
-        str, typer.Option("--value-format", help="How values are decoded; the formats of --key-format.")
-    ] = "text"
+        str | None, typer.Option("--value-format", help="How values are decoded; the formats of --key-format.")
+    ] = None
     schema_registry: Annotated[
         str | None,
         typer.Option(

@@ -21,6 +21,7 @@ from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, offset_row, parse_topics
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.overview import GROUPS
 from kafkapy.cli.redrive import redrive_letters
 from kafkapy.errors import first_of
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.cli.share_explain import PartitionFacts
 
 app = typer.Typer(
-    help="List, describe, explain and delete groups, reset what they have read, and send dead letters back.",
+    help=GROUPS["groups"],
     no_args_is_help=True,
 )
 

@@ -8,11 +8,15 @@ import json
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.cli.chosen import similar
 from kafkapy.cli.moments import moment_ms
 from kafkapy.cli.received import pattern_parts
 from kafkapy.errors import quoted
+
+if TYPE_CHECKING:
+    from kafkapy.decoders.registry import SchemaRegistry
 
 LineReader = Callable[[bytes], dict[str, Any]]
 """Returns the arguments of a Producer's produce() for a line. Raises ValueError."""
@@ -104,11 +108,13 @@ def encoder_of(location: str, schema: str) -> Callable[[bytes], bytes]:
     """Return what encodes JSON text by a schema: its number, or a subject's latest. Raises ValueError."""
     from kafkapy.decoders.encode import SchemaEncoder
     from kafkapy.decoders.errors import DecodeError
-    from kafkapy.decoders.registry import SchemaRegistry
+    from kafkapy.decoders.registry import NotRegisteredError, SchemaRegistry
 
     try:
         registry = SchemaRegistry(location)
         encoder = SchemaEncoder(registry, int(schema) if schema.isdecimal() else registry.latest(schema))
+    except NotRegisteredError as error:
+        raise ValueError(f"the schema registry has no {_schema_in_words(registry, schema)}") from error
     except DecodeError as error:
         raise ValueError(str(error)) from error
 
@@ -123,3 +129,15 @@ def encoder_of(location: str, schema: str) -> Callable[[bytes], bytes]:
             raise ValueError(str(error)) from error
 
     return encode
+
+
+def _schema_in_words(registry: "SchemaRegistry", schema: str) -> str:
+    """Return a schema or a subject that is not there, with similar subjects."""
+    from kafkapy.decoders.errors import DecodeError
+
+    if schema.isdecimal():
+        return f"schema {schema}"
+    try:
+        return f"subject {schema}.{similar(schema, registry.subjects())}"
+    except DecodeError:
+        return f"subject {schema}"

@@ -25,16 +25,13 @@ from kafkapy.cli.defaults import (
     profile_taken,
 )
 from kafkapy.cli.failure import INTERRUPTED, fail
+from kafkapy.cli.overview import ALONE, GROUPS, OWN_PARSERS
 from kafkapy.cli.profiles import ProfileError
 from kafkapy.version import __version__
 
-OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""For commands that __main__ dispatches before typer: they are registered only for the overview."""
+STAND_IN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""For commands that are registered for the overview alone."""
 
-GROUPS = ("topics", "configs", "groups", "transactions", "cluster", "security", "profile")
-"""Commands with commands below them: each is the `app` of the module of its name, which is imported when it runs."""
-ALONE = ("produce", "consume")
-"""Commands that are the function of their name, in the module of their name."""
 CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security", "cluster")
 """Commands from which --command-config FILE is taken, in front of their parsers."""
 LOCAL = (("configs", "explain"), ("security", "init"))
@@ -47,7 +44,7 @@ CLUSTER_FILE = "cluster.json"
 
 
 def new_app(names: Sequence[str]) -> typer.Typer:
-    """Return kafkapy's parser with these of its commands, and with those that have a parser of their own."""
+    """Return kafkapy's parser with these of its commands; the others are there by name, for help and errors."""
     app = typer.Typer(
         name="kafkapy",
         help="A Kafka-compatible broker in pure Python, and tools for it.",
@@ -60,14 +57,13 @@ def new_app(names: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": list(HELP)},
     )
     app.callback()(_root)
-    for name in names:
-        module = import_module(f"kafkapy.cli.{name}")
-        if name in GROUPS:
-            app.add_typer(module.app, name=name)
+    for name, text in {**ALONE, **OWN_PARSERS, **GROUPS}.items():
+        if name not in names:
+            _stand_in(app, name, text)
+        elif name in GROUPS:
+            app.add_typer(import_module(f"kafkapy.cli.{name}").app, name=name)
         else:
-            app.command(name)(getattr(module, name))
-    for name, text in STAND_INS.items():
-        _stand_in(app, name, text)
+            app.command(name)(getattr(import_module(f"kafkapy.cli.{name}"), name))
     return app
 
 
@@ -91,7 +87,7 @@ def _root(
 def connects(path: Sequence[str]) -> bool:
     """Whether a command connects to a broker by --command-config."""
     if path[0] == "cluster":
-        return path[1] in OF_ANY_CLUSTER
+        return len(path) > 1 and path[1] in OF_ANY_CLUSTER
     return path[0] in CONNECTING and tuple(path[:2]) not in LOCAL
 
 
@@ -215,10 +211,8 @@ def _defaults(arguments: list[str], profile_name: str | None) -> Defaults:
 
 
 def _run(arguments: Sequence[str], defaults: Defaults) -> int:
-    names = [name for name in (*GROUPS, *ALONE) if name in arguments[:1]]
-    status = command(names or (*GROUPS, *ALONE), defaults)(
-        args=list(arguments), prog_name="kafkapy", standalone_mode=False
-    )
+    names = [name for name in (*GROUPS, *ALONE) if name in arguments]
+    status = command(names, defaults)(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
     return status if isinstance(status, int) else 0
 
 
@@ -276,20 +270,6 @@ def _hint(message: str, path: str) -> str:
 
 
 def _stand_in(app: typer.Typer, name: str, text: str) -> None:
-    @app.command(name, help=text, context_settings=OWN_PARSER)
+    @app.command(name, help=text, context_settings=STAND_IN)
     def _(arguments: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> None:
-        raise AssertionError(f"{name} has a parser of its own: __main__ dispatches it")
-
-
-STAND_INS = {
-    "start": "Run a broker in the foreground (kafkapy start --help).",
-    "console": "Serve pages about a cluster to a browser (kafkapy console --help).",
-    "record": "Note what clients send to a cluster and get (kafkapy record --help).",
-    "replay": "Send a recording to another cluster, and show what differs (kafkapy replay --help).",
-    "registry": "Serve a schema registry with Confluent's HTTP API (kafkapy registry --help).",
-    "storage": "Format and inspect log directories: format, info, random-uuid.",
-    "protocol": "Decode and encode frames as JSON lines: decode, encode.",
-    "dump-log": "Print segments, snapshots and indexes of a stopped directory.",
-    "completion": "Print the script that completes command lines in bash, zsh or fish.",
-    "man": "Print the manual page of a command, for man (kafkapy man --help).",
-}
+        raise AssertionError(f"{name} is not imported, or has a parser of its own that __main__ calls")

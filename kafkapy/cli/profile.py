@@ -13,12 +13,11 @@ from kafkapy.cli.command_config import CommandConfig
 from kafkapy.cli.defaults import defaults_of
 from kafkapy.cli.failure import fail
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.overview import GROUPS
 from kafkapy.cli.profiles import NAME, Profile, Profiles, load, path_of_profiles, save
 from kafkapy.errors import quoted
 
-app = typer.Typer(
-    help="Clusters by name: the one in use replaces --bootstrap-server and --command-config.", no_args_is_help=True
-)
+app = typer.Typer(help=GROUPS["profile"], no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The name of a profile.")]
 

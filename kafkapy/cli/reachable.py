@@ -29,7 +29,7 @@ DEFAULT_PORT: Final = 9092
 MAX_PORT: Final = 65535
 
 
-class UnreachableError(Exception):
+class UnreachableError(KafkapyError):
     """No bootstrap server serves this client; the message is for the user."""
 
 

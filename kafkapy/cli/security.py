@@ -10,9 +10,10 @@ import typer
 
 from kafkapy.cli import security_admin, security_quotas, security_tokens
 from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.overview import GROUPS
 from kafkapy.errors import KafkapyError
 
-app = typer.Typer(no_args_is_help=True, help="Set up TLS, logins and rights.")
+app = typer.Typer(no_args_is_help=True, help=GROUPS["security"])
 app.add_typer(security_admin.user_app, name="user")
 app.add_typer(security_admin.acl_app, name="acl")
 app.add_typer(security_quotas.quota_app, name="quota")

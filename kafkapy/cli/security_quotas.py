@@ -13,12 +13,17 @@ from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
-from kafkapy.metadata.client_quotas import CLIENT_ID, IP, MATCH_DEFAULT, MATCH_EXACT, USER
 
 quota_app = typer.Typer(
     help="Quotas: bytes and requests of users and client-ids, connections of ips.", no_args_is_help=True
 )
 
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+MATCH_EXACT: Final = 0
+MATCH_DEFAULT: Final = 1
+"""The protocol's, as kafkapy.metadata.client_quotas has them: its imports take as long as a whole command."""
 VERSION: Final = 1
 DEFAULT: Final = "(default)"
 

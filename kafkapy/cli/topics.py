@@ -1,6 +1,6 @@
 """`kafkapy topics create|list|describe|alter|delete`; topic_changes.py has trim and empty, topic_copy.py copy."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,16 +17,18 @@ from kafkapy.cli.client import (
     outcomes,
     parse_settings,
 )
+from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
 from kafkapy.cli.output import counted, print_json, print_table, shown_bytes, shown_count
+from kafkapy.cli.overview import GROUPS
 from kafkapy.cli.topic_changes import Patterns, Yes, asked_topics, empty, trim
 from kafkapy.cli.topic_copy import copy
 
 if TYPE_CHECKING:
     from kafkapy.cli.topic_facts import TopicFacts
 
-app = typer.Typer(help="Create, list, describe, alter, trim, copy and delete topics.", no_args_is_help=True)
+app = typer.Typer(help=GROUPS["topics"], no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False, help="Names of topics.")]
 MAX_PARTITIONS = 100_000
@@ -88,7 +90,8 @@ def create(
         ]
         # One request for all: each topic has its own outcome, and those without an error are created.
         results = list(outcomes(admin.create_topics(requested, request_timeout=TIMEOUT_S)))
-    _report(results, "Created topic {}.", ignored="(TOPIC_ALREADY_EXISTS)" if if_not_exists else None)
+    ignored = "(TOPIC_ALREADY_EXISTS)" if if_not_exists else None
+    _report(results, "Created topic {}.", ignored=ignored, configs=settings)
 
 
 @app.command("list")
@@ -216,16 +219,31 @@ def _known(admin: Any, results: list[Result]) -> Collection[str]:
     return list(admin.list_topics(timeout=TIMEOUT_S).topics) if is_needed else ()
 
 
-def _report(results: list[Result], done: str, *, ignored: str | None = None, known: Collection[str] = ()) -> None:
-    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`. `known`: names of topics."""
+def _report(
+    results: list[Result],
+    done: str,
+    *,
+    ignored: str | None = None,
+    known: Collection[str] = (),
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`.
+
+    `known`: names of topics; `configs`: those that were requested.
+    """
     status = 0
     for name, _, error in results:
         if error is None:
             print(done.format(name))
         elif ignored is None or not error.endswith(ignored):
-            status = fail(missing("topic", name, known) if error.endswith(MISSING) else f"{name}: {error}")
+            is_missing = error.endswith(MISSING)
+            status = fail(missing("topic", name, known) if is_missing else f"{name}: {error}{_hint(error, configs)}")
     if status:
         raise typer.Exit(status)
+
+
+def _hint(error: str, configs: Mapping[str, str] | None) -> str:
+    return hint(configs.items()) if configs and error.endswith("(INVALID_CONFIG)") else ""
 
 
 def _row(topic: "TopicFacts") -> dict[str, Any]:

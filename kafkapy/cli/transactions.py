@@ -11,14 +11,13 @@ import typer
 from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.overview import GROUPS
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:  # its messages are imported when a command runs
     from kafkapy.cli.transaction_admin import OpenTransaction, TransactionAdmin
 
-app = typer.Typer(
-    help="List and describe transactions, find those that hang, abort and terminate them.", no_args_is_help=True
-)
+app = typer.Typer(help=GROUPS["transactions"], no_args_is_help=True)
 
 TransactionalId = Annotated[
     str, typer.Argument(metavar="TRANSACTIONAL_ID", show_default=False, help="What the producer is configured with.")

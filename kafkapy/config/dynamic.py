@@ -5,8 +5,9 @@ the listeners; `validate` checks a change before it is written. Source: KIP-226.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Final
 
 from kafkapy.config import facts
@@ -49,6 +50,8 @@ LISTENER_ONLY: Final = frozenset(
 
 CLUSTER_LISTENER_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Listener keys that may be set for the whole cluster; all others only per broker."""
+
+LISTENERS_KEYS: Final = ("listeners", "listener.security.protocol.map")
 
 LOCAL_RETENTION_KEYS: Final = (
     ("log.retention.ms", "log.local.retention.ms"),
@@ -249,12 +252,44 @@ def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
             assert isinstance(value, int)
             if value <= 0:
                 raise _invalid(key, after, f"Invalid {key} {value}")
+    _check_listeners(before, after)
+
+
+def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Check listeners that are added or removed: those that clients are told of stay, each stays what it is."""
+    if all(before.value(key) == after.value(key) for key in LISTENERS_KEYS):
+        return
+    advertised, wanted = (
+        list(map(attrgetter("listener"), each)) for each in (before.advertised_listeners, after.listeners)
+    )
+    if not set(advertised) <= set(wanted):
+        message = f"Advertised listeners '{_names(advertised)}' must be a subset of listeners '{_names(wanted)}'"
+        raise _invalid(LISTENERS_KEYS[0], after, message)
     for endpoint in after.listeners:
-        known = before.listener_protocols.get(endpoint.listener)
-        was_bound = any(each.listener == endpoint.listener for each in before.listeners)
-        if was_bound and known is not endpoint.security_protocol:
-            message = f"Security protocol cannot be updated for existing listener {endpoint.listener}"
-            raise _invalid("listener.security.protocol.map", after, message)
+        name = endpoint.listener
+        if all(each.listener != name for each in before.listeners):
+            continue
+        if _fixed_of(before, name) != _fixed_of(after, name):
+            message = (
+                f"Configs cannot be updated dynamically for existing listener ListenerName({name}), restart broker or "
+                "create a new listener for update"
+            )
+            raise _invalid(LISTENERS_KEYS[0], after, message)
+        if before.listener_protocols.get(name) is not endpoint.security_protocol:
+            message = f"Security protocol cannot be updated for existing listener ListenerName({name})"
+            raise _invalid(LISTENERS_KEYS[1], after, message)
+
+
+def _fixed_of(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """Return the configs of a listener, by its prefix, that do not change while it is bound."""
+    prefix = f"listener.name.{listener.lower()}."
+    own = {key.removeprefix(prefix): value for key, value in config.originals.items() if key.startswith(prefix)}
+    return {key: value for key, value in own.items() if key not in LISTENER_ONLY | CLUSTER_LISTENER_KEYS}
+
+
+def _names(listeners: Iterable[str]) -> str:
+    """Return listeners as Apache Kafka's messages name them."""
+    return f"Set({', '.join(f'ListenerName({each})' for each in listeners)})"
 
 
 def _check_local_retention(config: BrokerConfig, local_key: str, key: str, retention: object) -> None:

@@ -19,7 +19,7 @@ from kafkapy.console.client import all_done
 from kafkapy.console.fields import choice, number
 from kafkapy.console.queries import group_name, topic_name, transactional_id
 from kafkapy.console.render import link
-from kafkapy.console.rules import in_words
+from kafkapy.console.rules import WORDS, in_words
 from kafkapy.console.state import Console
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_client_quotas_request import (
@@ -106,6 +106,9 @@ class AdminChanges:
 
     def create_acl(self, fields: Fields) -> Change:
         rule = _rule(fields)
+        known = [operation for resource_type, operation in WORDS if resource_type == rule.resource_type]
+        if rule.operation not in ("all", *known):
+            raise BadRequest(f"operation: of a {rule.resource_type} there are all, {', '.join(known)}.")
 
         def run() -> None:
             creation = AclCreation(
@@ -169,7 +172,7 @@ class AdminChanges:
             check(result.error_code, result.error_message)
 
         whose = ", ".join(f"{each} {'(default)' if name is None else name}" for each, name in entity.items())
-        line = f"{key} is removed." if value is None else f"{key} = {value:g}"
+        line = f"{key} is removed." if value is None else f"{key} = {value:.15g}"
         return Change(f"Set a quota of {whose}.", (line,), run, f"Set {key}.", "/access")
 
     # -- replicas and leaders ---------------------------------------------------------------------------------------
@@ -201,6 +204,9 @@ class AdminChanges:
             for result in response.responses[0].partitions:
                 check(result.error_code, result.error_message)
 
+        plan = {each: wanted for each, wanted in plan.items() if wanted != before[each]}
+        if not plan:
+            raise BadRequest(f"replicas: {name} has them in this order.")
         lines = (
             *(f"{name}-{each}: {_listed(before[each])} → {_listed(wanted)}" for each, wanted in plan.items()),
             "New replicas copy the records first, old ones go then. The first one is the preferred leader.",

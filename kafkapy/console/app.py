@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 import anyio
 from starlette.applications import Starlette
@@ -18,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from kafkapy.cli.command_config import CommandConfig, current, used
 from kafkapy.console.brokers import ClusterError
-from kafkapy.console.changes import Changes
+from kafkapy.console.changes import CAME_FROM, Changes, came_from, own_link
 from kafkapy.console.loading import Loading
 from kafkapy.console.oidc import OidcLogin
 from kafkapy.console.overview import Overview
@@ -63,7 +64,7 @@ def new_app(settings: Settings) -> Starlette:
             *(Mount(part.base, part) for part in others),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Guard, settings=settings, sessions=sessions)],
+        middleware=[Middleware(Guard, settings=settings, sessions=sessions, stale=_Stale(parts))],
         exception_handlers=first.handlers(),
         lifespan=lifespan,
     )
@@ -122,6 +123,27 @@ class _Part:
         assert isinstance(error, HTTPException)
         problem = "There is no such page." if error.status_code == 404 else error.detail
         return self.renderer.page(request, "error.html", error.status_code, problem=problem)
+
+
+class _Stale:
+    """The page for a form of before a restart; it leads to the page that had the form."""
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self._parts = parts
+
+    def __call__(self, request: Request, body: bytes) -> Response:
+        path = request.url.path
+        part = next((each for each in self._parts if each.base and path.startswith(f"{each.base}/")), self._parts[0])
+        back = own_link(came_from(request) or _came_from_of(body))
+        return part.renderer.page(request, "stale.html", 403, came_from=back)
+
+
+def _came_from_of(body: bytes) -> str:
+    """Return what a confirmation sends back."""
+    try:
+        return parse_qs(body.decode("ascii"), max_num_fields=1000).get(CAME_FROM, [""])[0]
+    except ValueError:
+        return ""
 
 
 class _Login:

@@ -1,19 +1,21 @@
 """Changes to the cluster: only with --allow-changes, confirmed on a page that says what will happen, and logged.
 
-A form is sent twice: the first time it is answered with the confirmation, which sends it again with confirmed=1.
+A form is sent twice: the first time it is answered with the confirmation, which sends it again with confirmed=1. What
+is refused comes back with its fields, to be mended and sent again.
 """
 
 import base64
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from kafkapy.cli.client import confluent
+from kafkapy.cli.client import confluent, reason_of_kafka
+from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import dead_letters, groups, other_groups, share_groups
 from kafkapy.console.admin_changes import AdminChanges
@@ -34,6 +36,8 @@ MAX_VALUE: Final = 1 << 20
 MAX_PARTITIONS: Final = 10_000
 """Guards against a slip of the finger: partitions cannot be taken away again."""
 NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
+CAME_FROM: Final = "came_from"
+"""A hidden field of the confirmation: the page that had the form. Cancel leads back to it."""
 MAX_LINES: Final = 50
 """Of what is to be confirmed."""
 
@@ -70,23 +74,46 @@ class Changes:
             return self._renderer.page(request, "error.html", 403, problem=request.state.why_no_change)
         form = await request.form(max_files=0, max_fields=1000)
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        fields.setdefault(CAME_FROM, came_from(request))
         who = who_asks(request)
         return await to_thread.run_sync(self._confirm_or_make, request, make, fields, who)
 
     def _confirm_or_make(
         self, request: Request, make: Callable[[Fields], Change], fields: dict[str, str], who: str
     ) -> Response:
-        change = make(fields)
+        hidden = {name: value for name, value in fields.items() if name not in NOT_SENT_BACK}
+        try:
+            change = make(fields)
+        except ClusterError as error:
+            return self._refused(request, "", error, hidden)
         problem = None
         if fields.get("confirmed") == "1":
             if change.asks_password and not fields.get("password"):
                 problem = "Give a password."
             elif not change.type_name or fields.get("typed") == change.type_name:
-                return self._make(change, who)
+                try:
+                    return self._make(change, who)
+                except ClusterError as error:
+                    return self._refused(request, change.title, error, hidden)
             else:
                 problem = f"Type {change.type_name} to confirm."
-        hidden = {name: value for name, value in fields.items() if name not in NOT_SENT_BACK}
-        return self._renderer.page(request, "confirm.html", change=change, fields=hidden, problem=problem)
+        cancel = own_link(fields[CAME_FROM]) or change.back
+        return self._renderer.page(
+            request, "confirm.html", change=change, fields=hidden, problem=problem, cancel=cancel
+        )
+
+    def _refused(self, request: Request, title: str, error: ClusterError, fields: dict[str, str]) -> Response:
+        """Return the page that says why nothing was changed, with the fields of the form."""
+        given = {name: value for name, value in fields.items() if name != CAME_FROM}
+        return self._renderer.page(
+            request,
+            "refused.html",
+            error.status,
+            title=title,
+            problem=f"{error}{_hint(given) if 'INVALID_CONFIG' in str(error) else ''}",
+            fields=given,
+            came_from=own_link(fields[CAME_FROM]),
+        )
 
     def _make(self, change: Change, who: str) -> Response:
         summary = f"{change.title} {' '.join(change.lines)}"
@@ -198,8 +225,10 @@ class Changes:
                 topic, value, key, partition, headers=headers, on_delivery=lambda error, _: errors.append(error)
             )
             producer.flush(TIMEOUT_S + 2)
-        if errors != [None]:
-            raise ClusterError(errors[0].str() if errors else "The record was not delivered in time.")
+        if not errors:
+            raise ClusterError("The record was not delivered in time.")
+        if errors[0] is not None:  # to compare a KafkaError with None by == leaves an exception set in confluent-kafka
+            raise ClusterError(reason_of_kafka(errors[0], None))
 
     def _delete_records(self, fields: Fields) -> Change:
         name = topic_name(fields)
@@ -260,11 +289,30 @@ class Changes:
         return Change(f"Send {survey.letter_count} dead letters of {name} back.", lines, run, "Sent back.", back)
 
 
+def came_from(request: Request) -> str:
+    """Return the path and the query of the page that sent a request, "" if that is not known."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    if "/change/" in parts.path:
+        return ""
+    kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "done"]  # it is not done again
+    return f"{parts.path}?{urlencode(kept)}" if kept else parts.path
+
+
+def own_link(path: str) -> str:
+    """Return a path on this console, "" if it is none."""
+    return path if path.startswith("/") and not path.startswith("//") else ""
+
+
 def _key(fields: Fields) -> str:
     key = fields.get("key", "").strip()
     if not 0 < len(key) <= 249:
         raise BadRequest("A config has a key.")
     return key
+
+
+def _hint(fields: Fields) -> str:
+    """Return what a refused config may have meant, of a new topic or of one key."""
+    return hint([(fields["key"], fields.get("value"))] if "key" in fields else _pairs(fields.get("configs", "")))
 
 
 def _configs(text: str) -> dict[str, str]:

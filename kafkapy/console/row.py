@@ -25,5 +25,7 @@ class Row:
     headers: tuple[tuple[str, str | None], ...]
     line: str = ""
     """The record as `consume --json` prints it, "" if that is too long."""
+    is_masked: bool = False
+    """Whether its topic has masks: the line is no copy of the record."""
     mark: str = ""
     """marks.ABORTED or marks.OPEN, "" for a record that consumers of committed records read, too."""

@@ -282,6 +282,7 @@ def row_of(message: Any, decoders: AnyDecoders, most: int) -> Row:
         value=shown_value,
         headers=tuple(_shown_headers(_headers(message)[:MAX_HEADERS], most)),
         line=line,
+        is_masked=is_masked,
     )
 
 

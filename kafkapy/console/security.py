@@ -13,13 +13,15 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kafkapy.console.addresses import host_name, is_address
@@ -107,11 +109,15 @@ class BodyTooLarge(Exception):
 class Guard:
     """The middleware. It puts the session's `csrf` token, its `user` and `may_change` into the request's state.
 
-    `why_no_change`: the reason for the page, "" if it may change the cluster.
+    `why_no_change`: the reason for the page, "" if it may change the cluster. stale: makes the page for a form whose
+    token is of another session.
     """
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, sessions: Sessions) -> None:
+    def __init__(
+        self, app: ASGIApp, *, settings: Settings, sessions: Sessions, stale: Callable[[Request, bytes], Response]
+    ) -> None:
         self._app = app
+        self._stale = stale
         self._settings = settings
         self._sessions = sessions
         self._delayed_count = 0
@@ -148,9 +154,10 @@ class Guard:
             return
         if body is not None:
             if scope["path"] != "/login" and not self._has_csrf_token(session.text, headers, body):
-                await PlainTextResponse("The form is out of date: load its page again.\n", 403)(
-                    scope, receive, _with_headers(send, cookie)
-                )
+                stale: Response = PlainTextResponse("The form is out of date: load its page again.\n", 403)
+                if "text/html" in headers.get("accept", ""):
+                    stale = self._stale(Request(scope), body)
+                await stale(scope, receive, _with_headers(send, cookie))
                 return
             receive = _replaying(body, receive)
         await self._app(scope, receive, _with_headers(send, cookie))

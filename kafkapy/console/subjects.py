@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kafkapy.console.brokers import BadRequest, ClusterError
+from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.render import Renderer
 from kafkapy.console.settings import Settings
 from kafkapy.decoders.errors import DecodeError
+from kafkapy.decoders.registry import NotRegisteredError
 
 MAX_NAME: Final = 1000
 MAX_SHOWN: Final = 1000
@@ -53,5 +54,7 @@ def _asked(ask: Any) -> Any:
     """Raises ClusterError for what the registry says instead of a response."""
     try:
         return ask()
+    except NotRegisteredError as error:
+        raise NotFound("The schema registry has no such subject.") from error
     except DecodeError as error:
         raise ClusterError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error

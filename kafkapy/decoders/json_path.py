@@ -51,9 +51,9 @@ class JsonPath:
         if rest[position:].strip():
             found = COMPARISON.fullmatch(rest[position:])
             if found is None:
-                raise DecodeError(
-                    f"{quoted(text)} is no JSON path: {quoted(rest[position:].strip())} is not understood"
-                )
+                left = rest[position:].strip()
+                equal = ": equal is ==" if left.startswith("=") else ""
+                raise DecodeError(f"{quoted(text)} is no JSON path: {quoted(left)} is not understood{equal}")
             self._accepts = _comparison(found[1], found[2].strip(), compile_pattern)
 
     def select(self, value: Any) -> Iterator[Any]:

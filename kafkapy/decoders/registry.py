@@ -87,6 +87,10 @@ class _Budget:
     seen: set[tuple[str, int]] = field(default_factory=set)
 
 
+class NotRegisteredError(DecodeError):
+    """The registry has no such schema, subject or version."""
+
+
 class _Unreachable(DecodeError):
     """The registry did not answer, and probably would not for another schema."""
 
@@ -250,7 +254,8 @@ class SchemaRegistry:
                 body = self._read(response, budget)
         except urllib.error.HTTPError as error:
             with error:
-                raise DecodeError(f"the schema registry answers {error.code} to {shown}") from error
+                family = NotRegisteredError if error.code == http.HTTPStatus.NOT_FOUND else DecodeError
+                raise family(f"the schema registry answers {error.code} to {shown}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise _Unreachable(f"the schema registry does not answer: {_reason_of(error)}") from error
         try:
@@ -294,6 +299,9 @@ def _references(described: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 
 def _reason_of(error: Exception) -> str:
+    if isinstance(error, urllib.error.URLError):  # its text has the reason in <urlopen error ...>
+        reason = error.reason
+        return str(getattr(reason, "strerror", None) or reason)[:200]
     return str(error)[:200] if isinstance(error, OSError) else f"{type(error).__name__}: {str(error)[:200]}"
 
 

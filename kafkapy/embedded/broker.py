@@ -338,7 +338,7 @@ class Broker:
             properties, new_helper = {**PROPERTIES, **properties}, self._work.new_helper
         # the user's keys win over those of the login; the proxy's win over both, or clients would pass it by
         if self._security is not None:
-            properties = self._security.properties(self._port) | properties
+            properties = self._security.properties(self._port, properties)
         if self._proxy is not None:
             protocol = "PLAINTEXT" if self._security is None else self._security.protocol
             properties = {**properties, **self._proxy.properties(protocol)}

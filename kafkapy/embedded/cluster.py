@@ -103,6 +103,9 @@ class Cluster:
             self._found.up(START_TIMEOUT_S)
             if self._security is not None:
                 self._security.apply_to_cluster(self._observer.ask(), SystemRandom())
+                self._observer.wait_for_each(
+                    self._security.is_known_to, "a broker does not know the users and the ACLs"
+                )
             if self._wants_registry:
                 from kafkapy.registry.embedded import new_beside
 

@@ -91,6 +91,14 @@ class ClusterObserver:
 
         self._until(is_in_sync, lambda: f"not in sync: {first_of(missing, SHOWN) or NO_RESPONSE}", timeout_s)
 
+    def wait_for_each(self, is_met: Callable[[queries.Ask], bool], complaint: str) -> None:
+        """Return once `is_met` is true of each broker that runs."""
+
+        def is_met_by_all() -> bool:
+            return all(is_met(queries.asking(broker.query_address)) for broker in self._running())
+
+        self._until(is_met_by_all, complaint)
+
     def _running(self) -> list[NodePlan]:
         """Return the brokers that should answer. Raises ClusterError if there is none."""
         found = [broker for broker in self._plan.brokers if self._is_answering(broker.node_id)]

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 ENABLED: Final = ("PLAIN", *MECHANISMS)
 TOKEN_KEY_BYTES: Final = 32
 REQUEST_TIMEOUT_S: Final = 30.0
+ANY: Final = 1
+"""In a filter of ACLs: of any resource type, pattern type, operation, permission."""
 SUPER_USERS: Final = "super.users"
+BROKER_NAME: Final = "kafkapy-broker"
 NODES_PRINCIPAL: Final = "User:ANONYMOUS"
 """The principal of nodes that reach each other without a login."""
 
@@ -60,13 +63,22 @@ class EmbeddedSecurity:
         """The certificate that clients trust, None without TLS."""
         return None if self._authority is None else self._authority.certificate_pem
 
-    def properties(self, port: int) -> dict[str, str]:
-        """Return Kafka's keys for a broker that is its own controller."""
+    def properties(self, port: int, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return Kafka's keys for a broker that is its own controller; `properties` win over those made here.
+
+        With logins the broker has its own one, and is a super user: it sends dead letters to its own listener.
+        """
         found = self.shared_properties()
         if self.protocol != "PLAINTEXT":
             found["listeners"] = f"{self.protocol}://127.0.0.1:{port}"
-        if self._users is not None:
-            found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+        if self._users is None:
+            return {**found, **properties}
+        login = _name_apart_from(self._users), secrets.token_urlsafe(TOKEN_KEY_BYTES)
+        found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+        found[_jaas_key(self.protocol, "PLAIN")] = _jaas("PLAIN", self._users, login)
+        found |= properties
+        if self._acls is not None:
+            found[SUPER_USERS] = _joined(f"User:{login[0]}", properties.get(SUPER_USERS))
         return found
 
     def properties_of_nodes(self, properties: Mapping[str, str]) -> dict[str, str]:
@@ -76,7 +88,7 @@ class EmbeddedSecurity:
         """
         found = {**self.shared_properties(), **properties}
         if self._acls is not None:
-            found[SUPER_USERS] = ";".join(filter(None, (NODES_PRINCIPAL, properties.get(SUPER_USERS, ""))))
+            found[SUPER_USERS] = _joined(NODES_PRINCIPAL, properties.get(SUPER_USERS))
         return found
 
     def shared_properties(self) -> dict[str, str]:
@@ -96,10 +108,9 @@ class EmbeddedSecurity:
                 "sasl.enabled.mechanisms": ",".join(ENABLED),
                 "delegation.token.secret.key": secrets.token_urlsafe(TOKEN_KEY_BYTES),
             }
-            prefix = f"listener.name.{self.protocol.lower()}"
             for mechanism in ENABLED:
                 users = self._users if mechanism == "PLAIN" else {}
-                found[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = _jaas(mechanism, users)
+                found[_jaas_key(self.protocol, mechanism)] = _jaas(mechanism, users)
         if self._acls is not None:
             found["authorizer.class.name"] = STANDARD_AUTHORIZER
         return found
@@ -138,6 +149,30 @@ class EmbeddedSecurity:
             for created in ask(CreateAclsRequest(creations=creations), timeout_s=REQUEST_TIMEOUT_S).results:
                 if created.error_code:
                     raise response_error(created.error_code, created.error_message)
+
+    def is_known_to(self, ask: "Ask") -> bool:
+        """Return whether a broker has replayed what apply_to_cluster wrote. Raises OSError, ProtocolError."""
+        from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
+        from kafkapy.protocol.messages.describe_user_scram_credentials_request import (
+            DescribeUserScramCredentialsRequest,
+        )
+
+        if self._acls:  # they follow the users in the metadata log
+            request = DescribeAclsRequest(
+                resource_type_filter=ANY,
+                resource_name_filter=None,
+                pattern_type_filter=ANY,
+                principal_filter=None,
+                host_filter=None,
+                operation=ANY,
+                permission_type=ANY,
+            )
+            resources = ask(request, timeout_s=REQUEST_TIMEOUT_S).resources
+            known = {(each.resource_type, each.resource_name, acl.principal) for each in resources for acl in each.acls}
+            return all((acl.resource_type, acl.resource_name, acl.principal) in known for acl in self._acls)
+        users = ask(DescribeUserScramCredentialsRequest(users=None), timeout_s=REQUEST_TIMEOUT_S).results
+        known_users = {each.user for each in users if len(each.credential_infos) == len(MECHANISMS)}
+        return known_users.issuperset(self._users or ())
 
     def _scram_requests(self, random: "Random") -> "Iterator[AlterUserScramCredentialsRequest]":
         """Yield a request for each mechanism, which names each user once."""
@@ -191,6 +226,29 @@ def _alter(
     return controller.scram.decide_alter(request)
 
 
-def _jaas(mechanism: str, users: Mapping[str, str]) -> str:
-    options = "".join(f" user_{name}={option_text(password)}" for name, password in users.items())
-    return f"{LOGIN_MODULES[mechanism]} required{options};"
+def _name_apart_from(users: Mapping[str, str]) -> str:
+    """Return the name by which the broker logs in, which no user has."""
+    name = BROKER_NAME
+    while name in users:
+        name += "_"
+    return name
+
+
+def _joined(principal: str, others: str | None) -> str:
+    """Return super.users with one more."""
+    return f"{principal};{others}" if others else principal
+
+
+def _jaas_key(protocol: str, mechanism: str) -> str:
+    return f"listener.name.{protocol.lower()}.{mechanism.lower()}.sasl.jaas.config"
+
+
+def _jaas(mechanism: str, users: Mapping[str, str], login: tuple[str, str] | None = None) -> str:
+    """Return the login module for these users, and for the broker as one of them if it has a login."""
+    passwords, own = dict(users), ""
+    if login is not None:
+        name, password = login
+        passwords[name] = password
+        own = f" username={option_text(name)} password={option_text(password)}"
+    options = "".join(f" user_{name}={option_text(password)}" for name, password in passwords.items())
+    return f"{LOGIN_MODULES[mechanism]} required{own}{options};"

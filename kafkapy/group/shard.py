@@ -119,8 +119,10 @@ class GroupShard:
         """Yield the groups in one of the states and of one of the types, ignoring case; an empty list matches any.
 
         Yields None for each group that does not match, so that callers can yield to the event loop in between.
+
+        Deviation: Apache Kafka lists streams groups that are NotReady by the state not_ready alone. Here NotReady finds
+        them, too, because that is what its responses call them, and what kafka-streams-groups.sh asks for.
         """
-        # Kafka says not_ready for NotReady.
         wanted_states = {state.strip().lower().replace("_", "") for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         groups: list[Group] = [self.groups[group_id] for group_id in in_timeline_order(self.groups)]

@@ -60,6 +60,11 @@ class ConnectionQuotas:
         self._listeners.append(listener_name)
         self._listener_rates[listener_name] = self._new_rate()
 
+    def remove_listener(self, listener_name: str) -> None:
+        """Forget a listener that accepts no more; its connections are counted until they close."""
+        self._listeners.remove(listener_name)
+        del self._listener_rates[listener_name]
+
     def is_protected(self, listener_name: str) -> bool:
         """Whether a listener is the inter-broker listener, and not the only one."""
         return listener_name == self._limits.inter_broker_listener_name and len(self._listeners) > 1

@@ -125,6 +125,19 @@ class Reactor:
             if listener_names is None or acceptor.listener_name in listener_names:
                 acceptor.start()
 
+    def remove_listener(self, listener_name: str) -> None:
+        """Stop listening, and close the listener's connections."""
+        removed = [each for each in self.acceptors if each.listener_name == listener_name]
+        self.acceptors = [each for each in self.acceptors if each.listener_name != listener_name]
+        for acceptor in removed:
+            acceptor.close()
+            self._quotas.remove_listener(listener_name)
+        for link in self._everybody():
+            if link.info.listener_name == listener_name:
+                link.close()
+        if self._tls is not None:
+            self._tls.listeners.pop(listener_name, None)
+
     def update_connection_limits(self, limits: ReactorLimits) -> None:
         """Change the limits on connection counts and creation rates; other fields of `limits` are ignored."""
         self._quotas.update(limits)
@@ -214,13 +227,16 @@ class Reactor:
     def _close_excess(self) -> None:
         """While max.connections is exceeded, close the longest-idle connection; never one of the broker listener."""
         while self._quotas.is_exceeded:
-            everybody: list[Link | TlsEntry] = [*self._links(), *(self._tls.entries if self._tls is not None else ())]
-            links = [link for link in everybody if not self._quotas.is_protected(link.info.listener_name)]
+            links = [link for link in self._everybody() if not self._quotas.is_protected(link.info.listener_name)]
             if not links:
                 return
             longest_idle = min(links, key=lambda link: link.last_active)
             logger.info("Closing connection %s: max.connections is exceeded", longest_idle.info.connection_id)
             longest_idle.close()
+
+    def _everybody(self) -> "list[Link | TlsEntry]":
+        """Return all connections, those in their TLS handshake among them."""
+        return [*self._links(), *(self._tls.entries if self._tls is not None else ())]
 
     def _links(self) -> "Iterator[Link]":
         for processor in self.processors:

@@ -12,6 +12,7 @@ and these do IO, in threads of their own:
 
 cluster.py schemas_topic.py       connections to brokers; the topic is read and appended to
 election.py                       which of several registries writes
+retries.py                        log lines of what is tried again
 http/                             the API
 node.py embedded.py main.py       a whole registry; one in a program; the command
 """

@@ -7,6 +7,7 @@ with these: protocol type `sr`, protocol `v0`, JSON. Whoever misses its heartbea
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -21,6 +22,7 @@ from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.registry.cluster import Cluster, ClusterError, call, check
 from kafkapy.registry.records import dumps, parse_json
+from kafkapy.registry.retries import RetryLog
 
 DEFAULT_GROUP: Final = "schema-registry"
 PROTOCOL_TYPE: Final = "sr"
@@ -104,6 +106,7 @@ class Election:
         self._is_stopping = threading.Event()
         self._known = threading.Condition()
         self._leader: Identity | None = None
+        self._retries = RetryLog(logger, f"The group {group}")
         self._thread = threading.Thread(target=self._run, name="registry-election", daemon=True)
 
     @property
@@ -152,7 +155,7 @@ class Election:
                 self._set_leader(None)
                 if not self._is_stopping.is_set():
                     if not error.code.is_retriable:
-                        logger.warning("The group %s: %s", self._group, error)
+                        self._retries.on_failure(error, time.monotonic())
                     self._is_stopping.wait(RETRY_S)
             finally:
                 self._connection = None
@@ -212,6 +215,7 @@ class Election:
         if synced.error_code:
             self._on_error(ErrorCode(synced.error_code))
             return False
+        self._retries.on_success()
         self._use(bytes(synced.assignment))
         return True
 

@@ -16,6 +16,7 @@ from kafkapy.record.batches import batches
 from kafkapy.record.builder import build_batch
 from kafkapy.registry.cluster import Cluster, ClusterError, call, check
 from kafkapy.registry.errors import RegistryError, store_error, timed_out
+from kafkapy.registry.retries import RetryLog
 from kafkapy.registry.state import RegistryState
 
 DEFAULT_TOPIC: Final = "_schemas"
@@ -47,6 +48,7 @@ class SchemasTopic:
         self._reader: Connection | None = None
         self._writer: Connection | None = None
         self._writing = threading.Lock()
+        self._retries = RetryLog(logger, f"Reading the topic {topic}")
         self._thread = threading.Thread(target=self._read, name="registry-reader", daemon=True)
 
     def start(self) -> None:
@@ -130,10 +132,11 @@ class SchemasTopic:
                 with self._reader as connection:
                     while not self._is_stopping.is_set():
                         self._fetch(connection)
+                        self._retries.on_success()
             except KafkapyError as error:
                 if not self._is_stopping.is_set():
                     if not (isinstance(error, ClusterError) and error.code.is_retriable):
-                        logger.warning("Reading the topic %s: %s", self._topic, error)
+                        self._retries.on_failure(error, time.monotonic())
                     self._is_stopping.wait(RETRY_S)
         with self._changed:
             self._changed.notify_all()

@@ -34,7 +34,10 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = INT32_MAX
 EVICTION_MS: Final = 120_000
-"""How long a session is safe from eviction; a constant in Apache Kafka, too."""
+"""A session that was used for longer gives way to one of higher rank, one that was not used for longer to any.
+
+A constant in Apache Kafka, too. A follower's session evicts a consumer's of any age.
+"""
 MAX_SESSION_PARTITIONS: Final = 10_000
 """Partitions of a consumer's session: a request of it takes 20 ms of turns, a partition some 600 bytes."""
 MAX_CONSUMER_PARTITIONS: Final = 80_000

@@ -1,8 +1,10 @@
 """The edge between a broker and its clients: the reactor with the client listeners, the router, logins and limits."""
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkapy.errors import ConfigError
 from kafkapy.protocol.serving import Coalesce, Route, Serving
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.server import listeners
@@ -13,8 +15,14 @@ from kafkapy.serving.router import Router
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
+    from kafkapy.config.endpoints import Endpoint
     from kafkapy.handlers.context import Services
+    from kafkapy.reactor.tls_admission import ServerTls
+    from kafkapy.server.login.authentication import Logins
     from kafkapy.server.node import Node
+    from kafkapy.server.tls.listeners import TlsListeners
+
+logger = logging.getLogger("kafkapy.server")
 
 
 class ClientEdge:
@@ -22,24 +30,15 @@ class ClientEdge:
 
     def __init__(self, node: "Node") -> None:
         """Needs the quorum's metadata and the dynamic configuration. Raises ConfigError, OSError."""
+        self._node = node
         self._dynamic_config = node.dynamic_config
         config = node.dynamic_config.current
         self._router = Router()
         self._limits = limits_at_start(node.config, config)
-        self._logins = listeners.new_logins(
-            config,
-            node.config.broker_listeners,
-            image=lambda: node.controller.image,
-            random=node.random,
-            io_pool=node.io_pool,
-            cluster_id=node.cluster_id,
-        )
-        if self._logins is not None:
-            node.dynamic_config.add_check(self._logins.check)
-            node.stops.add(StopOrder.LOGINS, self._logins.close)
-            self._logins.start()
-        self._clock = node.clock
-        self._route, self._coalesce = route, coalesce = measured(self._router, node.counts)
+        self._tls: TlsListeners | None = None
+        self._logins: Logins | None = None
+        self._add_logins(config, node.config.broker_listeners, is_running=False)
+        self._served = route, coalesce = self._measured = measured(self._router, node.counts)
         self.reactor = Reactor(
             node.loop,
             self._limits,
@@ -49,12 +48,22 @@ class ClientEdge:
         )
         if node.counts is not None:
             self.reactor.traffic = node.counts.connections
+        self._bound: set[str] = set()
         self.addresses: dict[str, tuple[str, int]] = {}
-        """Host and port by listener, as bound."""
+        """Host and port by listener, as bound; also of listeners that were removed."""
 
     def bind(self) -> None:
-        """Bind the client listeners, without accepting yet. Raises ConfigError, OSError."""
-        self.addresses = listeners.bind(self.reactor, self._dynamic_config)
+        """Bind the client listeners, without accepting yet. Raises ConfigError, OSError.
+
+        Those of the configuration file must succeed. Changes of them at run time that are kept in the metadata are
+        made again, and one that fails is logged, as it was when it was made.
+        """
+        static, current = self._dynamic_config.static, self._dynamic_config.current
+        self._tls = listeners.tls_listeners(static.broker_listeners, self._dynamic_config)
+        for endpoint in static.broker_listeners:
+            is_secured = self._tls is not None and endpoint.security_protocol.uses_tls
+            self._bind(endpoint, self._tls.secure(current, endpoint) if is_secured and self._tls is not None else None)
+        self._change_listeners(current)
 
     def serve(self, services: "Services") -> None:
         """Let handlers use the services; call it once, before the reactor starts."""
@@ -62,13 +71,80 @@ class ClientEdge:
 
     def intercept(self, intercepted: "Callable[[Route, Coalesce], tuple[Route, Coalesce]]") -> None:
         """Let what `intercepted` makes of the router's functions serve all connections: for faults in tests."""
-        route, coalesce = intercepted(self._route, self._coalesce)
-        new_login = listeners.new_login(self._logins, route, coalesce, self._clock)
-        self.reactor.serve_by(Serving(route, coalesce, new_login))
+        self._served = intercepted(*self._measured)
+        self._serve_by_logins()
 
     def update(self, before: "BrokerConfig", config: "BrokerConfig") -> None:
-        """Apply the limits and logins of a configuration that changed at run time."""
+        """Apply the limits, logins and listeners of a configuration that changed at run time."""
         self._limits = changed_limits(self._limits, before, config)
         self.reactor.update_connection_limits(self._limits)
         if self._logins is not None:
             self._logins.update(config)
+        if config.broker_listeners != before.broker_listeners:
+            self.reactor.start(self._change_listeners(config))
+
+    def _change_listeners(self, config: "BrokerConfig") -> list[str]:
+        """Remove and add listeners, so that those of `config` are bound; return the names of those added."""
+        wanted = {each.listener: each for each in config.broker_listeners}
+        for name in sorted(self._bound - wanted.keys()):
+            logger.info("Removing the listener %s", name)
+            self.reactor.remove_listener(name)
+            self._forget(name)
+        return [name for name, endpoint in wanted.items() if name not in self._bound and self._add(config, endpoint)]
+
+    def _add(self, config: "BrokerConfig", endpoint: "Endpoint") -> bool:
+        """Bind a listener that is not in the configuration file; return whether it could be bound."""
+        protocol, secured = endpoint.security_protocol, None
+        try:
+            if protocol.uses_tls:
+                if self._tls is None:
+                    self._tls = listeners.tls_listeners([endpoint], self._dynamic_config)
+                assert self._tls is not None
+                secured = self._tls.add(config, endpoint)
+            if protocol.uses_sasl:
+                self._add_logins(config, (endpoint,), is_running=True)
+                self._serve_by_logins()
+            self._bind(endpoint, secured)
+        except (ConfigError, OSError) as error:
+            logger.error("Cannot add the listener %s: %s", endpoint.listener, error)
+            self._forget(endpoint.listener)
+            return False
+        return True
+
+    def _bind(self, endpoint: "Endpoint", secured: "ServerTls | None") -> None:
+        address = listeners.bind(self.reactor, endpoint, secured)
+        self._bound.add(endpoint.listener)
+        self.addresses[endpoint.listener] = address
+        logger.info("Awaiting socket connections on %s:%d.", *address[:2])
+
+    def _forget(self, listener: str) -> None:
+        self._bound.discard(listener)
+        if self._tls is not None:
+            self._tls.remove(listener)
+        if self._logins is not None:
+            self._logins.remove(listener)
+
+    def _add_logins(self, config: "BrokerConfig", endpoints: "tuple[Endpoint, ...]", *, is_running: bool) -> None:
+        """Serve the logins of the SASL listeners among `endpoints`. Raises ConfigError."""
+        if self._logins is not None:
+            for endpoint in endpoints:
+                self._logins.add(config, endpoint)
+            return
+        node = self._node
+        self._logins = listeners.new_logins(
+            config,
+            endpoints,
+            image=lambda: node.controller.image,
+            random=node.random,
+            io_pool=node.io_pool,
+            cluster_id=node.cluster_id,
+            is_running=is_running,
+        )
+        if self._logins is not None:
+            node.dynamic_config.add_check(self._logins.check)
+            node.stops.add(StopOrder.LOGINS, self._logins.close)
+            self._logins.start()
+
+    def _serve_by_logins(self) -> None:
+        new_login = listeners.new_login(self._logins, *self._served, self._node.clock)
+        self.reactor.serve_by(Serving(*self._served, new_login))

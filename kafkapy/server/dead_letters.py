@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.share import ShareConfig
 from kafkapy.handlers.data.own_produce import write_own
-from kafkapy.handlers.topics.auto_create import create_dead_letter_topic
+from kafkapy.handlers.topics.auto_create import create_dead_letter_topic, dead_letter_topic_request
 from kafkapy.runtime.broker_channels import BrokerChannels
 from kafkapy.runtime.share.dead_letter_outbox import DeadLetterOutbox, Destination, Outcome
 from kafkapy.runtime.share.dead_letters import DeadLetters, LetterParts
@@ -31,8 +31,11 @@ def new_dead_letters(
     config = services.dynamic_config
     partitions = services.replica_manager.partitions
     listener_name = config.static.inter_broker_listener_name
+    is_guarded = not services.authorizer.allows_everything
 
     async def create(topic: str) -> Outcome:
+        if is_guarded:
+            return await outbox.create_topic(dead_letter_topic_request(topic))
         return Outcome(*await create_dead_letter_topic(services, topic))
 
     async def write_here(destination: Destination, batch: bytes, timeout_ms: int) -> Outcome:
@@ -43,7 +46,7 @@ def new_dead_letters(
     # a dead-letter topic's leader may be this node or another: the outbox asks the newest image for each batch
     outbox = DeadLetterOutbox(
         services.node_id,
-        write_here,
+        None if is_guarded else write_here,
         BrokerChannels(image=lambda: partitions.newest_image, listener_name=listener_name, new_peer=new_peer),
         config.static.node.request_timeout_ms,
     )

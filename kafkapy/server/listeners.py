@@ -23,6 +23,7 @@ from kafkapy.types import Uuid
 if TYPE_CHECKING:
     from kafkapy.config.dynamic import DynamicConfig
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.reactor.tls_admission import ServerTls
     from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.server.login.authentication import Logins
     from kafkapy.server.tls.listeners import TlsListeners
@@ -30,25 +31,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.server")
 
 
-def bind(reactor: Reactor, dynamic_config: "DynamicConfig") -> dict[str, tuple[str, int]]:
-    """Bind the client listeners; return their addresses. Raises ConfigError, OSError."""
-    addresses = {}
-    config = dynamic_config.static
-    tls = _tls_listeners(config.broker_listeners, dynamic_config)
-    for endpoint in config.broker_listeners:
-        address = _bind(reactor, dynamic_config.current, endpoint, tls)
-        addresses[endpoint.listener] = address
-        logger.info("Awaiting socket connections on %s:%d.", *address[:2])
-    return addresses
-
-
 def bind_controllers(reactor: Reactor, dynamic_config: "DynamicConfig") -> tuple[RaftEndpoint, ...]:
     """Bind the controller listeners; return this node's endpoints. Raises ConfigError, OSError."""
     ports = {}
     config = dynamic_config.static
-    tls = _tls_listeners(config.controller_listeners, dynamic_config)
+    tls = tls_listeners(config.controller_listeners, dynamic_config)
     for endpoint in config.controller_listeners:
-        ports[endpoint.listener] = _bind(reactor, config, endpoint, tls)[1]
+        secured = tls.secure(config, endpoint) if tls is not None and endpoint.security_protocol.uses_tls else None
+        ports[endpoint.listener] = bind(reactor, endpoint, secured)[1]
     return tuple(
         RaftEndpoint(each.listener, each.host or socket.getfqdn(), each.port or ports[each.listener])
         for each in config.advertised_controller_listeners
@@ -56,7 +46,7 @@ def bind_controllers(reactor: Reactor, dynamic_config: "DynamicConfig") -> tuple
     )
 
 
-def _tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "DynamicConfig") -> "TlsListeners | None":
+def tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "DynamicConfig") -> "TlsListeners | None":
     """Return the TLS settings of the listeners among `endpoints`, updated with the config; None if none uses TLS."""
     if not any(each.security_protocol.uses_tls for each in endpoints):
         return None
@@ -76,13 +66,19 @@ def new_logins(
     random: "Random",
     io_pool: "IoPool",
     cluster_id: str,
+    is_running: bool = False,
 ) -> "Logins | None":
-    """Return the login settings of the SASL listeners among `endpoints`; None if none uses SASL. Raises ConfigError."""
+    """Return the login settings of the SASL listeners among `endpoints`; None if none uses SASL. Raises ConfigError.
+
+    is_running: the broker serves requests already.
+    """
     if not any(each.security_protocol.uses_sasl for each in endpoints):
         return None
     from kafkapy.server.login.authentication import Logins  # not needed by most brokers
 
-    return Logins(config, endpoints, image=image, random=random, io_pool=io_pool, cluster_id=cluster_id)
+    return Logins(
+        config, endpoints, image=image, random=random, io_pool=io_pool, cluster_id=cluster_id, is_running=is_running
+    )
 
 
 def new_login(logins: "Logins | None", route: Route, coalesce: Coalesce, clock: "Clock") -> NewLogin:
@@ -90,11 +86,8 @@ def new_login(logins: "Logins | None", route: Route, coalesce: Coalesce, clock: 
     return no_login if logins is None else logins.gate(route, coalesce, clock).new_login
 
 
-def _bind(
-    reactor: Reactor, config: BrokerConfig, endpoint: ConfigEndpoint, tls: "TlsListeners | None"
-) -> tuple[str, int]:
-    """Bind one listener. Raises ConfigError, and OSError with a hint for the user."""
-    secured = tls.secure(config, endpoint) if tls is not None and endpoint.security_protocol.uses_tls else None
+def bind(reactor: Reactor, endpoint: ConfigEndpoint, secured: "ServerTls | None") -> tuple[str, int]:
+    """Bind one listener; return its address. Raises OSError with a hint for the user."""
     try:
         protocol = endpoint.security_protocol.value
         return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, secured)

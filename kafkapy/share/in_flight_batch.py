@@ -75,6 +75,7 @@ class Run:
         return self.last_offset - self.first_offset + 1
 
     def acquire(self, member_id: str, deadline_ms: int) -> None:
+        """Begin a delivery. It is counted in memory alone: a restart before its end forgets it, as in Apache Kafka."""
         self._enter(RecordState.ACQUIRED)
         self.delivery_count += 1
         self.member_id = member_id

@@ -76,10 +76,13 @@ class Jobs:
 
     def outcome(self) -> Outcome:
         """Return what came of it, once nothing is left to be done."""
+        self.wait_until_done()
+        return self.seen, self._lag(), self._letter_count()
+
+    def wait_until_done(self) -> None:
         deadline = time.monotonic() + SECONDS
         while (lag := self._lag()) != 0:
             assert time.monotonic() < deadline, lag
-        return self.seen, lag, self._letter_count()
 
     def _lag(self) -> int:
         """Return the records that are not done. The start offset is that of the last write, which may be behind."""

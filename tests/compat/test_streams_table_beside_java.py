@@ -439,3 +439,25 @@ def answers_to(chapter: Callable[[Chapter], None], server: Server) -> list[tuple
         told = Chapter(client, chapter.__name__.replace("_", "-"))
         chapter(told)
         return told.responses
+
+
+def test_groups_that_are_not_ready_are_listed_by_the_state_that_is_shown(servers: list[Server]) -> None:
+    """Apache Kafka finds them by not_ready alone, and so not what kafka-streams-groups.sh --state NotReady asks for."""
+    listed = []
+    for server in servers:
+        with WireClient(server.bootstrap) as client:
+            told = Chapter(client, "not-ready")
+            told.member("m").join(reading("not-ready-missing"))
+            by_state = {
+                each: client.call(ListGroupsRequest(states_filter=[each]), 5) for each in ("not_ready", "NotReady")
+            }
+            listed.append(
+                {
+                    each: [group.group_state for group in found.groups if group.group_id == told.group]
+                    for each, found in by_state.items()
+                }
+            )
+    assert listed == [
+        {"not_ready": ["NotReady"], "NotReady": ["NotReady"]},
+        {"not_ready": ["NotReady"], "NotReady": []},
+    ]

@@ -12,7 +12,13 @@ from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
-from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, TaskIds
+from kafkapy.protocol.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
 from kafkapy.protocol.messages.streams_group_topology_description_update_request import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     TopologyDescription,
@@ -94,8 +100,13 @@ def test_a_join_that_says_what_it_cannot_mean_is_refused(
             "Changelog topic c must have an undefined partition count, but it is set to 2.",
         ),
         (reading(), "No source topics found for subtopology 0"),
+        (
+            Topology(0, subtopologies=[Subtopology("0", repartition_source_topics=[TopicInfo("by-key")])]),
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
+            "never used as a sink topic.",
+        ),
     ],
-    ids=("internal", "bad-name", "counted-changelog", "reads-nothing"),
+    ids=("internal", "bad-name", "counted-changelog", "reads-nothing", "reads-what-nobody-writes"),
 )
 def test_a_topology_that_cannot_be_is_refused(client: WireClient, group: str, topology: Any, message: str) -> None:
     response = StreamsMember(client, group).join(topology)

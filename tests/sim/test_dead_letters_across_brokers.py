@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kafkapy.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC, SHARE_VERSION
 from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
@@ -32,10 +33,11 @@ COPY = "errors.deadletterqueue.copy.record.enable"
 class Queue:
     """Four brokers: one leads `orders`, another the dead-letter topic; group `g` copies what it gives up."""
 
-    def __init__(self, brokers: LinkedBrokers) -> None:
+    def __init__(self, brokers: LinkedBrokers, *, has_authorizer: bool = False) -> None:
         self.brokers = brokers
         node = brokers.nodes[LEADER]
-        self.letters = dead_letters_of(node, node.services(), node._new_peer)
+        services = node.services()
+        self.letters = dead_letters_of(node, services, node._new_peer, has_authorizer=has_authorizer)
         self.shares = share_partitions_of(node, lambda: node.share.persister, {NAME: DEAD}, dead_letters=self.letters)
 
     async def begin(self) -> None:
@@ -54,14 +56,15 @@ class Queue:
         (result,) = await leader.share.persister.initialize("g", [InitialState(topic_id("orders"), 0, 0, 0)])
         assert result.error_code == 0
 
-    async def reject(self, *rejected: int) -> None:
-        """Let a member acquire everything, reject some and accept the others."""
+    async def reject(self, *rejected: int, first_offset: int = 0, last_offset: int = RECORDS - 1) -> None:
+        """Let a member acquire everything, which is from first_offset on, reject some and accept the others."""
         services = self.brokers.nodes[LEADER].services()
         services.share_partitions = lambda: self.shares
-        member = Member(services, topic_id("orders"), "m", connection="c")
-        assert await member.acquire() == [(0, RECORDS - 1, 1)]
-        types = [ACK_REJECT if offset in rejected else ACK_ACCEPT for offset in range(RECORDS)]
-        response = await member.acknowledge({0: [(0, RECORDS - 1, types)]})
+        member = Member(services, topic_id("orders"), "m", connection=f"c{first_offset}")
+        assert await member.acquire() == [(first_offset, last_offset, 1)]
+        offsets = range(first_offset, last_offset + 1)
+        types = [ACK_REJECT if offset in rejected else ACK_ACCEPT for offset in offsets]
+        response = await member.acknowledge({0: [(first_offset, last_offset, types)]})
         assert response.responses[0].partitions[0].error_code == 0
 
     def written(self, node_id: int = DEAD_LEADER) -> list[tuple[int, bytes | None]]:
@@ -84,10 +87,10 @@ class Queue:
         await self.brokers.close()
 
 
-def queued(test: Callable[[Queue], Awaitable[None]]) -> Callable[[], None]:
+def queued(test: Callable[[Queue], Awaitable[None]], *, has_authorizer: bool = False) -> Callable[[], None]:
     def run_test() -> None:
         async def main(loop: SimLoop) -> None:
-            queue = Queue(LinkedBrokers(loop, 4))
+            queue = Queue(LinkedBrokers(loop, 4), has_authorizer=has_authorizer)
             await queue.begin()
             await test(queue)
             await queue.close()
@@ -95,6 +98,9 @@ def queued(test: Callable[[Queue], Awaitable[None]]) -> Callable[[], None]:
         run(main)
 
     return run_test
+
+
+guarded = partial(queued, has_authorizer=True)
 
 
 LETTERS = [(3, b"value 3"), (4, b"value 4"), (9, b"value 9")]
@@ -171,6 +177,20 @@ async def test_a_broker_that_may_not_write_gives_up(queue: Queue) -> None:
     await queue.reject(3, 4, 9)
     await asyncio.sleep(2)
     assert (queue.written(), queue.produces()) == ([], 1)
+    assert await queue.is_archived(), "archived without"
+
+
+@guarded
+async def test_with_an_authorizer_a_broker_is_asked_whether_it_may_write_what_it_leads(queue: Queue) -> None:
+    queue.brokers.lead(DEAD, LEADER)
+    await queue.reject(3)
+    await asyncio.sleep(2)
+    assert (queue.written(LEADER), queue.produces(LEADER)) == (LETTERS[:1], 1)
+    queue.brokers.nodes[LEADER]._services.authorizer = Deny((AclOperation.WRITE, DEAD))
+    queue.brokers.nodes[LEADER].append(batch(b"one more"))
+    await queue.reject(RECORDS, first_offset=RECORDS, last_offset=RECORDS)
+    await asyncio.sleep(2)
+    assert (queue.written(LEADER), queue.produces(LEADER)) == (LETTERS[:1], 2)
     assert await queue.is_archived(), "archived without"
 
 

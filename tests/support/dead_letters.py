@@ -14,10 +14,12 @@ from kafkapy.record.batch import Record
 from kafkapy.record.batches import batches
 from kafkapy.runtime.share.dead_letters import DeadLetters
 from kafkapy.runtime.share.share_partitions import SharePartitions
+from kafkapy.security.authorizer import AllowAll
 from kafkapy.server.dead_letters import new_dead_letters
 from kafkapy.storage.log.reader import FetchIsolation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import config_records, topic_id
+from tests.support.metadata_services import Deny
 from tests.support.share_partition_hosting import Shares, share_partitions_of
 
 DEAD = "dlq.dead"
@@ -53,10 +55,16 @@ def no_peer(host: str, port: int) -> Any:
 
 
 def dead_letters_of(
-    node: Any, services: Any, new_peer: Callable[[str, int], Any] = no_peer, counts: ShareCounts | None = None
+    node: Any,
+    services: Any,
+    new_peer: Callable[[str, int], Any] = no_peer,
+    counts: ShareCounts | None = None,
+    *,
+    has_authorizer: bool = False,
 ) -> DeadLetters:
     """Return what copies the dead letters of a hosted broker, as the server puts it together."""
     services.dynamic_config = SimpleNamespace(static=node.config, current=node.config)
+    services.authorizer = Deny() if has_authorizer else AllowAll()
     return new_dead_letters(services, new_peer, counts)
 
 

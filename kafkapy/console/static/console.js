@@ -172,8 +172,13 @@ async function draw(place) {
   }, data, place);
 }
 
-function drawAll() {
-  if (typeof uPlot !== "undefined" && !document.hidden) document.querySelectorAll(".chart").forEach(draw);
+const NOT_DRAWN = "Charts stand still: the console does not answer.";
+
+async function drawAll() {
+  if (typeof uPlot === "undefined" || document.hidden) return;
+  const drawn = await Promise.allSettled([...document.querySelectorAll(".chart")].map(draw));
+  const isSaid = document.getElementById("problem").textContent === NOT_DRAWN;
+  if (drawn.some(each => each.status === "rejected")) problem(NOT_DRAWN); else if (isSaid) problem("");
 }
 
 window.addEventListener("resize", () => {

@@ -1,6 +1,7 @@
 """Faults by name, for tests of clients. No FaultInjector stands before a router until a test sets the first fault.
 
 shapes.py       where requests name topics and groups, and responses have room for an error
+whole_errors.py responses to requests of which nothing was done
 whole_requests.py    requests that name all that they are about: the partitions of a Fetch's session
 selectors.py    which requests a fault hits
 rules.py        `broker.faults`: Fault, Faults, what they hit, and what is refused by name

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.faults.rules import Fault, Hit, Matched, Rules
 from kafkapy.embedded.faults.shapes import Selected, level_of, put_errors, take_parts
+from kafkapy.embedded.faults.whole_errors import failed_response
 from kafkapy.embedded.faults.whole_requests import FETCH, WholeRequests, is_readable
 from kafkapy.embedded.responses import decoded, joined
 from kafkapy.handlers.context import CloseConnection
@@ -99,14 +100,12 @@ class FaultInjector:
         version = header.api_version
         level = level_of(fault.api, version)
         if level is None:
-            response: Any = response_type(header.api_key)()
-            response.error_code = int(fault.error)
-            return _encoded(header, response)
+            return _encoded(header, failed_response(request, fault.error))
         whole = self._whole.request(request)
         errors = take_parts(level, whole, fault.matches_part, fault.error, self._whole.topic_of)
         if header.api_key == FETCH:
             request.max_wait_ms = 0  # the error does not wait for records
-        response = response_type(header.api_key)()
+        response: Any = response_type(header.api_key)()
         # If parts were taken from a copy, the request is served as it was, and its response overwritten: it only reads,
         # and is answered about more than it names (a Fetch about its session, a Metadata about brokers).
         if whole is not request or getattr(request, level.request):

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.selectors import REQUEST_SELECTORS, Selectors, complaint_about
-from kafkapy.embedded.faults.shapes import Selected, has_room_for_error, is_between_nodes, selectors_of
+from kafkapy.embedded.faults.shapes import Selected, is_between_nodes, selectors_of
+from kafkapy.embedded.faults.whole_errors import versions_with_room
 from kafkapy.errors import KafkapyError, first_of, quoted, unknown
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS, LOGIN_APIS
@@ -122,6 +123,7 @@ class Fault:
         self.may_miss = selectors.get("may_miss", False)
         self.api_key = _api_key(api)
         self._selectors = selectors
+        self._versions_with_room = [] if error is None else versions_with_room(self.api_key)
         self._check()
         self._matches = 0
         self._missed: dict[str, None] = {}
@@ -159,6 +161,9 @@ class Fault:
         wanted = self._selectors.get("version")
         if wanted is not None and version not in (wanted if isinstance(wanted, range) else (wanted,)):
             self._record_miss(f"one at version {version}")
+            return False
+        if self.error is not None and version not in self._versions_with_room:
+            self._record_miss(f"one at version {version}, whose response has no room for an error")
             return False
         if self.error is not None and version < self._error_since:
             self._record_miss(f"one at version {version}, whose clients do not know {self.error.name}")
@@ -272,8 +277,6 @@ class Fault:
                 has = f"only {', '.join(sorted(possible))}" if possible else "nothing of the kind"
                 raise FaultError(f"a request of {api} names no {name}, {has}")
         self._check_versions()
-        if self.kind == "fail" and not has_room_for_error(self.api_key):
-            raise FaultError(f"{api} cannot be answered with an error here: drop or delay it")
 
     def _check_versions(self) -> None:
         wanted, known = self._selectors.get("version"), APIS[self.api_key]
@@ -283,6 +286,8 @@ class Fault:
         served = range(known.min_version, known.max_version + 1)
         if not any(version in served for version in versions):
             raise FaultError(f"{self.api} has the versions {served.start} to {served.stop - 1}, not {wanted}")
+        if self.error is not None and not any(version in self._versions_with_room for version in versions):
+            raise FaultError(f"{self.api} at version {wanted} has no room for an error: drop or delay it")
         if self.error is not None and max(versions) < self._error_since:
             since = f"clients know it from version {self._error_since} on"
             raise FaultError(f"{self.api} at version {wanted} lacks {self.error.name}: {since}")

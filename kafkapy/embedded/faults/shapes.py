@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
-from kafkapy.protocol.api import APIS, message_type, request_type, response_type
+from kafkapy.protocol.api import APIS, message_type, request_type
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import ZERO_UUID
 
 Selected: TypeAlias = dict[str, str | int]
@@ -24,7 +25,8 @@ class Level:
 
     copies: fields of a response's item, each with the field of the request's item that it repeats. selects: what a
     request's item is about, each with its field. error: the field of the response's item; unused if there is an `inner`
-    level.
+    level. has_message: false at versions whose items cannot carry their field `error_message`, if they have one.
+    `response` is empty if only the request has this level: the inner level's lists are the response's own then.
     """
 
     request: str
@@ -34,6 +36,7 @@ class Level:
     selects: tuple[tuple[str, str], ...] = ()
     inner: "Level | None" = None
     error: str = "error_code"
+    has_message: bool = True
 
 
 _NAMED: Final = (("name", "name"),)
@@ -78,6 +81,11 @@ def _groups(item: str) -> Level:
     return Level("groups", "groups", item, (("group_id", "group_id"),), (("group", "group_id"),))
 
 
+def _described_groups(*, has_message: bool) -> Level:
+    copies, selects = (("group_id", ITEM),), (("group", ITEM),)
+    return Level("groups", "groups", "DescribedGroup", copies, selects, has_message=has_message)
+
+
 _GROUP_IDS: Final = Level("group_ids", "groups", "DescribedGroup", (("group_id", ITEM),), (("group", ITEM),))
 _TXN_TOPICS: Final = _topics(
     "AddPartitionsToTxnTopicResult",
@@ -91,7 +99,7 @@ _TXN_TOPICS: Final = _topics(
     response="topic_results",
 )
 
-LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
+LEVELS: Final[Mapping[str, tuple[tuple[int, Level | None], ...]]] = {
     "Produce": (
         (
             0,
@@ -129,7 +137,18 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
     "OffsetCommit": (
         (0, _topics("OffsetCommitResponseTopic", _partitions("OffsetCommitResponsePartition"), copies=_NAMED_OR_ID)),
     ),
-    "OffsetFetch": ((8, _groups("OffsetFetchResponseGroup")),),
+    "OffsetFetch": (
+        (8, _groups("OffsetFetchResponseGroup")),
+        (2, None),
+        (
+            0,  # names topics, but is about its group: at other versions none can be chosen
+            _topics(
+                "OffsetFetchResponseTopic",
+                _partitions("OffsetFetchResponsePartition", request="partition_indexes", copies=_NUMBERED, selects=()),
+                selects=(),
+            ),
+        ),
+    ),
     "TxnOffsetCommit": (
         (
             0,
@@ -191,7 +210,7 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
         (0, _topics("ReassignableTopicResponse", _partitions("ReassignablePartitionResponse"), response="responses")),
     ),
     "OffsetDelete": ((0, _topics("OffsetDeleteResponseTopic", _partitions("OffsetDeleteResponsePartition"))),),
-    "DescribeGroups": ((0, Level("groups", "groups", "DescribedGroup", (("group_id", ITEM),), (("group", ITEM),))),),
+    "DescribeGroups": ((6, _described_groups(has_message=True)), (0, _described_groups(has_message=False))),
     "DeleteGroups": (
         (0, Level("groups_names", "results", "DeletableGroupResult", (("group_id", ITEM),), (("group", ITEM),))),
     ),
@@ -227,8 +246,44 @@ LEVELS: Final[Mapping[str, tuple[tuple[int, Level], ...]]] = {
     "ShareAcknowledge": ((0, _shared("ShareAcknowledgeTopicResponse")),),
     "CreateAcls": ((0, Level("creations", "results", "AclCreationResult")),),
     "DeleteAcls": ((0, Level("filters", "filter_results", "DeleteAclsFilterResult")),),
+    "AlterReplicaLogDirs": (
+        (
+            0,
+            Level(
+                "dirs",
+                "",
+                "",
+                inner=_topics(
+                    "AlterReplicaLogDirTopicResult",
+                    _partitions("AlterReplicaLogDirPartitionResult", copies=_NUMBERED, selects=_NUMBER),
+                    response="results",
+                    copies=(("topic_name", "name"),),
+                ),
+            ),
+        ),
+    ),
+    "WriteTxnMarkers": (
+        (
+            0,
+            Level(
+                "markers",
+                "markers",
+                "WritableTxnMarkerResult",
+                (("producer_id", "producer_id"),),
+                inner=_topics(
+                    "WritableTxnMarkerTopicResult",
+                    _partitions(
+                        "WritableTxnMarkerPartitionResult",
+                        request="partition_indexes",
+                        copies=_NUMBERED,
+                        selects=_NUMBER,
+                    ),
+                ),
+            ),
+        ),
+    ),
 }
-"""By API: from which version on, the newest first."""
+"""By API: from which version on, the newest first. None: the response has one error then."""
 
 
 TopicOf: TypeAlias = Callable[[bytes], str | None]
@@ -262,11 +317,6 @@ def selectors_of(api_key: int) -> set[str]:
     if any(name.endswith("transactional_id") for name in fields):
         found.add("transactional_id")
     return found
-
-
-def has_room_for_error(api_key: int) -> bool:
-    """Return whether a response of the API can say that the request failed."""
-    return APIS[api_key].name in LEVELS or "error_code" in response_type(api_key).field_names()
 
 
 def is_between_nodes(api_key: int) -> bool:
@@ -308,11 +358,11 @@ def _parts(level: Level, holder: Any, about: Selected, topic_of: TopicOf) -> Ite
 
 
 def take_parts(
-    level: Level, request: Any, is_hit: Callable[[Selected], bool], error: Any, topic_of: TopicOf
+    level: Level, request: Any, is_hit: Callable[[Selected], bool], error: ErrorCode, topic_of: TopicOf
 ) -> list[Any]:
     """Remove the parts that are hit from a request; return the items of its response that give them the error.
 
-    `error`: an ErrorCode. Whether something is left, the caller sees in the request's list.
+    Whether something is left, the caller sees in the request's list.
     """
     response_name = type(request).__name__.removesuffix("Request") + "Response"
     module = import_module(message_type(response_name).__module__)
@@ -322,7 +372,7 @@ def take_parts(
 @dataclass(slots=True, frozen=True)
 class _Taking:
     is_hit: Callable[[Selected], bool]
-    error: int
+    error: ErrorCode
     topic_of: TopicOf
     module: Any
 
@@ -331,16 +381,19 @@ def _take(level: Level, holder: Any, taking: _Taking, about: Selected) -> list[A
     kept, errors = [], []
     for item in getattr(holder, level.request) or ():
         selected = _selected(level, holder, item, about, taking.topic_of)
-        response = _response_of(level, item, taking.module)
         if level.inner is None:
             if taking.is_hit(selected):
-                setattr(response, level.error, int(taking.error))
+                response = _response_of(level, item, taking.module)
+                _put_error(level, response, taking.error)
                 errors.append(response)
             else:
                 kept.append(item)
             continue
         inner_errors = _take(level.inner, item, taking, selected)
-        if inner_errors:
+        if not level.response:
+            errors += inner_errors
+        elif inner_errors:
+            response = _response_of(level, item, taking.module)
             setattr(response, level.inner.response, inner_errors)
             errors.append(response)
         if getattr(item, level.inner.request):
@@ -349,8 +402,26 @@ def _take(level: Level, holder: Any, taking: _Taking, about: Selected) -> list[A
     return errors
 
 
+def _put_error(level: Level, item: Any, error: ErrorCode) -> None:
+    if level.error == "error_code" and level.has_message:
+        put_error(item, error)
+    else:
+        setattr(item, level.error, int(error))
+
+
+def put_error(holder: Any, error: ErrorCode) -> None:
+    """Set the error of a response or of an item, and its message: kafka-python takes some without one for a success."""
+    holder.error_code = int(error)
+    if "error_message" in holder.field_names():
+        holder.error_message = error.message
+
+
 def put_errors(level: Level, holder: Any, errors: list[Any]) -> None:
     """Put items with errors into a response, in the place of what it has about the same."""
+    if not level.response:
+        assert level.inner is not None
+        put_errors(level.inner, holder, errors)
+        return
     found = getattr(holder, level.response) or []
     for error in errors:
         same = next((each for each in found if _key(level, each) == _key(level, error)), None) if level.copies else None

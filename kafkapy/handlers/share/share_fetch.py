@@ -36,6 +36,7 @@ from kafkapy.protocol.messages.share_fetch_request import ShareFetchRequest
 from kafkapy.protocol.messages.share_fetch_response import ShareFetchResponse
 from kafkapy.runtime.share.in_use import InUse
 from kafkapy.runtime.share.share_partitions import SharePartitions
+from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.share.pending_write import Refusal
 from kafkapy.share.persister import TopicIdPartition
@@ -44,6 +45,10 @@ from kafkapy.types import Uuid
 
 FOUND_AT_ONCE: Final = 100
 """Share partitions that are looked up before the request may give way: some tenths of a millisecond."""
+STEPS_OF_LOAD: Final = 50
+"""To load one share partition counts as so many steps (Turn.is_over): 0.2 to 0.5 ms. Twenty are loaded in a turn."""
+LOADED_AT_ONCE: Final = 5
+"""Loads before a request gives way first, so that those of many connections do not add up: their turns are shared."""
 ZEROS_OF_RENEWAL: Final = (
     ("max_bytes", "maxBytes"),
     ("min_bytes", "minBytes"),
@@ -130,21 +135,37 @@ async def _fetch(
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
         rotated = _rotated(session.partitions, request.share_session_epoch)
-        finder, way = _Finder(services, shares, key.group_id, access), walk(services, context)
-        for start in range(0, len(rotated), FOUND_AT_ONCE):
-            if way.is_over(FOUND_AT_ONCE):
-                await way.give_way()
-            for partition in rotated[start : start + FOUND_AT_ONCE]:
-                found = finder.find(partition)
-                if isinstance(found, InUse):
-                    usable.append(found)
-                else:
-                    fetched[partition] = FetchedShare(found)
+        usable = await _find(rotated, _Finder(services, shares, key, access), walk(services, context), fetched)
     if usable:
         reading = ShareReading(services, context, request, key, shares, usable)
         fetched |= await reading.run(must_respond=bool(fetched))
     _count(services, session.partitions, fetched, access)
     return fetched
+
+
+async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk, fetched: Fetched) -> list[InUse]:
+    """Return the share partitions that can be read, found in turns. Add to `fetched` why the others cannot be read.
+
+    None are loaded, and none returned, once the session has ended: nobody would forget them again.
+    """
+    usable: list[InUse] = []
+    load_count = 0
+    for start in range(0, len(partitions), FOUND_AT_ONCE):
+        must_pause = way.is_over(FOUND_AT_ONCE)
+        for partition in partitions[start : start + FOUND_AT_ONCE]:
+            if must_pause:
+                await way.give_way()
+                if finder.has_session_ended():
+                    return []
+            found = finder.find(partition)
+            if isinstance(found, InUse):
+                usable.append(found)
+            else:
+                fetched[partition] = FetchedShare(found)
+            has_loaded = finder.has_begun_load()
+            load_count += has_loaded
+            must_pause = has_loaded and (way.is_over(STEPS_OF_LOAD) or load_count == LOADED_AT_ONCE)
+    return usable
 
 
 def _count(services: Services, partitions: list[TopicIdPartition], fetched: Fetched, access: TopicAccess) -> None:
@@ -172,15 +193,27 @@ def _named(partitions: list[TopicIdPartition], acknowledgements: Acknowledgement
 class _Finder:
     """Finds the share partitions of one request. What its topics and its group say is looked up once."""
 
-    __slots__ = ("_access", "_group_id", "_partitions", "_services", "_settings", "_shares", "_topics")
+    __slots__ = (
+        "_access",
+        "_key",
+        "_load_count",
+        "_partitions",
+        "_services",
+        "_session",
+        "_settings",
+        "_shares",
+        "_topics",
+    )
 
-    def __init__(self, services: Services, shares: SharePartitions, group_id: str, access: TopicAccess) -> None:
+    def __init__(self, services: Services, shares: SharePartitions, key: SessionKey, access: TopicAccess) -> None:
         self._services = services
         self._shares = shares
-        self._group_id = group_id
+        self._key = key
+        self._session = shares.sessions.get(key)
         self._access = access
+        self._load_count = shares.load_count
         self._partitions = services.replica_manager.partitions
-        self._settings = shares.settings(group_id).partition
+        self._settings = shares.settings(key.group_id).partition
         self._topics: dict[Uuid, str | Refusal] = {}
         """The name of each topic, or why it cannot be read."""
 
@@ -196,7 +229,17 @@ class _Finder:
         code = hosted.check_leader() if hosted is not None else self._partitions.missing_code(topic, number)
         if code or hosted is None:
             return Refusal(ErrorCode(code), None)
-        return self._shares.use(self._group_id, partition, hosted, self._settings)
+        in_use = self._shares.use(self._key.group_id, partition, hosted, self._settings)
+        return in_use.failure or in_use
+
+    def has_session_ended(self) -> bool:
+        """Return whether the session of the request has ended, or begun anew, meanwhile."""
+        return self._shares.sessions.get(self._key) is not self._session
+
+    def has_begun_load(self) -> bool:
+        """Return whether a load has begun since this was asked last."""
+        before, self._load_count = self._load_count, self._shares.load_count
+        return self._load_count != before
 
     def _find_topic(self, topic_id: Uuid) -> str | Refusal:
         topic = self._services.metadata.image.topics.by_id.get(topic_id)

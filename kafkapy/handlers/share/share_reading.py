@@ -127,13 +127,13 @@ class ShareReading:
 
     def _record_failures(self) -> bool:
         """Record the errors of share partitions that cannot be read any more; return whether there are any."""
-        failed = [in_use for in_use in self._partitions if in_use.has_failed]
-        for in_use in failed:
-            refusal = in_use.refusal or in_use.partition.refusal
-            if not in_use.is_current or refusal is None:
-                refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-            self._fetched.setdefault(in_use.partition.key.topic_partition, FetchedShare(refusal))
-        return bool(failed)
+        has_failures = False
+        for in_use in self._partitions:
+            refusal = in_use.failure
+            if refusal is not None:
+                has_failures = True
+                self._fetched.setdefault(in_use.partition.key.topic_partition, FetchedShare(refusal))
+        return has_failures
 
     async def _acquire(self, held: list[InUse], *, is_last: bool) -> bool:
         """Read and acquire what is held; return whether there is something to answer."""

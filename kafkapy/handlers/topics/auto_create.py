@@ -115,9 +115,8 @@ async def create_topic(services: Services, name: str) -> None:
 
 
 async def create_dead_letter_topic(services: Services, name: str) -> tuple[int, str | None]:
-    """Create a dead-letter topic of share groups, with the controller's defaults; return error code and message."""
-    configs = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
-    request = CreateTopicsRequest(topics=[_internal(name, -1, -1, configs)])
+    """Create a dead-letter topic of share groups; return error code and message."""
+    request = dead_letter_topic_request(name)
     try:
         response = await services.active_controller.send_request(
             request, lambda controller, _: controller.topics.decide_create(request)
@@ -126,6 +125,12 @@ async def create_dead_letter_topic(services: Services, name: str) -> tuple[int, 
         return error.code, error.message
     (created,) = response.topics
     return created.error_code, created.error_message
+
+
+def dead_letter_topic_request(name: str) -> CreateTopicsRequest:
+    """Return the request to create a dead-letter topic, with the controller's defaults."""
+    configs = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
+    return CreateTopicsRequest(topics=[_internal(name, -1, -1, configs)])
 
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:

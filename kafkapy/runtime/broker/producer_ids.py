@@ -36,7 +36,7 @@ class ProducerIdManager:
         return producer_id
 
     async def at_hand(self) -> None:
-        """Return once `take` has an id to return. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return once `allocate` has an id to return. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS."""
         while self._used == len(self._block):
             await self._request_next_block()
 

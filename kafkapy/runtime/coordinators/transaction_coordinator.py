@@ -198,7 +198,9 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
             try:
                 await act()
             except Exception:
-                logger.exception("The check for expired transactions failed, trying again after %s", interval_key)
+                logger.exception(
+                    "The check for transactions that are over their time failed, trying again after %s", interval_key
+                )
 
     async def abort_at_once(self, transactional_id: str) -> bool:
         """Abort the open transaction of an id as if it had timed out; return whether there is one. Raises ApiError."""

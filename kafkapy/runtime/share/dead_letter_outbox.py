@@ -3,9 +3,12 @@
 What waits for the same partition goes into one batch, as far as the topic's max.message.bytes allow; there is one
 request at a time for a partition, so that a slow leader is not sent more and more.
 
-Deviation: Apache Kafka sends dead letters to its own listener, too, where the authorizer is asked whether the broker
-may write. Here the partitions that this broker leads are written at once, as transaction markers are, because that
-needs no connection: what a broker in a container advertises may not be reachable from within.
+With an authorizer this broker, too, is sent requests, by its inter-broker listener as in Apache Kafka: so the ACLs of
+the brokers' principal decide whether letters may be written, and topics created, whoever leads them.
+
+Deviation: Apache Kafka sends dead letters to its own listener also without an authorizer. Here the partitions that this
+broker leads are written at once then, as transaction markers are, because that needs no connection: what a broker in a
+container advertises may not be reachable from within.
 """
 
 import asyncio
@@ -17,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.dataclass import dataclass
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.create_topics_request import CreateTopicsRequest
+from kafkapy.protocol.messages.create_topics_response import CreateTopicsResponse
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.produce_response import ProduceResponse
 from kafkapy.record.builder import NewRecord, build_batch
@@ -29,6 +34,8 @@ from kafkapy.types import Uuid
 if TYPE_CHECKING:
     from kafkapy.runtime.broker_channels import BrokerChannels
 
+CREATE_TOPICS: Final = 19
+CREATE_TOPICS_VERSIONS: Final = (7, 7)
 PRODUCE: Final = 0
 PRODUCE_VERSIONS: Final = (13, 13)
 """By topic id: a topic that was deleted and made again does not get what was meant for the old one."""
@@ -69,8 +76,9 @@ class DeadLetterOutbox:
     """What is to be written to dead-letter topics, by destination."""
 
     def __init__(
-        self, node_id: int, write_here: WriteHere, channels: "BrokerChannels", request_timeout_ms: int
+        self, node_id: int, write_here: WriteHere | None, channels: "BrokerChannels", request_timeout_ms: int
     ) -> None:
+        """`write_here`: None if this broker is sent its letters as the others are."""
         self._node_id = node_id
         self._write_here = write_here
         self._channels = channels
@@ -92,6 +100,23 @@ class DeadLetterOutbox:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await waiting.done
+
+    async def create_topic(self, request: CreateTopicsRequest) -> Outcome:
+        """Send this broker a request for one topic, as a client with the brokers' principal; return the outcome."""
+        try:
+            response = await self._channels.send_request(
+                self._node_id,
+                CREATE_TOPICS,
+                lambda _version: request,
+                versions=CREATE_TOPICS_VERSIONS,
+                timeout_ms=self._request_timeout_ms,
+            )
+        except NoResponseError as error:
+            return _without_response(error)
+        assert isinstance(response, CreateTopicsResponse)
+        for created in response.topics:
+            return Outcome(created.error_code, created.error_message)
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the response lacks the topic")
 
     async def close(self) -> None:
         """Stop sending. What waits is cancelled."""
@@ -121,7 +146,7 @@ class DeadLetterOutbox:
     async def _send(self, destination: Destination, records: Sequence[NewRecord]) -> Outcome:
         batch = build_batch(records)
         try:
-            if destination.leader_id != self._node_id:
+            if self._write_here is None or destination.leader_id != self._node_id:
                 return await self._send_to_leader(destination, batch)
             failpoint("share.dead_letter.before_append")
             outcome = await self._write_here(destination, batch, TIMEOUT_MS)
@@ -144,14 +169,18 @@ class DeadLetterOutbox:
                 timeout_ms=self._request_timeout_ms,
             )
         except NoResponseError as error:
-            code = ErrorCode.UNSUPPORTED_VERSION if error.is_unsupported else ErrorCode.NETWORK_EXCEPTION
-            return Outcome(code, str(error))
+            return _without_response(error)
         assert isinstance(response, ProduceResponse)
         for each in response.responses:
             for answered in each.partition_responses:
                 if (each.topic_id, answered.index) == (destination.topic_id, destination.partition):
                     return Outcome(answered.error_code, answered.error_message)
         return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, "the response lacks the partition")
+
+
+def _without_response(error: NoResponseError) -> Outcome:
+    code = ErrorCode.UNSUPPORTED_VERSION if error.is_unsupported else ErrorCode.NETWORK_EXCEPTION
+    return Outcome(code, str(error))
 
 
 def _one_batch(queue: "deque[_Waiting]", max_bytes: int) -> list[_Waiting]:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.fetch_read import end_offset
 from kafkapy.replication.partition import Role
 from kafkapy.share.partition import PartitionState, SharePartition
@@ -26,6 +27,7 @@ class Waiter(Protocol):
         """Something has changed there: take it, or go on waiting."""
 
 
+NO_LEADER: Final = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 WATCH_MS: Final = 3_600_000
 """For how long a share partition asks for news of its partition before it asks again."""
 
@@ -72,7 +74,7 @@ class InUse:
         """Made when something is acquired first."""
         self.waiters: dict[Waiter, None] = {}
         self._watch: PartitionsWatch | None = None
-        self.loading: asyncio.Task[None] | None = None
+        self.loading: asyncio.Future[None] | None = None
         """While the state is being loaded."""
         self.refusal: Refusal | None = None
         """Why it could not be loaded."""
@@ -90,6 +92,14 @@ class InUse:
     def has_failed(self) -> bool:
         """Whether nothing can be read of it any more."""
         return self.partition.state in (PartitionState.FAILED, PartitionState.FENCED) or not self.is_current
+
+    @property
+    def failure(self) -> Refusal | None:
+        """Why nothing can be read of it any more; None if it can be read, or is still being loaded."""
+        if not self.has_failed:
+            return None
+        refusal = self.refusal or self.partition.refusal
+        return refusal if refusal is not None and self.is_current else NO_LEADER
 
     def readable(self, isolation: FetchIsolation) -> tuple[int, int]:
         """Return from where to where records could be acquired: nothing if the first is not below the second."""

@@ -101,6 +101,8 @@ class SharePartitions:
         self.counts = parts.counts
         self.wheel = parts.wheel
         self.replica_manager = parts.replica_manager
+        self.load_count = 0
+        """Loads that have begun. Most of them have ended when use() returns: whoever calls it often gives way."""
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._copying: dict[SharePartitionKey, list[DeadLetter]] = {}
@@ -155,9 +157,12 @@ class SharePartitions:
         in_use = InUse(machine, hosted, self)
         self._groups.setdefault(group_id, {})[partition] = in_use
         machine.begin_load()
+        self.load_count += 1
         in_use.watch()
-        in_use.loading = self._start(self._load(in_use))
-        in_use.loading.add_done_callback(in_use.on_loaded)
+        loading = begin(self._load(in_use), self._start)
+        if not loading.done():
+            in_use.loading = loading
+            loading.add_done_callback(in_use.on_loaded)
         return in_use
 
     def on_data(self, in_use: InUse) -> None:

@@ -68,16 +68,19 @@ class Logins:
         random: Random,
         io_pool: "IoPool",
         cluster_id: str,
+        is_running: bool = False,
     ) -> None:
-        self._endpoints = [each for each in endpoints if each.security_protocol.uses_sasl]
+        """`is_running`: the broker serves requests already, so that no keys of bearer tokens may be read."""
+        self._endpoints: list[Endpoint] = []
+        self._failure_delay_ms: dict[str, int] = {}
         self._io_pool = io_pool
         self._mechanisms = _Mechanisms(image, random, io_pool, config.security.delegation_token_secret_key, cluster_id)
-        self._failure_delay_ms = {
-            each.listener: int(str(config.listener_value(each.listener, "connection.failed.authentication.delay.ms")))
-            for each in self._endpoints
-        }
+        self._mechanisms.is_started = is_running
+        self._settings: dict[str, LoginSettings] = {}
         self._timeout_ms = config.network.kafkapy_authentication_timeout_ms
-        self._settings = self._read(config)
+        for each in endpoints:
+            if each.security_protocol.uses_sasl:
+                self.add(config, each)
         self._mechanisms.is_started = True
 
     def start(self) -> None:
@@ -86,6 +89,18 @@ class Logins:
 
     def close(self) -> None:
         self._mechanisms.close()
+
+    def add(self, config: BrokerConfig, endpoint: Endpoint) -> None:
+        """Serve the logins of one more listener. Raises ConfigError."""
+        name = endpoint.listener
+        self._settings = {**self._settings, name: self._mechanisms.settings(config, name)}
+        self._failure_delay_ms[name] = int(
+            str(config.listener_value(name, "connection.failed.authentication.delay.ms"))
+        )
+        self._endpoints.append(endpoint)
+
+    def remove(self, name: str) -> None:
+        self._endpoints = [each for each in self._endpoints if each.listener != name]
 
     def check(self, config: BrokerConfig) -> None:
         """Raise ConfigError if `config` has no valid login settings."""
@@ -116,7 +131,9 @@ class Logins:
         )
 
     def _read(self, config: BrokerConfig) -> dict[str, LoginSettings]:
-        return {each.listener: self._mechanisms.settings(config, each.listener) for each in self._endpoints}
+        """Return the settings of all listeners; those of one that `config` removes serve the logins under way."""
+        kept = {each.listener for each in config.listeners} & {each.listener for each in self._endpoints}
+        return {**self._settings, **{name: self._mechanisms.settings(config, name) for name in kept}}
 
 
 class _Mechanisms:

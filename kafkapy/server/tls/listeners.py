@@ -68,15 +68,18 @@ class TlsListeners:
     def __init__(self, static: BrokerConfig) -> None:
         """`static`: the configuration without dynamic changes."""
         self._static = static
+        self._added: dict[str, BrokerConfig] = {}
+        """Of a listener that was added at run time the configuration then, in place of the static one."""
         self._secured: dict[str, tuple[_Served, ServerTls]] = {}
         self._ignored: set[str] = set()
         """Keys of dynamic configs without effect for which a warning was logged."""
 
     def secure(self, config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
         """Return the TLS settings of a listener's handshakes. Raises ConfigError."""
-        tls = effective_tls(self._static, config, endpoint.listener)
+        fixed = self._fixed(endpoint.listener)
+        tls = effective_tls(fixed, config, endpoint.listener)
         served = _serve(config, endpoint.listener, tls)
-        if tls.ssl_client_auth == "none" != self._static.listener_value(endpoint.listener, CLIENT_AUTH):
+        if tls.ssl_client_auth == "none" != fixed.listener_value(endpoint.listener, CLIENT_AUTH):
             own = f"listener.name.{endpoint.listener.lower()}.{CLIENT_AUTH}"
             logger.warning("%s counts only on SSL listeners: %s has no %s", CLIENT_AUTH, endpoint.listener, own)
         principal_of = None if endpoint.security_protocol.uses_sasl else principals(tls)
@@ -84,18 +87,27 @@ class TlsListeners:
         self._secured[endpoint.listener] = (served, secured)
         return secured
 
+    def add(self, config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
+        """Return the TLS settings of a listener that is added at run time, all from `config`. Raises ConfigError."""
+        self._added[endpoint.listener] = config
+        return self.secure(config, endpoint)
+
+    def remove(self, name: str) -> None:
+        self._secured.pop(name, None)
+        self._added.pop(name, None)
+
     def check(self, config: BrokerConfig) -> None:
         """Raise ConfigError if `config` changes the TLS settings of a listener to invalid ones.
 
         Files of unchanged settings are not read, as in Apache Kafka: a broken one refuses no other change of a config.
         """
-        for name, (served, _) in self._secured.items():
-            if effective_tls(self._static, config, name) != served.tls:
+        for name, (served, _) in self._kept(config):
+            if effective_tls(self._fixed(name), config, name) != served.tls:
                 self._renewed(config, name)
 
     def update(self, config: BrokerConfig) -> None:
         """Use the TLS settings of `config` for new connections; an invalid one is logged, and changes nothing."""
-        for name, (_, secured) in self._secured.items():
+        for name, (_, secured) in self._kept(config):
             self._warn_of_ignored(config, name)
             try:
                 served = self._renewed(config, name)
@@ -107,10 +119,25 @@ class TlsListeners:
                 self._secured[name] = (served, secured)
                 logger.info("Listener %s has new certificates", name)
 
+    def _kept(self, config: BrokerConfig) -> list[tuple[str, tuple[_Served, ServerTls]]]:
+        """Return the listeners that `config` does not remove.
+
+        Deviation: Apache Kafka refuses to remove the key store of a listener that was removed, until the restart. Here
+        the keys of such a listener change freely, because nothing uses them.
+        """
+        return [
+            (each.listener, self._secured[each.listener]) for each in config.listeners if each.listener in self._secured
+        ]
+
+    def _fixed(self, name: str) -> BrokerConfig:
+        """Return the configuration that has a listener's keys which do not change at run time."""
+        return self._added.get(name, self._static)
+
     def _warn_of_ignored(self, config: BrokerConfig, name: str) -> None:
         prefix = f"listener.name.{name.lower()}."
         fixed = {f"{prefix}{key}" for key, field in TlsConfig.keys().items() if field not in RELOADED}
-        found = {key for key in fixed if config.originals.get(key) != self._static.originals.get(key)}
+        before = self._fixed(name).originals
+        found = {key for key in fixed if config.originals.get(key) != before.get(key)}
         for key in sorted(found - self._ignored):
             logger.warning("The dynamic config %s has no effect: the key cannot change at run time", key)
         self._ignored = self._ignored - fixed | found
@@ -118,7 +145,7 @@ class TlsListeners:
     def _renewed(self, config: BrokerConfig, name: str) -> _Served | None:
         """Return a listener's new context, None if nothing has changed. Raises ConfigError."""
         before, _ = self._secured[name]
-        tls = effective_tls(self._static, config, name)
+        tls = effective_tls(self._fixed(name), config, name)
         if tls == before.tls and _written_ns(tls) == before.written_ns:
             return None
         try:

@@ -5,10 +5,14 @@ Counted are modules, not seconds, which would depend on the machine. Raise a num
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
+from kafkapy.cli.overview import ALONE
+
 MOST_OWN: dict[str, int] = {"topics": 60, "groups": 60, "consume": 60, "produce": 60, "configs": 60, "profile": 45}
+MOST_OF_OVERVIEW = 20
 """Modules of kafkapy that the command may import until it knows that its options are wrong."""
 UNUSED = ("kafkapy.metadata", "kafkapy.server", "kafkapy.runtime", "kafkapy.storage", "kafkapy.config.definitions")
 OTHERS = {"confluent_kafka", "asyncio", "fastavro", "google.protobuf", "ssl", "starlette"}
@@ -37,3 +41,29 @@ def test_topics_are_asked_for_without_librdkafka() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     status, *modules = done.stdout.split()
     assert (status, OTHERS & set(modules)) == ("1", set())
+
+
+@pytest.mark.parametrize("given", ["-h", "--no-such-option", "topisc"])
+def test_the_overview_imports_no_command(given: str) -> None:
+    program = "import sys; from kafkapy.__main__ import main; main([sys.argv[1]]); print(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program, given], capture_output=True, text=True, check=True)
+    own = [name for name in done.stdout.splitlines()[-1].split() if name.partition(".")[0] == "kafkapy"]
+    assert len(own) <= MOST_OF_OVERVIEW, own
+
+
+def test_the_version_is_printed_without_a_parser() -> None:
+    program = "import sys; from kafkapy.__main__ import main; main(['--version']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"typer", "rich", "kafkapy.cli.main"} & set(done.stdout.splitlines()[-1].split()) == set()
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_overview_says_what_the_command_says(name: str) -> None:
+    command = getattr(import_module(f"kafkapy.cli.{name}"), name)
+    assert " ".join((command.__doc__ or "").partition("\n\n")[0].split()) == ALONE[name]
+
+
+def test_a_command_runs_after_two_dashes() -> None:
+    program = "from kafkapy.__main__ import main; print(main(['--', 'topics', 'list', '-b', '127.0.0.1:1']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, "no broker answers" in done.stderr) == ("1\n", True)

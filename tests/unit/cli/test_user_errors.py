@@ -322,10 +322,14 @@ def test_a_wrong_command_line_is_one_line(arguments, line, capsys) -> None:
     ("setting", "hint"),
     [
         ("retention.ms=1h", "retention.ms is in milliseconds: retention.ms=3600000"),
+        ("retention.ms=7 d", "retention.ms is in milliseconds: retention.ms=604800000"),
+        ("segment.bytes=10MB", "segment.bytes is in bytes: segment.bytes=10485760"),
         ("retention.mss=3", "Did you mean retention.ms"),
     ],
 )
 def test_a_refused_config_says_what_may_have_been_meant(setting, hint, server, capsys) -> None:
     main(["topics", "create", "hinted", "--if-not-exists", "-b", server])
     assert main(["configs", "alter", "-t", "hinted", "--set", setting, "-b", server]) == 1
+    assert hint in capsys.readouterr().err
+    assert main(["topics", "create", "refused", "--config", setting, "-b", server]) == 1
     assert hint in capsys.readouterr().err

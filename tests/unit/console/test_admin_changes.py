@@ -69,12 +69,14 @@ def test_an_acl_is_said_in_words_added_and_deleted(page, caplog) -> None:
         ("create-acl", {**RULE, "principal": "shop"}, "as User:shop"),
         ("create-acl", {**RULE, "operation": "eat"}, "operation: one of"),
         ("create-acl", {**RULE, "resource": ""}, "resource: 1 to"),
+        ("create-acl", {**RULE, "operation": "cluster action"}, "of a topic there are all, read, write"),
         ("set-user", {"user": "", "mechanism": "SCRAM-SHA-256"}, "user: 1 to"),
         ("set-user", {"user": "u", "mechanism": "MD5"}, "mechanism: one of"),
         ("set-quota", {"key": "producer_byte_rate", "value": "1"}, "of a user, a client id or an address"),
         ("set-quota", {"key": "producer_byte_rate", "value": "nan", "user": "u"}, "more than 0"),
         ("set-quota", {"key": "other", "value": "1", "user": "u"}, "key: one of"),
         ("set-replicas", {"name": "orders", "replicas": "1,1"}, "twice"),
+        ("set-replicas", {"name": "orders", "replicas": "1"}, "has them in this order"),
         ("set-replicas", {"name": "orders", "replicas": "one"}, "ids of brokers"),
         ("set-replicas", {"name": "orders", "replicas": "9"}, "the brokers are 1"),
         ("set-replicas", {"name": "orders", "replicas": "1", "partition": "9"}, "no partition 9"),
@@ -106,8 +108,11 @@ def test_a_password_is_asked_for_by_the_confirmation_and_shown_nowhere(page, cap
 def test_a_quota_is_set_and_removed(page) -> None:
     quota = {"user": "shop", "client_id": "<default>", "key": "consumer_byte_rate"}
     assert "user shop, client-id (default)" in post(page, "set-quota", **quota, value="1048576").text
+    assert "consumer_byte_rate = 1048576<" in post(page, "set-quota", **quota, value="1048576").text
     post(page, "set-quota", **quota, value="1048576", confirmed=1)
-    assert "consumer_byte_rate" in shown(page, "/access").partition("<h2>SCRAM")[0].partition("<h2>Quotas</h2>")[2]
+    quotas = shown(page, "/access").partition("<h2>SCRAM")[0].partition("<h2>Quotas</h2>")[2]
+    assert "consumer_byte_rate" in quotas
+    assert ">1048576<" in quotas
     post(page, "set-quota", **quota, value="", confirmed=1)
     assert "No quotas." in shown(page, "/access")
 

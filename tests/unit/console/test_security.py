@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
+from uvicorn.server import ServerState
 
 from kafkapy.console.app import new_app
 from kafkapy.console.connections import new_protocol
@@ -183,6 +184,9 @@ async def test_a_wrong_bearer_token_is_answered_after_a_delay(loop: SimLoop) -> 
     async def page(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("nobody gets in")
 
+    def nobody(*arguments: Any) -> Any:
+        raise AssertionError("no form is sent")
+
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
             statuses.append((loop.now_ms(), message["status"]))
@@ -193,7 +197,7 @@ async def test_a_wrong_bearer_token_is_answered_after_a_delay(loop: SimLoop) -> 
 
     statuses: list[tuple[int, int]] = []
     settings = Settings(servers=NOWHERE, token=TOKEN)
-    guard = Guard(page, settings=settings, sessions=Sessions(settings))
+    guard = Guard(page, settings=settings, sessions=Sessions(settings), stale=nobody)
     await ask()
     await asyncio.gather(*(ask((b"authorization", b"Bearer wrong")) for _ in range(MAX_DELAYED + 1)))
     assert statuses[0] == (0, 401), "who brings no token has not guessed"
@@ -201,12 +205,13 @@ async def test_a_wrong_bearer_token_is_answered_after_a_delay(loop: SimLoop) -> 
     assert statuses[2:] == [(1000 * WRONG_TOKEN_S, 401)] * MAX_DELAYED
 
 
-@contextmanager
-def bounded_server(**bounds: Any) -> Iterator[int]:
-    async def page(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
+async def short_page(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
 
+
+@contextmanager
+def bounded_server(page: Any = short_page, **bounds: Any) -> Iterator[int]:
     config = uvicorn.Config(page, http=new_protocol(**bounds), lifespan="off", log_level="warning")
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -255,3 +260,75 @@ def test_a_head_that_does_not_arrive_in_time_is_given_up(is_first: bool) -> None
         with suppress(ConnectionError):
             while connection.recv(65536):
                 pass
+
+
+class FakeTransport:
+    """Says how many bytes are unsent, as the kernel takes them; whether it was aborted."""
+
+    def __init__(self, unsent_bytes: int) -> None:
+        self.unsent_bytes = unsent_bytes
+        self.is_aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high == 0, "one unsent byte is to be watched, too"
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def connected(loop: SimLoop, kind: Any, *transports: FakeTransport) -> list[Any]:
+    config, state = uvicorn.Config(lambda: None, log_level="warning"), ServerState()
+    protocols = [kind(config, state, {}, loop) for _ in transports]
+    for protocol, transport in zip(protocols, transports, strict=True):
+        protocol.connection_made(transport)
+    return protocols
+
+
+async def test_a_response_that_is_read_slowly_goes_on(loop: SimLoop) -> None:
+    slow = FakeTransport(1_000)
+    (protocol,) = connected(loop, new_protocol(head_timeout_s=1_000, unread_timeout_s=30), slow)
+    protocol.pause_writing()
+    for _ in range(5):
+        slow.unsent_bytes -= 1
+        await asyncio.sleep(30.5)
+    assert not slow.is_aborted
+    protocol.resume_writing()
+    await asyncio.sleep(100)
+    assert not slow.is_aborted, "all was sent"
+    protocol.pause_writing()
+    await asyncio.sleep(30.5)
+    assert slow.is_aborted
+
+
+async def test_above_the_bound_of_unsent_bytes_the_longest_wait_is_closed(loop: SimLoop) -> None:
+    transports = [FakeTransport(each) for each in (1, 400, 600, 500)]
+    kind = new_protocol(head_timeout_s=1_000, max_unsent_bytes=1_000)
+    read, *unread = connected(loop, kind, *transports)
+    read.pause_writing()
+    read.resume_writing()
+    for each in unread:
+        each.pause_writing()
+    assert [each.is_aborted for each in transports] == [False, True, False, False]
+
+
+def test_a_stream_that_nobody_reads_ends() -> None:
+    has_ended = threading.Event()
+
+    async def stream(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(64):
+            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+        has_ended.set()
+
+    with (
+        bounded_server(stream, unread_timeout_s=0.1) as port,
+        socket.create_connection(("127.0.0.1", port), 60) as connection,
+    ):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert has_ended.wait(60)

@@ -2,12 +2,14 @@
 
 import socket
 import ssl
+from random import SystemRandom
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafkapy import Broker
+from kafkapy import Broker, Cluster
+from kafkapy.embedded.security import EmbeddedSecurity
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from tests.support.logins import log_in, sasl_client
 from tests.support.wire import WireClient
@@ -82,3 +84,17 @@ def test_the_fixture_serves_tls_to_whoever_trusts_its_certificate(secure_kafka_b
     ):
         assert secured.version() == "TLSv1.3"
     assert copy_a_record(secure_kafka_broker.client_config("alice")) == b"one"
+
+
+def test_a_cluster_is_ready_once_each_node_knows_its_users_and_acls() -> None:
+    """The node that wrote them is not the only one that clients ask."""
+    later = [
+        EmbeddedSecurity(tls=False, users={"alice": PASSWORD, "bob": PASSWORD}),
+        EmbeddedSecurity(tls=False, users={"alice": PASSWORD}, acls=["allow alice read topic:x"]),
+    ]
+    with Cluster(1, in_process=True, users={"alice": PASSWORD}, acls=[]) as cluster:
+        observer = cluster._observer
+        for security in later:
+            assert not security.is_known_to(observer.ask())
+            security.apply_to_cluster(observer.ask(), SystemRandom())
+            observer.wait_for_each(security.is_known_to, "unknown")

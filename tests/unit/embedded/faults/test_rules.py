@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kafkapy.embedded.faults.rules import LIVE, Fault, FaultError, FaultNeverHit, Faults, Selectors
-from kafkapy.embedded.faults.shapes import LEVELS, Level, level_of, parts_of, put_errors, take_parts
-from kafkapy.protocol.api import APIS, request_type, response_type
+from kafkapy.embedded.faults.shapes import LEVELS, Level, is_between_nodes, level_of, parts_of, put_errors, take_parts
+from kafkapy.embedded.faults.whole_errors import versions_with_room
+from kafkapy.protocol.api import APIS, LOGIN_APIS, request_type, response_type
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import EncodeError, Message, MessageStruct
 
@@ -53,8 +54,8 @@ MISUSES: list[tuple[Callable[[Faults], object], str]] = [
     (lambda faults: faults.drop("Vote"), "Vote is sent by nodes to each other, which no fault hits"),
     (lambda faults: faults.drop("WriteShareGroupState"), "WriteShareGroupState is sent by nodes to each other"),
     (
-        lambda faults: faults.fail("AlterUserScramCredentials", "UNSUPPORTED_SASL_MECHANISM"),
-        "AlterUserScramCredentials cannot be answered with an error here: drop or delay it",
+        lambda faults: faults.fail("DescribeLogDirs", "KAFKA_STORAGE_ERROR", version=range(1, 3)),
+        r"DescribeLogDirs at version range\(1, 3\) has no room for an error: drop or delay it",
     ),
     (lambda faults: faults.delay("Fetch", ms=0), "ms is a number from 1 on"),
     (lambda faults: faults.drop("Fetch", when="later"), "when is 'before' or 'after', not 'later'"),  # type: ignore[arg-type]
@@ -111,6 +112,24 @@ def test_headers_are_selected(faults: Faults) -> None:
     assert not fault.matches_header(12, "other", "127.0.0.1:5000")
     assert not fault.matches_header(12, "app-1", "10.0.0.1:5000")
     assert not faults.drop("Produce", version=range(3, 9)).matches_header(9, "app-1", "")
+
+
+def test_a_response_without_room_for_an_error_is_left_alone(faults: Faults) -> None:
+    """It would look like a success with nothing in it."""
+    fault = faults.fail("DescribeLogDirs", "KAFKA_STORAGE_ERROR")
+    assert not fault.matches_header(2, "app", "127.0.0.1:5000")
+    assert fault.matches_header(3, "app", "127.0.0.1:5000")
+    assert faults.drop("DescribeLogDirs").matches_header(2, "app", "127.0.0.1:5000")
+    with pytest.raises(FaultNeverHit, match="one at version 2, whose response has no room for an error"):
+        faults.check_hit()
+
+
+FAILABLE = [api.key for api in APIS.values() if api.key not in LOGIN_APIS and not is_between_nodes(api.key)]
+
+
+@pytest.mark.parametrize("api_key", FAILABLE)
+def test_the_newest_version_of_each_api_of_clients_has_room_for_an_error(api_key: int) -> None:
+    assert APIS[api_key].max_version in versions_with_room(api_key)
 
 
 def test_a_fault_that_hits_nothing_says_what_came_instead(faults: Faults) -> None:
@@ -172,11 +191,11 @@ def _full_request(api_key: int, version: int, level: Level) -> Message:
     raise AssertionError(f"{APIS[api_key].name} v{version}: {error}")
 
 
-def _fill(level: Level, holder: MessageStruct, omitted: str) -> None:
+def _fill(level: Level, holder: MessageStruct, omitted: str, outer: int = 0) -> None:
     kind = re.search(r"list\[(\w+)\]", str(vars(type(holder))["__annotations__"][level.request]))
     assert kind is not None
     made: list[Any] = []
-    for number in (1, 2):
+    for number in (2 * outer + 1, 2 * outer + 2):
         if kind[1] in ("str", "int"):
             made.append(f"name-{number}" if kind[1] == "str" else number)
             continue
@@ -188,7 +207,7 @@ def _fill(level: Level, holder: MessageStruct, omitted: str) -> None:
             value = bytes([number]) * 16 if name == "topic_id" else number if isinstance(was, int) else f"name-{number}"
             setattr(item, name, value)
         if level.inner is not None:
-            _fill(level.inner, item, omitted)
+            _fill(level.inner, item, omitted, number)
         made.append(item)
     setattr(holder, level.request, made)
 
@@ -202,5 +221,8 @@ def _depth(level: Level) -> int:
 
 
 def _leaf_count(level: Level, holder: object, side: str) -> int:
+    if side == "response" and not level.response:
+        assert level.inner is not None
+        return _leaf_count(level.inner, holder, side)
     items = getattr(holder, getattr(level, side)) or []
     return len(items) if level.inner is None else sum(_leaf_count(level.inner, item, side) for item in items)

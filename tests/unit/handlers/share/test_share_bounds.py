@@ -4,9 +4,11 @@ import asyncio
 from itertools import pairwise
 
 from kafkapy.handlers.context import RequestContext
+from kafkapy.handlers.share.share_fetch import LOADED_AT_ONCE, STEPS_OF_LOAD
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
+from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.quotas import ClientQuotas, user_of
 from kafkapy.serving.quotas import Meter
 from kafkapy.share.acknowledgement import OFFSETS_PER_STEP
@@ -126,3 +128,49 @@ async def test_a_fetch_of_many_partitions_leaves_turns_to_others(loop: SimLoop) 
     looking.cancel()
     assert len(acquired_of(response)) == count
     assert max(after - before for before, after in pairwise([0, *acquired, count])) <= count // 3
+
+
+async def test_the_loads_of_a_new_session_of_many_partitions_leave_turns_to_others(loop: SimLoop) -> None:
+    count = 400
+    shares = Shares(loop, partition_count=count)
+    loaded: list[int] = []
+
+    async def look() -> None:
+        while True:
+            loaded.append(shares.persister.read_count)
+            await asyncio.sleep(0.0005)
+
+    looking = asyncio.ensure_future(look())
+    response = await shares.member().fetch(*range(count))
+    looking.cancel()
+    assert parts_of(response) == []  # no error, no records
+    assert shares.persister.read_count == count
+    assert max(after - before for before, after in pairwise([0, *loaded, count])) <= STEPS_PER_TURN // STEPS_OF_LOAD
+
+
+async def test_the_loads_of_many_new_sessions_share_turns(loop: SimLoop) -> None:
+    count, members = 100, 20
+    shares = Shares(loop, partition_count=count, max_sessions=members)
+    fetches = [
+        asyncio.ensure_future(shares.member(group=f"g{number}", connection=f"c{number}").fetch(*range(count)))
+        for number in range(members)
+    ]
+    await asyncio.sleep(0)
+    assert shares.persister.read_count == members * LOADED_AT_ONCE
+    loaded = [shares.persister.read_count]
+    while not all(fetch.done() for fetch in fetches):
+        await asyncio.sleep(0.0005)
+        loaded.append(shares.persister.read_count)
+    assert shares.persister.read_count == members * count
+    assert max(after - before for before, after in pairwise(loaded)) <= STEPS_PER_TURN // STEPS_OF_LOAD
+
+
+async def test_no_share_partition_is_loaded_once_its_session_has_ended(loop: SimLoop) -> None:
+    count = 100
+    shares = Shares(loop, partition_count=count)
+    fetching = asyncio.ensure_future(shares.member().fetch(*range(count)))
+    await asyncio.sleep(0.002)
+    assert LOADED_AT_ONCE <= shares.persister.read_count < count
+    shares.partitions.connection_closed("c1")
+    await fetching
+    assert list(shares.partitions) == []
