@@ -149,7 +149,8 @@ async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk
     None are loaded, and none returned, once the session has ended: nobody would forget them again.
     """
     usable: list[InUse] = []
-    load_count = 0
+    load_count = finder.shares.load_count
+    first_pause = load_count + LOADED_AT_ONCE
     for start in range(0, len(partitions), FOUND_AT_ONCE):
         must_pause = way.is_over(FOUND_AT_ONCE)
         for partition in partitions[start : start + FOUND_AT_ONCE]:
@@ -162,9 +163,8 @@ async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk
                 usable.append(found)
             else:
                 fetched[partition] = FetchedShare(found)
-            has_loaded = finder.has_begun_load()
-            load_count += has_loaded
-            must_pause = has_loaded and (way.is_over(STEPS_OF_LOAD) or load_count == LOADED_AT_ONCE)
+            before, load_count = load_count, finder.shares.load_count
+            must_pause = load_count != before and (way.is_over(STEPS_OF_LOAD) or load_count == first_pause)
     return usable
 
 
@@ -196,22 +196,20 @@ class _Finder:
     __slots__ = (
         "_access",
         "_key",
-        "_load_count",
         "_partitions",
         "_services",
         "_session",
         "_settings",
-        "_shares",
         "_topics",
+        "shares",
     )
 
     def __init__(self, services: Services, shares: SharePartitions, key: SessionKey, access: TopicAccess) -> None:
         self._services = services
-        self._shares = shares
+        self.shares = shares
         self._key = key
         self._session = shares.sessions.get(key)
         self._access = access
-        self._load_count = shares.load_count
         self._partitions = services.replica_manager.partitions
         self._settings = shares.settings(key.group_id).partition
         self._topics: dict[Uuid, str | Refusal] = {}
@@ -229,17 +227,12 @@ class _Finder:
         code = hosted.check_leader() if hosted is not None else self._partitions.missing_code(topic, number)
         if code or hosted is None:
             return Refusal(ErrorCode(code), None)
-        in_use = self._shares.use(self._key.group_id, partition, hosted, self._settings)
-        return in_use.failure or in_use
+        in_use = self.shares.use(self._key.group_id, partition, hosted, self._settings)
+        return in_use if in_use.refusal is None else in_use.failure or in_use
 
     def has_session_ended(self) -> bool:
         """Return whether the session of the request has ended, or begun anew, meanwhile."""
-        return self._shares.sessions.get(self._key) is not self._session
-
-    def has_begun_load(self) -> bool:
-        """Return whether a load has begun since this was asked last."""
-        before, self._load_count = self._load_count, self._shares.load_count
-        return self._load_count != before
+        return self.shares.sessions.get(self._key) is not self._session
 
     def _find_topic(self, topic_id: Uuid) -> str | Refusal:
         topic = self._services.metadata.image.topics.by_id.get(topic_id)

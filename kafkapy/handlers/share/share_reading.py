@@ -9,7 +9,7 @@ from kafkapy.handlers.share.share_fetch_wire import Fetched, FetchedShare
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_fetch_request import ShareFetchRequest
 from kafkapy.runtime.share.batch_headers import HeaderScan
-from kafkapy.runtime.share.in_use import CallbackTimer, InUse
+from kafkapy.runtime.share.in_use import NO_LEADER, CallbackTimer, InUse
 from kafkapy.runtime.share.share_partitions import SharePartitions
 from kafkapy.runtime.share.share_wait import ShareWait
 from kafkapy.runtime.turns import Walk
@@ -127,13 +127,10 @@ class ShareReading:
 
     def _record_failures(self) -> bool:
         """Record the errors of share partitions that cannot be read any more; return whether there are any."""
-        has_failures = False
-        for in_use in self._partitions:
-            refusal = in_use.failure
-            if refusal is not None:
-                has_failures = True
-                self._fetched.setdefault(in_use.partition.key.topic_partition, FetchedShare(refusal))
-        return has_failures
+        failed = [in_use for in_use in self._partitions if in_use.has_failed]
+        for in_use in failed:
+            self._fetched.setdefault(in_use.partition.key.topic_partition, FetchedShare(in_use.failure or NO_LEADER))
+        return bool(failed)
 
     async def _acquire(self, held: list[InUse], *, is_last: bool) -> bool:
         """Read and acquire what is held; return whether there is something to answer."""
