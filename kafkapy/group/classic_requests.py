@@ -199,6 +199,7 @@ class ClassicGroups:
             self._delete(key.group)
             return
         assert isinstance(value, GroupMetadataValue)
+        # A group that a decision has made is there from its first record on: if the append fails, there is none.
         made = self._made.pop(key.group, None)
         if made is not None:
             assert isinstance(made, ClassicGroup)

@@ -283,8 +283,11 @@ class CurrentRole:
 
     def _initial_role(self, election: ElectionState, now_ms: int) -> Role:
         deadline_ms = now_ms + self._election_timeout_ms() if self._replica.is_voter else FOREVER_MS
+        # A vote is written before records of its epoch: behind a log with a later one, the file was lost or copied.
         if election.leader_epoch < self._replica.log.last_epoch:
             return Unattached(leader_epoch=self._replica.log.last_epoch, election_deadline_ms=deadline_ms)
+        # It led this epoch before it stopped, and may have lost records that were not flushed. Going on, it would
+        # append others at the same offsets and epoch. As Resigned it neither leads nor votes in that epoch.
         if election.leader_id == self._replica.local.node_id:
             return Resigned(
                 leader_epoch=election.leader_epoch,
@@ -298,6 +301,7 @@ class CurrentRole:
         voted_for_us = voted in (self._replica.local, ReplicaKey(self._replica.local.node_id, ZERO_UUID))
         if voted_for_us and election.leader_id < 0 and self._replica.is_voter:
             return self._candidate(election.leader_epoch, now_ms)
+        # The leader may have left the voters, or be one that this log does not have yet: then it is looked for.
         endpoints = self._replica.voters.current.endpoints_of(election.leader_id)
         if election.leader_id >= 0 and endpoints:
             return self._follower(election.leader_epoch, election.leader_id, endpoints, voted, now_ms)

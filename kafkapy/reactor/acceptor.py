@@ -148,6 +148,7 @@ class Acceptor:
     def _accept_waiting(self) -> None:
         """Accept the connections that wait in the listen queue, at most ACCEPTS_PER_TURN."""
         for _ in range(ACCEPTS_PER_TURN):
+            # Asked before accept(): without room, clients wait in the listen queue, which takes no descriptor.
             if not self._quotas.has_room(self.listener_name):
                 self._stop()
                 return
@@ -156,7 +157,7 @@ class Acceptor:
             except OSError as error:
                 if self._is_exhausted(error):
                     return
-                continue
+                continue  # this peer has gone already; others may wait
             if channel is None:
                 return
             now = self._loop.time()

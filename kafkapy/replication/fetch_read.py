@@ -131,6 +131,8 @@ class FetchRead:
                 return PartitionRead(
                     0, log.high_watermark, log.last_stable_offset, log.log_start_offset, NO_RECORDS, None, diverging
                 )
+        # A full or throttled response still says how far each partition is. An offset that the log lacks is not passed
+        # over: the reader has to learn that it is out of range.
         is_nothing_to_read = request.fetch_offset == end_offset(log, self._isolation) or (
             (
                 (self._bytes_left == 0 and self.bytes_read > 0)
@@ -138,7 +140,7 @@ class FetchRead:
             )
             and _has_offset(log, request)
         )
-        if is_nothing_to_read and not log.is_offline:
+        if is_nothing_to_read and not log.is_offline:  # reading an offline log makes the error
             aborted: list[tuple[int, int]] | None = [] if self._isolation is FetchIsolation.TXN_COMMITTED else None
             return PartitionRead(
                 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, NO_RECORDS, aborted

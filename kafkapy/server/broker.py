@@ -275,6 +275,7 @@ class BrokerServer:
         for _ in self._apply_quotas(self._controller.image, self._controller.image.client_quotas):
             pass
         self._edge.serve(self._services)
+        # Once unfenced it may be made leader; clients would get NOT_LEADER_OR_FOLLOWER until it has applied that.
         await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
         await self._node.wait_at_start(self._publisher.caught_up(), "the broker to apply the metadata")
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
@@ -289,7 +290,7 @@ class BrokerServer:
         self._maintenance.start()
         self._cleaner.start(self._dynamic_config.current.log)
         self._dynamic_config.add_listener(self._apply_config)
-        self._node.check_not_failed()
+        self._node.check_not_failed()  # a part may have failed while the start waited for another one
         self._reactor.start()
         self._node.conditions["listeners"] = lambda: None
 

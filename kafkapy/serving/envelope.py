@@ -48,6 +48,8 @@ async def handle(services: ControllerServices, context: RequestContext, request:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not services.controller.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    # The active controller may lose its role while the request waits. The response inside then has NOT_CONTROLLER as an
+    # error of some resource, which a client could not use: `changes` sees it, and the whole request is sent elsewhere.
     inside = copy(services)
     inside.metadata_changes = changes = _Changes(services.metadata_changes)
     try:

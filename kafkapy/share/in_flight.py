@@ -166,6 +166,7 @@ class InFlightRecords:
         index = bisect_right(self._first_offsets, last_done_offset)
         if self.batches[index - 1].last_offset == last_done_offset:
             self.start_offset = max(self._first_offsets[index], self.start_offset)
+            # Offsets that the persisted state left out have still to be acquired: the start stops before them.
             gap_window = self.active_gap_window
             if gap_window is not None:
                 self.start_offset = min(gap_window.gap_start_offset, self.start_offset)

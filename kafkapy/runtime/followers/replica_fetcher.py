@@ -386,6 +386,8 @@ class ReplicaFetcher:
                 if self._broker.throttle is not None:
                     self._count_throttled(self._broker.throttle, key, partition, response)
         except ApiError as error:
+            # The leader's epoch is later than this node's metadata: it would be refused until that arrives. But if the
+            # metadata has moved on since the request, the error is about the former epoch, and the fetch is repeated.
             if error.code != ErrorCode.FENCED_LEADER_EPOCH or requested.current_leader_epoch != partition.leader_epoch:
                 raise
             logger.info(

@@ -154,6 +154,8 @@ class LogDirMover:
         if future is not None and future.log_dir is not directory.state:
             self._call_back(topic_partition)
         if partition is None or partition.log is None:
+            # Kept for a replica that comes later, and refused nevertheless: so Apache Kafka has it (KIP-113), and tools
+            # that reassign to a directory name it before they move the replica here.
             manager.prefer_path(topic_partition, path)
             code = self._replica_manager.partitions.missing_code(*topic_partition)
             is_elsewhere = code == ErrorCode.NOT_LEADER_OR_FOLLOWER

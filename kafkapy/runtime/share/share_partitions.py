@@ -257,6 +257,7 @@ class SharePartitions:
             in_use.refusal = refusal
             self._forget(in_use)
             return
+        # If it was in use here before, copies of that time may be under way: they are not made twice.
         on_their_way = list(self._copying.get(key, ()))
         for letter in machine.unfinished_dead_letters():
             self._copy(in_use, left_to_copy(letter, on_their_way))
