@@ -159,7 +159,9 @@ class SharePartitions:
         machine.begin_load()
         self.load_count += 1
         in_use.watch()
-        loading = begin(self._load(in_use), self._start)
+        # A write that is under way may be of this share partition, before it was given up: the load must not overtake it.
+        work = self._load(in_use)
+        loading = self._start(work) if self._tasks else begin(work, self._start)
         if not loading.done():
             in_use.loading = loading
             loading.add_done_callback(in_use.on_loaded)
