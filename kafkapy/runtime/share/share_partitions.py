@@ -159,8 +159,7 @@ class SharePartitions:
         machine.begin_load()
         self.load_count += 1
         in_use.watch()
-        # A write that is under way may be of this share partition, before it was given up: the load must not overtake it.
-        work = self._load(in_use)
+        work = self._load(in_use)  # it must not overtake a write that is about to begin: of what was just given up
         loading = self._start(work) if self._tasks else begin(work, self._start)
         if not loading.done():
             in_use.loading = loading
