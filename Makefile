@@ -90,10 +90,10 @@ CI_PYTHONS_TESTS := $(addprefix tests/unit/,config decoders group protocol raft 
   $(filter-out $(addprefix tests/golden/,__init__.py conftest.py test_served_directories.py test_served_groups.py),$(wildcard tests/golden/*.py)) \
   tests/texts tests/scenarios/test_bad_input.py::test_a_batch_that_inflates_a_thousandfold_is_not_inflated_whole
 
-# 3.11 runs every test and 3.14 these; what differs between them showed in the class makers, tasks and codecs so far.
+# 3.11 runs every test, and 3.14 those above; what differs between them showed in the class makers, tasks and codecs so far.
 CI_BETWEEN := 3.12 3.13
 CI_BETWEEN_TESTS := $(addprefix tests/unit/,protocol reactor record embedded/test_any_python.py test_dataclass.py test_named_tuple.py) \
-  tests/golden/test_messages.py tests/golden/test_record_batches.py tests/texts --ignore=tests/unit/record/test_conversion_memory.py
+  tests/golden/test_record_batches.py tests/texts --ignore=tests/unit/record/test_conversion_memory.py
 
 ci-pythons: pythons  ## those of them whose outcome depends on the interpreter: what CI can run
 	+@$(call ON_OTHERS,test-python PYTHONS_TESTS='$$(if $$(filter $$(addprefix %,$(CI_BETWEEN)),$$(VENV)),$(CI_BETWEEN_TESTS),$(CI_PYTHONS_TESTS))')
@@ -122,7 +122,7 @@ ci-compiled: setup tools   ## those that prove the compiled modules and a part o
 
 SOAKED_ONCE := beside_java console console_oidc franz_go full_node_beside_java kafka_streams_groups leader_moves migration \
   mixed_quorum pages quota_rates recorded_sessions replication_modes spark_backfill spark_book_seconds spark_fills \
-  spark_killed_exactly_once spark_security streams_groups streams_groups_across_nodes swap_streams transactions_killed upstream
+  spark_killed_exactly_once spark_security streams_groups streams_groups_across_nodes swap_queues swap_streams transactions_killed upstream
 
 soak: setup tools spark-jars   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property

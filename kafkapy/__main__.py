@@ -15,6 +15,8 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 130 after Ctrl-C, 1 where nobody reads what is printed."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["--"]:
+        del given[0]  # what follows is no option, but a command as without it
     is_process = arguments is None
     if is_process:
         _open_standard_streams()

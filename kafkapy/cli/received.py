@@ -81,7 +81,10 @@ def filters_of(*, key: str | None, grep: str | None, headers: Sequence[str], jso
     """Return the filters that all have to accept a record. Raises ValueError."""
     found: list[Filter] = []
     if key is not None:
-        found.append(lambda each: each.message.key() is not None and _text(each.key) == key)
+        wanted = key.encode("utf-8", "surrogateescape")  # as sent: JSON is decoded to other text with a registry
+        found.append(
+            lambda each: each.message.key() is not None and (each.message.key() == wanted or _text(each.key) == key)
+        )
     found += [_header_filter(text) for text in headers]
     if grep is not None:
         found.append(_grep_filter(grep))

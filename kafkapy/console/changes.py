@@ -5,6 +5,7 @@ is refused comes back with its fields, to be mended and sent again.
 """
 
 import base64
+import re
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -40,6 +41,8 @@ CAME_FROM: Final = "came_from"
 """A hidden field of the confirmation: the page that had the form. Cancel leads back to it."""
 MAX_LINES: Final = 50
 """Of what is to be confirmed."""
+OWN_PATH: Final = re.compile(r"/(?![/\\\t\r\n])")
+"""How a path on this console begins: browsers take a backslash for a slash, and leave out tabs and ends of lines."""
 
 
 class Changes:
@@ -103,14 +106,18 @@ class Changes:
         )
 
     def _refused(self, request: Request, title: str, error: ClusterError, fields: dict[str, str]) -> Response:
-        """Return the page that says why nothing was changed, with the fields of the form."""
+        """Return the page that says why a change was refused or failed, with the fields of the form.
+
+        title: of a change that was begun, and may have been made in part; "" if it was not.
+        """
         given = {name: value for name, value in fields.items() if name != CAME_FROM}
+        is_of_config = str(error).endswith("(INVALID_CONFIG)")  # the broker's error, not what a form has
         return self._renderer.page(
             request,
             "refused.html",
             error.status,
             title=title,
-            problem=f"{error}{_hint(given) if 'INVALID_CONFIG' in str(error) else ''}",
+            problem=f"{error}{_hint(given) if is_of_config else ''}",
             fields=given,
             came_from=own_link(fields[CAME_FROM]),
         )
@@ -291,7 +298,10 @@ class Changes:
 
 def came_from(request: Request) -> str:
     """Return the path and the query of the page that sent a request, "" if that is not known."""
-    parts = urlsplit(request.headers.get("referer", ""))
+    try:
+        parts = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return ""
     if "/change/" in parts.path:
         return ""
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "done"]  # it is not done again
@@ -300,7 +310,7 @@ def came_from(request: Request) -> str:
 
 def own_link(path: str) -> str:
     """Return a path on this console, "" if it is none."""
-    return path if path.startswith("/") and not path.startswith("//") else ""
+    return path if OWN_PATH.match(path) else ""
 
 
 def _key(fields: Fields) -> str:

@@ -4,7 +4,7 @@ A request line with its headers has HEAD_TIMEOUT_S. If there are more than MAX_C
 its head back for longest is closed. So half requests, however many, keep no one out.
 
 A response of which the peer reads nothing for UNREAD_TIMEOUT_S ends its connection, and with it a search or tail: there
-are few of them for all visitors. If more than MAX_UNSENT_BYTES are unsent, the connection that waits longest is closed.
+are few of them for all visitors. If more than MAX_UNSENT_BYTES are unsent, those that wait longest are closed.
 """
 
 import asyncio
@@ -46,7 +46,10 @@ def new_protocol(
             transport.set_write_buffer_limits(0)  # any unsent byte pauses the response, and is watched
             self._await_head()
             if len(self.connections) > max_connections:
-                next(iter(incomplete)).transport.abort()
+                # Many may be accepted before the loop tells of the first one's end: each takes another one's place.
+                oldest = next(iter(incomplete))
+                incomplete.pop(oldest).cancel()
+                oldest.transport.abort()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -64,9 +67,10 @@ def new_protocol(
             super().pause_writing()
             self._watch()
             unsent_bytes = sum(each.transport.get_write_buffer_size() for each in unread)
-            if unsent_bytes > max_unsent_bytes and len(unread) > 1:
+            while unsent_bytes > max_unsent_bytes and len(unread) > 1:
                 longest = next(iter(unread))
                 unread.pop(longest).cancel()
+                unsent_bytes -= longest.transport.get_write_buffer_size()
                 longest.transport.abort()
 
         def resume_writing(self) -> None:

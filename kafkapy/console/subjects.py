@@ -10,7 +10,7 @@ from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.render import Renderer
 from kafkapy.console.settings import Settings
 from kafkapy.decoders.errors import DecodeError
-from kafkapy.decoders.registry import NotRegisteredError
+from kafkapy.decoders.registry import NotRegisteredError, SubjectVersion
 
 MAX_NAME: Final = 1000
 MAX_SHOWN: Final = 1000
@@ -46,15 +46,21 @@ class Subjects:
         name = request.query_params.get("name", "")
         if not 0 < len(name) <= MAX_NAME or self._registry is None or not self._registry.has_subjects:
             raise BadRequest(f"A subject has 1 to {MAX_NAME} characters, and a registry.")
-        versions = _asked(lambda: self._registry.newest_versions(name) if self._registry is not None else [])
+        versions = _asked(lambda: self._versions(name))
         return self._renderer.page(request, "subject.html", name=name, versions=versions)
+
+    def _versions(self, name: str) -> list[SubjectVersion]:
+        """Raises NotFound, DecodeError."""
+        assert self._registry is not None, "checked by the caller"
+        try:
+            return self._registry.newest_versions(name)
+        except NotRegisteredError as error:  # what is no registry has no /subjects either, which is another error
+            raise NotFound("The schema registry has no such subject.") from error
 
 
 def _asked(ask: Any) -> Any:
     """Raises ClusterError for what the registry says instead of a response."""
     try:
         return ask()
-    except NotRegisteredError as error:
-        raise NotFound("The schema registry has no such subject.") from error
     except DecodeError as error:
         raise ClusterError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error

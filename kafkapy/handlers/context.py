@@ -63,6 +63,7 @@ class Connection(Protocol):
     software_name: str
     software_version: str
     throttle_ms: int
+    is_closed: bool
     is_held: bool
     is_frame_free: bool
     is_by_token: bool

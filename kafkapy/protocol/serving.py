@@ -66,6 +66,8 @@ class ConnectionInfo:
     frees the request memory of the frame."""
     throttle_ms: int = 0
     """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
+    is_closed: bool = False
+    """Set by the driver: the connection has closed. Handlers that are under way continue, and begin nothing for it."""
     close_after_response: bool = False
     """Set by a handler: close the connection once its response is sent (failed login; a failed acks=0 produce)."""
     is_metered: bool = False

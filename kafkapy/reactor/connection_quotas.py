@@ -113,6 +113,8 @@ class ConnectionQuotas:
     def remove(self, listener_name: str, ip: str) -> None:
         self.count -= 1
         self._by_listener[listener_name] -= 1
+        if not self._by_listener[listener_name]:
+            del self._by_listener[listener_name]
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]

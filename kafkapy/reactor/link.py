@@ -489,7 +489,7 @@ class Link:
         """Close now and release regions; suspended handlers continue, but their responses are dropped."""
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed = self.info.is_closed = True
         self.info.is_frame_free = False
         for timer in (self._login_deadline, self._throttle):
             if timer is not None:

@@ -291,6 +291,11 @@ class BrokerServer:
         self._cleaner.start(self._dynamic_config.current.log)
         self._dynamic_config.add_listener(self._apply_config)
         self._node.check_not_failed()  # a part may have failed while the start waited for another one
+        # The listeners were bound before the metadata was known, which may have other limits, logins and listeners.
+        self._edge.update(self._dynamic_config.current)
+        # These were set up when it was known, but it may have changed while the logs were loaded.
+        self._logs.configure_manager()
+        self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._reactor.start()
         self._node.conditions["listeners"] = lambda: None
 
@@ -379,7 +384,7 @@ class BrokerServer:
 
         num.network.threads is accepted but has no effect: processors share one thread, so their number does not matter.
         """
-        self._edge.update(before, config)
+        self._edge.update(config)
         self._logs.configure_manager()
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
@@ -453,17 +458,10 @@ class BrokerServer:
         state = broker_state(node.conditions, lifecycle, has_begun_to_stop=node.stops.has_begun)
         if self._services is None:
             return state_gauges(state)
-        return broker_gauges(
-            BrokerParts(
-                state,
-                self._services,
-                self._node,
-                self._coordinators,
-                self._cleaner.manager,
-                self._replication,
-                self._reactor,
-            )
+        parts = BrokerParts(
+            state, self._services, node, self._coordinators, self._cleaner.manager, self._replication, self._reactor
         )
+        return broker_gauges(parts)
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(

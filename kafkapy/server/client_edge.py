@@ -32,12 +32,14 @@ class ClientEdge:
         """Needs the quorum's metadata and the dynamic configuration. Raises ConfigError, OSError."""
         self._node = node
         self._dynamic_config = node.dynamic_config
-        config = node.dynamic_config.current
+        self._applied = config = node.dynamic_config.current
         self._router = Router()
         self._limits = limits_at_start(node.config, config)
         self._tls: TlsListeners | None = None
         self._logins: Logins | None = None
-        self._add_logins(config, node.config.broker_listeners, is_running=False)
+        self._is_bound = False
+        """Whether the listeners of the start are bound: what comes later is added while the broker runs."""
+        self._add_logins(config, self._not_removed(config))
         self._served = route, coalesce = self._measured = measured(self._router, node.counts)
         self.reactor = Reactor(
             node.loop,
@@ -49,21 +51,26 @@ class ClientEdge:
         if node.counts is not None:
             self.reactor.traffic = node.counts.connections
         self._bound: set[str] = set()
-        self.addresses: dict[str, tuple[str, int]] = {}
+        self.addresses = {each.listener: (each.host, each.port) for each in node.config.broker_listeners}
         """Host and port by listener, as bound; also of listeners that were removed."""
 
     def bind(self) -> None:
         """Bind the client listeners, without accepting yet. Raises ConfigError, OSError.
 
-        Those of the configuration file must succeed. Changes of them at run time that are kept in the metadata are
-        made again, and one that fails is logged, as it was when it was made.
+        Those of the configuration file must succeed, unless a change at run time that is kept in the metadata has
+        removed them: what they need may have changed since. One that such a change has added is logged if it fails, as
+        it was when it was added.
         """
-        static, current = self._dynamic_config.static, self._dynamic_config.current
-        self._tls = listeners.tls_listeners(static.broker_listeners, self._dynamic_config)
-        for endpoint in static.broker_listeners:
+        current = self._applied
+        kept = self._not_removed(current)
+        self._tls = listeners.tls_listeners(kept, self._dynamic_config)
+        for endpoint in kept:
             is_secured = self._tls is not None and endpoint.security_protocol.uses_tls
             self._bind(endpoint, self._tls.secure(current, endpoint) if is_secured and self._tls is not None else None)
         self._change_listeners(current)
+        if self._logins is not None:
+            self._logins.start()
+        self._is_bound = True
 
     def serve(self, services: "Services") -> None:
         """Let handlers use the services; call it once, before the reactor starts."""
@@ -74,14 +81,22 @@ class ClientEdge:
         self._served = intercepted(*self._measured)
         self._serve_by_logins()
 
-    def update(self, before: "BrokerConfig", config: "BrokerConfig") -> None:
-        """Apply the limits, logins and listeners of a configuration that changed at run time."""
+    def update(self, config: "BrokerConfig") -> None:
+        """Apply the limits, logins and listeners of a configuration that changed at run time, or since the bind."""
+        before, self._applied = self._applied, config
+        if config is before:
+            return
         self._limits = changed_limits(self._limits, before, config)
         self.reactor.update_connection_limits(self._limits)
         if self._logins is not None:
             self._logins.update(config)
-        if config.broker_listeners != before.broker_listeners:
+        if config.broker_listeners != before.broker_listeners and not self._node.stops.has_begun:
             self.reactor.start(self._change_listeners(config))
+
+    def _not_removed(self, config: "BrokerConfig") -> "tuple[Endpoint, ...]":
+        """Return the listeners of the configuration file that `config` has, too."""
+        wanted = {each.listener for each in config.broker_listeners}
+        return tuple(each for each in self._dynamic_config.static.broker_listeners if each.listener in wanted)
 
     def _change_listeners(self, config: "BrokerConfig") -> list[str]:
         """Remove and add listeners, so that those of `config` are bound; return the names of those added."""
@@ -102,7 +117,7 @@ class ClientEdge:
                 assert self._tls is not None
                 secured = self._tls.add(config, endpoint)
             if protocol.uses_sasl:
-                self._add_logins(config, (endpoint,), is_running=True)
+                self._add_logins(config, (endpoint,))
                 self._serve_by_logins()
             self._bind(endpoint, secured)
         except (ConfigError, OSError) as error:
@@ -124,11 +139,11 @@ class ClientEdge:
         if self._logins is not None:
             self._logins.remove(listener)
 
-    def _add_logins(self, config: "BrokerConfig", endpoints: "tuple[Endpoint, ...]", *, is_running: bool) -> None:
+    def _add_logins(self, config: "BrokerConfig", endpoints: "tuple[Endpoint, ...]") -> None:
         """Serve the logins of the SASL listeners among `endpoints`. Raises ConfigError."""
         if self._logins is not None:
             for endpoint in endpoints:
-                self._logins.add(config, endpoint)
+                self._logins.add(config, endpoint, is_running=self._is_bound)
             return
         node = self._node
         self._logins = listeners.new_logins(
@@ -138,12 +153,13 @@ class ClientEdge:
             random=node.random,
             io_pool=node.io_pool,
             cluster_id=node.cluster_id,
-            is_running=is_running,
+            is_running=self._is_bound,
         )
         if self._logins is not None:
             node.dynamic_config.add_check(self._logins.check)
             node.stops.add(StopOrder.LOGINS, self._logins.close)
-            self._logins.start()
+            if self._is_bound:
+                self._logins.start()
 
     def _serve_by_logins(self) -> None:
         new_login = listeners.new_login(self._logins, *self._served, self._node.clock)

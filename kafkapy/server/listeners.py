@@ -88,6 +88,8 @@ def new_login(logins: "Logins | None", route: Route, coalesce: Coalesce, clock: 
 
 def bind(reactor: Reactor, endpoint: ConfigEndpoint, secured: "ServerTls | None") -> tuple[str, int]:
     """Bind one listener; return its address. Raises OSError with a hint for the user."""
+    if endpoint.port < 0:  # valid in `listeners`, as in Apache Kafka; a socket would raise OverflowError
+        raise OSError(errno.EINVAL, f"cannot listen on {endpoint}: a port is within 0 and 65535")
     try:
         protocol = endpoint.security_protocol.value
         return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, secured)

@@ -25,9 +25,11 @@ def console_at(port: int, servers: str) -> Iterator[None]:
     command = [sys.executable, "-m", "kafkapy", "console", "-b", servers, *listen]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert "ready" in process.stdout.readline()
-        yield
-        process.terminate()
+        try:
+            assert "ready" in process.stdout.readline()
+            yield
+        finally:  # Popen waits for its end, for ever if a test fails before it
+            process.terminate()
 
 
 def opened(context, path: str, problems: list[str]) -> Page:

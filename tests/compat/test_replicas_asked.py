@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsR
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.compat.conftest import new_server
 from tests.support import java_tools, topics
-from tests.support.client_requests import batch_of, describe_topic, produce
+from tests.support.client_requests import batch_of, describe_topic, produce, until
 from tests.support.eventually import eventually
 from tests.support.migrating import served_by
 from tests.support.wire import WireClient
@@ -52,7 +52,8 @@ def test_followers_of_both_kinds_list_offsets_for_who_debugs(cluster: ThreeNodes
     with WireClient(cluster.nodes[0].bootstrap) as client:
         leader = describe_topic(client, TOPIC).partitions[0].leader_id
     with WireClient(cluster.by_id[leader].bootstrap) as client:
-        assert produce(client, TOPIC, batch_of(RECORDS)).error_code == NONE
+        # its answer may come before it has learned of the topic
+        until(lambda: produce(client, TOPIC, batch_of(RECORDS)).error_code == NONE)
     for node_id, node in cluster.by_id.items():
         eventually(lambda node=node: listed(node, DEBUGGING, LATEST) == (NONE, RECORDS))
         assert listed(node, DEBUGGING, EARLIEST) == (NONE, 0)

@@ -116,6 +116,7 @@ def test_plain_batch_differs_from_the_stream_by_exactly_the_late_trades(spark, s
     assert sum((row[volume] for row in missing_bars.values()), Decimal(0)) > 0
 
 
+@only_soaked  # more than a minute; the tests above compare the same runs, and say what late trades change
 def test_stream_available_now_archive_and_plain_batch_give_the_same_rows_where_nothing_is_late(
     spark, bootstrap, topic, tmp_path
 ) -> None:

@@ -165,7 +165,11 @@ def wait_until_clean(server: Server, least_offset: int) -> None:
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
 @pytest.mark.parametrize(
     ("with_signal", "turns"),
-    [(signal.SIGTERM, TURNS), (signal.SIGKILL, TURNS), pytest.param(signal.SIGKILL, OF_PREVIOUS, marks=only_soaked)],
+    [
+        pytest.param(signal.SIGTERM, TURNS, marks=only_soaked),
+        (signal.SIGKILL, TURNS),
+        pytest.param(signal.SIGKILL, OF_PREVIOUS, marks=only_soaked),
+    ],
     ids=["SIGTERM", "SIGKILL", "SIGKILL-4.3.1"],
 )
 def test_there_and_back_again(

@@ -14,6 +14,7 @@ import pytest
 from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, Server
 from tests.support import java_tools
 from tests.support.client_requests import batch_of, create_topic, produce, until
+from tests.support.copying import only_soaked
 from tests.support.group_configs import set_group_configs
 from tests.support.offsets import find_coordinator
 from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
@@ -86,7 +87,13 @@ class Queue:
                 del self.left[offset]
 
 
-@pytest.mark.parametrize("kafka", [QuickKafka, QuickPreviousKafka], ids=[KAFKA_VERSION, PREVIOUS_VERSION])
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        pytest.param(QuickKafka, id=KAFKA_VERSION),
+        pytest.param(QuickPreviousKafka, marks=only_soaked, id=PREVIOUS_VERSION),
+    ],
+)
 def test_each_broker_goes_on_with_the_queue_of_the_other(kafka: type[ApacheKafka], tmp_path: Path) -> None:
     directory, queue = tmp_path / "data", Queue()
     format_directory(directory, kafka)

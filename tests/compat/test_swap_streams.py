@@ -16,7 +16,7 @@ from tests.compat.test_streams_groups import COUNT, PATIENT, new_instance, read_
 from tests.compat.test_swap_queues import format_directory
 from tests.support import java_tools, topics
 from tests.support.client_requests import until
-from tests.support.copying import IS_SOAKED
+from tests.support.copying import IS_SOAKED, only_soaked
 from tests.support.quick_kafka import QuickKafka, QuickPreviousKafka
 from tests.support.streams_handover import HANDOVER_KEYS, PARTITIONS, TOPIC, Handover
 from tests.support.streams_members import describe
@@ -47,7 +47,13 @@ def turns(kafka: type[ApacheKafka]) -> list[tuple[type[Kafkapy] | type[ApacheKaf
     ]
 
 
-@pytest.mark.parametrize("kafka", [QuickKafka, QuickPreviousKafka], ids=[KAFKA_VERSION, PREVIOUS_VERSION])
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        pytest.param(QuickKafka, id=KAFKA_VERSION),
+        pytest.param(QuickPreviousKafka, marks=only_soaked, id=PREVIOUS_VERSION),
+    ],
+)
 def test_members_and_an_application_go_on_while_the_brokers_take_turns(
     kafka: type[ApacheKafka], tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from kafkapy.transaction.records import decode_record
 from kafkapy.transaction.states import TransactionState
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.client_requests import LATEST, READ_COMMITTED, create_topic, fetch, kept_batches, list_offset, until
+from tests.support.copying import only_soaked
 from tests.support.cut_off import Relay
 from tests.support.transactions import TransactionalProducer, find_transaction_coordinator, last_stable_offset
 from tests.support.wire import ConnectionClosed, WireClient
@@ -128,7 +129,7 @@ def described(client: WireClient, transactional_id: str):
 
 
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
-@pytest.mark.parametrize("transaction_version", [0, 1, 2])
+@pytest.mark.parametrize("transaction_version", [*(pytest.param(each, marks=only_soaked) for each in (0, 1)), 2])
 def test_each_broker_carries_on_the_transactions_of_the_other(tmp_path: Path, transaction_version: int) -> None:
     swapping = Swapping(transaction_version)
     directory = tmp_path / "data"

@@ -3,11 +3,14 @@
 The handlers are called as the router would call them.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from kafkapy.protocol.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
+from kafkapy.serving.large_requests import LARGE_FRAME_BYTES
 from kafkapy.share.persister import InitialState
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE
 from tests.simulator.broker_world import Machine, Topic
@@ -16,6 +19,7 @@ from tests.simulator.loop import SimLoop, run
 from tests.support.share_partition_hosting import Member, acquired_of, parts_of
 
 ALL_RECORDS = 100
+MEMBER = "AAAAAAAAQACAAAAAAAAAAQ"
 
 
 def lives(*works: Callable[[Machine, Topic], Awaitable[None]], crash: str | None = None) -> None:
@@ -86,5 +90,23 @@ def test_a_closed_connection_releases_what_its_members_have() -> None:
         services_of(machine).share_partitions().connection_closed("c1")
         got = offsets_of(acquired_of(await waiting))
         assert got == [(offset, 2) for offset in range(ALL_RECORDS)]
+
+    lives(close)
+
+
+def test_a_connection_that_closes_while_its_large_fetch_is_decoded_leaves_no_session() -> None:
+    """None would ever end it, and after 2,000 of them no group would be served."""
+
+    async def close(machine: Machine, topic: Topic) -> None:
+        client = machine.connect()
+        named = [FetchPartition(number) for number in range(LARGE_FRAME_BYTES // 4)]
+        request = ShareFetchRequest("g", member_id=MEMBER, topics=[FetchTopic(topic.topic_id, partitions=named)])
+        machine.io_pool._call_ms = 100
+        await client.send(request, 2)
+        await asyncio.sleep(0.05)
+        for link in list(machine.server._reactor._links()):
+            link.close()
+        await asyncio.sleep(1)
+        assert len(services_of(machine).share_partitions().sessions) == 0
 
     lives(close)

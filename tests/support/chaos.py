@@ -224,9 +224,8 @@ FAULTS: dict[str, Sequence[Fault]] = {
 }
 SHORT_FAULTS: dict[str, Sequence[Fault]] = {
     "kills": (*KILLS, kill_at_failpoint),
-    "pauses-and-partitions": (*FAULTS["pauses"], *FAULTS["partitions"]),
+    "pauses-partitions-and-clocks": (*FAULTS["pauses"], *FAULTS["partitions"], *FAULTS["clocks"]),
     "disks": FAULTS["disks"],
-    "clocks": FAULTS["clocks"],
 }
 """All of them in fewer runs: the start and the check of a run take twice as long as 25 s of faults."""
 NEED_DISKS = frozenset((fill_a_disk, break_a_disk))

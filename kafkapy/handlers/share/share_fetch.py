@@ -71,13 +71,14 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     access = TopicAccess(
         services, context, AclOperation.READ, names_of(services, _named(session.partitions, acknowledgements))
     )
+    finder = _Finder(services, shares, key, access)  # of this session: it may end while acknowledgements take turns
     pending = None
     if has_acknowledgements:
         way, max_type = walk(services, context), max_type_of(context, is_renewing=is_renewing)
         pending = await acknowledge(services, way, shares, key, acknowledgements, access, max_type)
     fetched: Fetched = {}
     if not is_renewing:
-        fetched = await _fetch(services, context, shares, request, key, session, access)
+        fetched = await _fetch(services, context, request, session, finder)
     try:
         outcomes = await pending.outcomes() if pending is not None else {}
         response = respond(services, context, session, fetched, outcomes)
@@ -105,7 +106,12 @@ async def _open_session(
     *,
     has_acknowledgements: bool,
 ) -> SessionContext:
-    """Return the session's context. Raises ApiError; without room for a session after MaxWaitMs, as others would."""
+    """Return the session's context. Raises ApiError; without room for a session after MaxWaitMs, as others would.
+
+    None begins for a connection that closed while its request was decoded: nothing would ever end that session.
+    """
+    if context.connection.is_closed:
+        raise ApiError(ErrorCode.SHARE_SESSION_NOT_FOUND, None)
     named = [
         TopicIdPartition(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
@@ -124,22 +130,20 @@ async def _open_session(
 async def _fetch(
     services: Services,
     context: RequestContext,
-    shares: SharePartitions,
     request: ShareFetchRequest,
-    key: SessionKey,
     session: SessionContext,
-    access: TopicAccess,
+    finder: "_Finder",
 ) -> Fetched:
     """Return what the session's partitions have: records, errors; nothing where nothing could be acquired."""
     fetched: Fetched = {}
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
         rotated = _rotated(session.partitions, request.share_session_epoch)
-        usable = await _find(rotated, _Finder(services, shares, key, access), walk(services, context), fetched)
+        usable = await _find(rotated, finder, walk(services, context), fetched)
     if usable:
-        reading = ShareReading(services, context, request, key, shares, usable)
+        reading = ShareReading(services, context, request, finder.key, finder.shares, usable)
         fetched |= await reading.run(must_respond=bool(fetched))
-    _count(services, session.partitions, fetched, access)
+    _count(services, session.partitions, fetched, finder.access)
     return fetched
 
 
@@ -149,6 +153,8 @@ async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk
     None are loaded, and none returned, once the session has ended: nobody would forget them again.
     """
     usable: list[InUse] = []
+    if finder.has_session_ended():
+        return usable
     load_count = finder.shares.load_count
     first_pause = load_count + LOADED_AT_ONCE
     for start in range(0, len(partitions), FOUND_AT_ONCE):
@@ -194,22 +200,22 @@ class _Finder:
     """Finds the share partitions of one request. What its topics and its group say is looked up once."""
 
     __slots__ = (
-        "_access",
-        "_key",
         "_partitions",
         "_services",
         "_session",
         "_settings",
         "_topics",
+        "access",
+        "key",
         "shares",
     )
 
     def __init__(self, services: Services, shares: SharePartitions, key: SessionKey, access: TopicAccess) -> None:
         self._services = services
         self.shares = shares
-        self._key = key
+        self.key = key
         self._session = shares.sessions.get(key)
-        self._access = access
+        self.access = access
         self._partitions = services.replica_manager.partitions
         self._settings = shares.settings(key.group_id).partition
         self._topics: dict[Uuid, str | Refusal] = {}
@@ -227,18 +233,18 @@ class _Finder:
         code = hosted.check_leader() if hosted is not None else self._partitions.missing_code(topic, number)
         if code or hosted is None:
             return Refusal(ErrorCode(code), None)
-        in_use = self.shares.use(self._key.group_id, partition, hosted, self._settings)
+        in_use = self.shares.use(self.key.group_id, partition, hosted, self._settings)
         return in_use if in_use.refusal is None else in_use.failure or in_use
 
     def has_session_ended(self) -> bool:
         """Return whether the session of the request has ended, or begun anew, meanwhile."""
-        return self.shares.sessions.get(self._key) is not self._session
+        return self.shares.sessions.get(self.key) is not self._session
 
     def _find_topic(self, topic_id: Uuid) -> str | Refusal:
         topic = self._services.metadata.image.topics.by_id.get(topic_id)
         if topic is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, None)
-        if not self._access.allows(topic.name):
+        if not self.access.allows(topic.name):
             return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         return topic.name
 

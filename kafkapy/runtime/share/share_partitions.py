@@ -159,7 +159,8 @@ class SharePartitions:
         machine.begin_load()
         self.load_count += 1
         in_use.watch()
-        loading = begin(self._load(in_use), self._start)
+        work = self._load(in_use)  # it must not overtake a write that is about to begin: of what was just given up
+        loading = self._start(work) if self._tasks else begin(work, self._start)
         if not loading.done():
             in_use.loading = loading
             loading.add_done_callback(in_use.on_loaded)

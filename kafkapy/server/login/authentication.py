@@ -75,12 +75,11 @@ class Logins:
         self._failure_delay_ms: dict[str, int] = {}
         self._io_pool = io_pool
         self._mechanisms = _Mechanisms(image, random, io_pool, config.security.delegation_token_secret_key, cluster_id)
-        self._mechanisms.is_started = is_running
         self._settings: dict[str, LoginSettings] = {}
         self._timeout_ms = config.network.kafkapy_authentication_timeout_ms
         for each in endpoints:
             if each.security_protocol.uses_sasl:
-                self.add(config, each)
+                self.add(config, each, is_running=is_running)
         self._mechanisms.is_started = True
 
     def start(self) -> None:
@@ -90,10 +89,14 @@ class Logins:
     def close(self) -> None:
         self._mechanisms.close()
 
-    def add(self, config: BrokerConfig, endpoint: Endpoint) -> None:
-        """Serve the logins of one more listener. Raises ConfigError."""
+    def add(self, config: BrokerConfig, endpoint: Endpoint, *, is_running: bool) -> None:
+        """Serve the logins of one more listener; `is_running` as for the class. Raises ConfigError."""
         name = endpoint.listener
-        self._settings = {**self._settings, name: self._mechanisms.settings(config, name)}
+        self._mechanisms.is_started = is_running
+        try:
+            self._settings = {**self._settings, name: self._mechanisms.settings(config, name)}
+        finally:
+            self._mechanisms.is_started = True
         self._failure_delay_ms[name] = int(
             str(config.listener_value(name, "connection.failed.authentication.delay.ms"))
         )

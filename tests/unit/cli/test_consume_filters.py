@@ -10,6 +10,8 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
+from kafkapy.cli.received import Received, filters_of
+from kafkapy.decoders.formats import Decoders
 
 pytest.importorskip("confluent_kafka")
 HOUR_MS = 3_600_000
@@ -86,6 +88,12 @@ def ids(done: SimpleNamespace) -> list[int]:
 def test_records_are_chosen(run, orders, options, expected) -> None:
     done = run("consume", orders, *options)
     assert (done.status, done.err, ids(done)) == (0, "", expected)
+
+
+def test_a_key_is_found_as_it_was_sent_also_if_it_is_shown_as_other_text() -> None:
+    message = SimpleNamespace(topic=lambda: "t", key=lambda: b'{"a":1}')
+    (accepts,) = filters_of(key='{"a":1}', grep=None, headers=(), json_paths=())
+    assert accepts(Received(message, Decoders("auto", "auto")))
 
 
 def test_a_time_to_come_ends_at_its_moment(run, orders) -> None:

@@ -9,11 +9,13 @@ from importlib import import_module
 
 import pytest
 
+from kafkapy.__main__ import main
 from kafkapy.cli.overview import ALONE
 
 MOST_OWN: dict[str, int] = {"topics": 60, "groups": 60, "consume": 60, "produce": 60, "configs": 60, "profile": 45}
-MOST_OF_OVERVIEW = 20
 """Modules of kafkapy that the command may import until it knows that its options are wrong."""
+MOST_OF_OVERVIEW = 20
+"""Those that the overview may import."""
 UNUSED = ("kafkapy.metadata", "kafkapy.server", "kafkapy.runtime", "kafkapy.storage", "kafkapy.config.definitions")
 OTHERS = {"confluent_kafka", "asyncio", "fastavro", "google.protobuf", "ssl", "starlette"}
 
@@ -67,3 +69,8 @@ def test_a_command_runs_after_two_dashes() -> None:
     program = "from kafkapy.__main__ import main; print(main(['--', 'topics', 'list', '-b', '127.0.0.1:1']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, "no broker answers" in done.stderr) == ("1\n", True)
+
+
+def test_a_command_with_a_parser_of_its_own_runs_after_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--", "storage", "random-uuid"]) == 0
+    assert len(capsys.readouterr().out.strip()) == 22

@@ -41,7 +41,7 @@ def test_what_the_cluster_refuses_comes_back_with_its_fields_and_a_hint(page) ->
     assert '<input name="partitions" value="2">' in refused.text
     assert 'name="confirmed"' not in refused.text, "it is asked again"
     again = post(page, "create-topic", name="made", partitions="2", configs="retention.ms=3600000", confirmed=1)
-    assert "made" in again.text
+    assert again.url.params.get("done") == "Created made."
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,18 @@ def test_what_the_console_refuses_comes_back_with_its_fields(page) -> None:
     refused = post(page, "set-quota", key="producer_byte_rate", client_id="shop", value="1MB")
     assert (refused.status_code, "1MB is no number" in refused.text) == (400, True)
     assert '<input name="client_id" value="shop">' in refused.text
+    assert "<h1>Not done</h1>" in refused.text
+
+
+def test_a_line_that_is_no_config_is_refused_whatever_its_name(page) -> None:
+    refused = post(page, "create-topic", name="a", configs="INVALID_CONFIG")
+    assert (refused.status_code, ">\nINVALID_CONFIG</textarea>" in refused.text) == (400, True)
 
 
 def test_a_record_that_the_broker_refuses_is_said(page) -> None:
     refused = post(page, "produce", name="compacted", null_key="1", value="x", confirmed=1)
     assert (refused.status_code, "(INVALID_RECORD)" in refused.text) == (502, True)
+    assert "<h1>Failed</h1>" in refused.text, "a change that was begun may have been made in part"
 
 
 def test_cancel_leads_to_the_page_that_had_the_form(page) -> None:
@@ -75,11 +82,20 @@ def test_cancel_leads_to_the_page_that_had_the_form(page) -> None:
     assert 'href="/topics?q=a">Back' in refused
 
 
-@pytest.mark.parametrize("elsewhere", ["//evil.example/x", "https://evil.example/", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["//evil.example/x", "/\\evil.example/x", "/\t/evil.example/x", "https://evil.example/", "javascript:alert(1)"],
+)
 def test_cancel_leads_to_no_other_site(page, elsewhere) -> None:
     asked = post(page, "create-topic", name="a", came_from=elsewhere).text
     assert "Yes, do it" in asked
     assert f'href="{elsewhere}' not in asked
+
+
+def test_a_referer_that_is_no_url_leads_nowhere(page) -> None:
+    fields = {"csrf": csrf_of(page), "name": "a"}
+    asked = page.post("/change/create-topic", data=fields, headers={**HTML, "referer": "http://["})
+    assert (asked.status_code, 'href="/topic?name=a">Cancel' in asked.text) == (200, True)
 
 
 @pytest.mark.parametrize(("referer", "field"), [("/topics?q=a", ""), ("/change/create-topic", "/topics?q=a")])

@@ -251,7 +251,7 @@ def test_half_requests_make_room_for_whole_ones() -> None:
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "further"])
 def test_a_head_that_does_not_arrive_in_time_is_given_up(is_first: bool) -> None:
     with (
-        bounded_server(head_timeout_s=0.1) as port,
+        bounded_server(head_timeout_s=0.1 if is_first else 1) as port,  # a whole head arrives in a second
         socket.create_connection(("127.0.0.1", port), 60) as connection,
     ):
         if not is_first:
@@ -310,15 +310,27 @@ async def test_a_response_that_is_read_slowly_goes_on(loop: SimLoop) -> None:
         assert slow.is_aborted
 
 
-async def test_above_the_bound_of_unsent_bytes_the_longest_wait_is_closed(loop: SimLoop) -> None:
-    transports = [FakeTransport(each) for each in (1, 400, 600, 500)]
+@pytest.mark.parametrize(
+    ("unsent_bytes", "closed"),
+    [((400, 500, 300), [True, False, False]), ((10, 10, 10, 990), [True, True, False, False])],
+)
+async def test_above_the_bound_of_unsent_bytes_the_longest_waits_are_closed(
+    loop: SimLoop, unsent_bytes: tuple[int, ...], closed: list[bool]
+) -> None:
+    transports = [FakeTransport(each) for each in (1, *unsent_bytes)]
     kind = new_protocol(head_timeout_s=1_000, max_unsent_bytes=1_000)
     with connected(loop, kind, *transports) as (read, *unread):
         read.pause_writing()
         read.resume_writing()
         for each in unread:
             each.pause_writing()
-        assert [each.is_aborted for each in transports] == [False, True, False, False]
+        assert [each.is_aborted for each in transports] == [False, *closed]
+
+
+async def test_connections_that_are_accepted_in_one_turn_of_the_loop_take_the_place_of_as_many(loop: SimLoop) -> None:
+    transports = [FakeTransport(0) for _ in range(6)]
+    with connected(loop, new_protocol(max_connections=3), *transports):
+        assert [each.is_aborted for each in transports] == [True, True, True, False, False, False]
 
 
 def test_a_stream_that_nobody_reads_ends() -> None:
@@ -326,15 +338,14 @@ def test_a_stream_that_nobody_reads_ends() -> None:
 
     async def stream(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(16):  # a megabyte, which the kernel would take
+        for _ in range(16):  # a megabyte, which the kernel would take to send
             await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
         while (await receive())["type"] != "http.disconnect":
             pass
         has_ended.set()
 
-    with (
-        bounded_server(stream, unread_timeout_s=0.1) as port,
-        socket.create_connection(("127.0.0.1", port), 60) as connection,
-    ):
+    with bounded_server(stream, unread_timeout_s=0.1) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # however much the kernel here takes
+        connection.connect(("127.0.0.1", port))
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert has_ended.wait(60)

@@ -72,6 +72,11 @@ def test_what_the_registry_does_not_answer_is_said(url: str, name: str, status: 
     assert (response.status_code, "The schema registry" in response.text) == (status, True)
 
 
+def test_an_address_without_a_registry_is_no_lack_of_a_subject(url: str) -> None:
+    response = page(SchemaRegistry(f"{url}/elsewhere")).get("/subjects")
+    assert (response.status_code, "answers 404 to /subjects" in response.text) == (502, True)
+
+
 def test_without_a_registry_the_option_is_named(tmp_path) -> None:
     for registry in (None, SchemaRegistry(str(tmp_path))):
         client = page(registry)

@@ -196,8 +196,11 @@ def test_in_the_background_it_gives_way(is_background: bool, policy: int) -> Non
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="with one processor it is never in the background")
 def test_after_a_call_that_hardly_ran_it_leaves_the_background() -> None:
     async def use(process: SubprocessHelper) -> None:
-        assert await call(process, "sleep", seconds=0.5) == (None, None)
-        assert await call(process, "scheduler") == (os.SCHED_IDLE, None), "that was short"
+        before = time.monotonic()
+        assert await call(process, "sleep", seconds=0.1) == (None, None)
+        policy = await call(process, "scheduler")
+        was_short = time.monotonic() - before < 1  # on a busy machine it may not have been
+        assert policy == (os.SCHED_IDLE, None) or not was_short
         assert await call(process, "sleep", seconds=1.1) == (None, None)
         assert await call(process, "scheduler") == (os.SCHED_OTHER, None)
 

@@ -30,19 +30,19 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     directories = [str(tmp_path / "one"), str(tmp_path / "two")]
     with Broker(disk_faults=True, properties={"log.dirs": ",".join(directories)}) as broker:
         broker.create_topics("orders", partitions=len(PARTITIONS))
-        assert by_librdkafka(broker, b"before") == [True] * len(PARTITIONS)
+        assert by_librdkafka(broker, b"before", TIMEOUT_S * 1000) == [True] * len(PARTITIONS)
         broker.faults.fail_disk(directories[1])
         yield broker
         broker.faults.mend_disk()
 
 
-def by_librdkafka(broker: Broker, value: bytes) -> Outcomes:
+def by_librdkafka(broker: Broker, value: bytes, give_up_ms: int = GIVE_UP_MS) -> Outcomes:
     found: dict[int, bool] = {}
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         found[message.partition() or 0] = error is None
 
-    producer = Producer({**broker.client_config(), "log_level": 0, "message.timeout.ms": GIVE_UP_MS})
+    producer = Producer({**broker.client_config(), "log_level": 0, "message.timeout.ms": give_up_ms})
     for partition in PARTITIONS:
         producer.produce("orders", value, partition=partition, on_delivery=delivered)
     producer.flush(TIMEOUT_S)

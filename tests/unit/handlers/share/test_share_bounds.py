@@ -3,6 +3,9 @@
 import asyncio
 from itertools import pairwise
 
+import pytest
+
+from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext
 from kafkapy.handlers.share.share_fetch import LOADED_AT_ONCE, STEPS_OF_LOAD
 from kafkapy.handlers.table import BROKER_APIS
@@ -173,4 +176,25 @@ async def test_no_share_partition_is_loaded_once_its_session_has_ended(loop: Sim
     assert LOADED_AT_ONCE <= shares.persister.read_count < count
     shares.partitions.connection_closed("c1")
     await fetching
+    assert list(shares.partitions) == []
+
+
+async def test_nothing_is_loaded_for_a_session_that_ended_while_acknowledgements_took_turns(loop: SimLoop) -> None:
+    shares, member = await with_the_most_in_flight(loop)
+    fetching = asyncio.ensure_future(member.fetch(acks={0: [(0, MOST - 1, ALL)]}, max_records=MOST))
+    await asyncio.sleep(0.001)
+    assert not fetching.done()
+    shares.partitions.connection_closed("c1")
+    await fetching
+    assert list(shares.partitions) == []
+
+
+async def test_no_session_begins_for_a_connection_that_closed_while_its_request_was_decoded(loop: SimLoop) -> None:
+    shares = Shares(loop)
+    member = shares.member()
+    member.peer.is_closed = True
+    with pytest.raises(ApiError) as raised:
+        await member.fetch()
+    assert raised.value.code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert len(shares.partitions.sessions) == 0
     assert list(shares.partitions) == []

@@ -157,7 +157,23 @@ def test_bearer_tokens_are_not_enabled_while_a_node_runs(tmp_path: Path) -> None
     """That would read the keys on the loop."""
     given = {"sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}plain.sasl.jaas.config": f"{PLAIN_MODULE};"}
     url = write_jwks(tmp_path / "keys.json", KEY)
-    bearer_keys = {
+    config, _ = config_of(**bearer_keys(url))
+    with pytest.raises(ConfigError, match="restart to enable OAUTHBEARER"):
+        logins(**given).check(config)
+
+
+def test_a_listener_that_was_added_takes_bearer_tokens_after_a_restart(tmp_path: Path) -> None:
+    given = {"sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}plain.sasl.jaas.config": f"{PLAIN_MODULE};"}
+    config, _ = config_of(**bearer_keys(write_jwks(tmp_path / "keys.json", KEY)))
+    made, endpoint = logins(**given), config.broker_listeners[0]
+    with pytest.raises(ConfigError, match="restart to enable OAUTHBEARER"):
+        made.add(config, endpoint, is_running=True)
+    made.add(config, endpoint, is_running=False)
+    assert "OAUTHBEARER" in made.settings(LISTENER).servers
+
+
+def bearer_keys(url: str) -> dict[str, str]:
+    return {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE};",
         "sasl.oauthbearer.jwks.endpoint.url": url,
@@ -165,8 +181,6 @@ def test_bearer_tokens_are_not_enabled_while_a_node_runs(tmp_path: Path) -> None
         "sasl.oauthbearer.allow.unverified.audience": "true",
         "sasl.oauthbearer.allow.unverified.issuer": "true",
     }
-    with pytest.raises(ConfigError, match="restart to enable OAUTHBEARER"):
-        logins(**given).check(config_of(**bearer_keys)[0])
 
 
 def test_without_issuer_or_audience_a_warning_names_the_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
