@@ -63,15 +63,15 @@ def test_a_broker_of_a_cluster_listens_after_a_restart_as_it_was_told_before() -
     run_processes(main, seed=1, limit_seconds=100)
 
 
-def with_a_listener_for_logins(loop: SimLoop, **properties: Any) -> Machine:
+def with_a_listener_for_logins(loop: SimLoop) -> Machine:
+    users: dict[str, Any] = {USERS_KEY.replace(".", "_"): f'{PLAIN_MODULE} user_alice="secret";'}
     return Machine(
         loop,
         listeners=f"{OWN},{LOGIN}",
         advertised_listeners=OWN,
         listener_security_protocol_map="CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
         sasl_enabled_mechanisms="PLAIN",
-        **{USERS_KEY.replace(".", "_"): f'{PLAIN_MODULE} user_alice="secret";'},
-        **properties,
+        **users,
     )
 
 
