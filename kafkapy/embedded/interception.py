@@ -1,7 +1,7 @@
 """What stands between the connections of a broker and its router: faults, and before them the record of requests."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.server.broker import BrokerServer
+
+NODE_ID_DIGITS: Final = 10
+"""At most: a client's id may have more, and int() refuses thousands of them."""
 
 
 @dataclass(slots=True)
@@ -47,13 +50,16 @@ class Interception:
 def intercept(
     server: "BrokerServer", faults: "Rules | None", requests: "Recording | None", node_ids: Collection[int]
 ) -> None:
-    """Let a running broker's requests meet faults, and be recorded, except those of other nodes.
+    """Let a running broker's requests meet faults, and be recorded, except those of nodes.
 
-    `node_ids`: may change afterwards.
+    `node_ids`: may change afterwards. With an authorizer a broker that is alone sends itself its dead letters, too.
     """
+    own_id = None if server.node.authorizer.allows_everything else str(server.node_id)
 
     def is_node(client_id: str | None) -> bool:
-        return client_id is not None and client_id.isdecimal() and int(client_id) in node_ids
+        if client_id is None or not client_id.isdecimal() or len(client_id) > NODE_ID_DIGITS:
+            return False
+        return client_id == own_id or int(client_id) in node_ids
 
     def intercepted(services: "Services", route: "Route", coalesce: "Coalesce") -> "tuple[Route, Coalesce]":
         if faults is not None:

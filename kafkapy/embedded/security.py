@@ -33,9 +33,12 @@ REQUEST_TIMEOUT_S: Final = 30.0
 ANY: Final = 1
 """In a filter of ACLs: of any resource type, pattern type, operation, permission."""
 SUPER_USERS: Final = "super.users"
+AUTHORIZER: Final = "authorizer.class.name"
 BROKER_NAME: Final = "kafkapy-broker"
-NODES_PRINCIPAL: Final = "User:ANONYMOUS"
-"""The principal of nodes that reach each other without a login."""
+"""By which a broker logs in, with random digits: no user has that name, nor one that the data has kept."""
+RANDOM_BYTES: Final = 8
+NOBODY: Final = "ANONYMOUS"
+"""The name of nodes that reach each other without a login."""
 
 
 class EmbeddedSecurity:
@@ -73,22 +76,24 @@ class EmbeddedSecurity:
             found["listeners"] = f"{self.protocol}://127.0.0.1:{port}"
         if self._users is None:
             return {**found, **properties}
-        login = _name_apart_from(self._users), secrets.token_urlsafe(TOKEN_KEY_BYTES)
+        login = f"{BROKER_NAME}-{secrets.token_hex(RANDOM_BYTES)}", secrets.token_urlsafe(TOKEN_KEY_BYTES)
         found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
         found[_jaas_key(self.protocol, "PLAIN")] = _jaas("PLAIN", self._users, login)
         found |= properties
-        if self._acls is not None:
+        if found.get(AUTHORIZER):
             found[SUPER_USERS] = _joined(f"User:{login[0]}", properties.get(SUPER_USERS))
         return found
 
     def properties_of_nodes(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return Kafka's keys for all nodes of a cluster, which reach each other by PLAINTEXT on loopback.
 
-        They are super users then, as nobody: clients have a name, or there is no authorizer.
+        They are super users then, as nobody: clients have a name, or there is no authorizer. Raises ValueError.
         """
         found = {**self.shared_properties(), **properties}
         if self._acls is not None:
-            found[SUPER_USERS] = _joined(NODES_PRINCIPAL, properties.get(SUPER_USERS))
+            if self._users is None or NOBODY in self._users:
+                raise ValueError(f"acls of a cluster need users, none of them {NOBODY}: so its nodes are called")
+            found[SUPER_USERS] = _joined(f"User:{NOBODY}", properties.get(SUPER_USERS))
         return found
 
     def shared_properties(self) -> dict[str, str]:
@@ -112,7 +117,7 @@ class EmbeddedSecurity:
                 users = self._users if mechanism == "PLAIN" else {}
                 found[_jaas_key(self.protocol, mechanism)] = _jaas(mechanism, users)
         if self._acls is not None:
-            found["authorizer.class.name"] = STANDARD_AUTHORIZER
+            found[AUTHORIZER] = STANDARD_AUTHORIZER
         return found
 
     async def apply(self, server: "BrokerServer", random: "Random") -> None:
@@ -224,14 +229,6 @@ def _alter(
     request: "AlterUserScramCredentialsRequest", controller: "Controller", now_ms: int
 ) -> "Decision[Record, list[UserResult]]":
     return controller.scram.decide_alter(request)
-
-
-def _name_apart_from(users: Mapping[str, str]) -> str:
-    """Return the name by which the broker logs in, which no user has."""
-    name = BROKER_NAME
-    while name in users:
-        name += "_"
-    return name
 
 
 def _joined(principal: str, others: str | None) -> str:

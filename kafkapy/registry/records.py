@@ -68,28 +68,44 @@ def parse_json(data: bytes | None) -> dict[str, Any] | None:
 
 
 def parse_schema(value: Mapping[str, Any], timestamp_ms: int | None) -> StoredSchema | None:
-    """Return the schema that a SCHEMA's value has; None if it has none."""
+    """Return the schema that a SCHEMA's value has; None if it has none, or one that is not understood."""
     subject, version, schema_id, schema = (value.get(name) for name in ("subject", "version", "id", "schema"))
     if not isinstance(subject, str) or not isinstance(version, int) or not isinstance(schema_id, int):
         return None
-    if not isinstance(schema, str):
+    schema_type = value.get("schemaType") or "AVRO"
+    if not isinstance(schema, str) or not isinstance(schema_type, str):
         return None
-    return StoredSchema(
+    try:
+        references = references_of(value.get("references"))
+    except ValueError:
+        return None
+    found = StoredSchema(
         subject=subject,
         version=version,
         id=schema_id,
         schema=schema,
-        schema_type=value.get("schemaType") or "AVRO",
-        references=references_of(value.get("references")),
+        schema_type=schema_type,
+        references=references,
         metadata=value.get("metadata"),
         rule_set=value.get("ruleSet"),
         deleted=bool(value.get("deleted")),
         timestamp_ms=timestamp_ms,
     )
+    return found if _has_guid(found) else None
+
+
+def _has_guid(schema: StoredSchema) -> bool:
+    """Whether texts, metadata and rules are what they should be: the guid is made of all of them."""
+    try:
+        return bool(schema.guid)
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return False
 
 
 def references_of(listed: Any) -> tuple[SchemaReference, ...]:
     """Return the references of JSON. Raises ValueError."""
+    if listed is not None and not isinstance(listed, list):
+        raise ValueError("references are a list")
     found = []
     for each in listed or ():
         if not isinstance(each, Mapping):

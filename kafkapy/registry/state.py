@@ -45,8 +45,10 @@ class RegistryState:
             return
         content = parse_json(value)
         subject = found.get("subject")
+        if subject is not None and not _is_text(subject):
+            return
         match found.get("keytype"):
-            case "SCHEMA" if isinstance(subject, str) and isinstance(found.get("version"), int):
+            case "SCHEMA" if subject is not None and isinstance(found.get("version"), int):
                 schema = None if content is None else parse_schema(content, timestamp_ms)
                 if schema is not None or value is None:
                     self._replay_schema(subject, found["version"], schema)
@@ -57,13 +59,14 @@ class RegistryState:
                     self._settings[subject] = parse_settings(content)
             case "MODE":
                 self._modes.pop(subject, None)  # also for a mode that this release does not know
-                if content is not None and content.get("mode") in Mode.__members__:
-                    self._modes[subject] = Mode[content["mode"]]
-            case "DELETE_SUBJECT" if isinstance(subject, str) and content and isinstance(content.get("version"), int):
+                mode = None if content is None else content.get("mode")
+                if isinstance(mode, str) and mode in Mode.__members__:
+                    self._modes[subject] = Mode[mode]
+            case "DELETE_SUBJECT" if subject is not None and content and isinstance(content.get("version"), int):
                 self._delete_up_to(subject, content["version"])
             case "CLEAR_SUBJECT" if content is not None:
                 self._clear(subject)
-            case "CONTEXT" if isinstance(found.get("context"), str):
+            case "CONTEXT" if _is_text(found.get("context")):
                 if content is None:
                     self._contexts.pop(found["context"], None)
                 else:
@@ -283,6 +286,17 @@ _INHERITED = (
     "compatibilityGroup",
 )
 """Settings that a subject with settings of its own has from those of all."""
+
+
+def _is_text(value: object) -> bool:
+    """Whether this is a text that responses can have: the escapes of JSON may make half a character."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _scopes(subject: str | None) -> tuple[str | None, ...]:

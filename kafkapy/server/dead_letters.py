@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.share import ShareConfig
+from kafkapy.errors import ConfigError
 from kafkapy.handlers.data.own_produce import write_own
 from kafkapy.handlers.topics.auto_create import create_dead_letter_topic, dead_letter_topic_request
 from kafkapy.runtime.broker_channels import BrokerChannels
@@ -11,9 +12,11 @@ from kafkapy.runtime.share.dead_letter_outbox import DeadLetterOutbox, Destinati
 from kafkapy.runtime.share.dead_letters import DeadLetters, LetterParts
 
 if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
     from kafkapy.handlers.context import Services
     from kafkapy.metrics.shares import ShareCounts
     from kafkapy.runtime.peer import Peer
+    from kafkapy.seams import Random
 
 
 NO_DEAD_LETTERS: Final = frozenset(("", "org.apache.kafka.server.share.dlq.NoOpShareGroupDLQManager"))
@@ -24,6 +27,21 @@ def has_dead_letters(config: ShareConfig) -> bool:
     return config.group_share_dlq_manager_class_name not in NO_DEAD_LETTERS
 
 
+def can_log_in(config: "BrokerConfig", random: "Random") -> bool:
+    """Whether this broker can log in to its own listener, or need not: else ACLs have no principal to be about."""
+    listener = config.inter_broker_listener_name
+    mechanism = config.security.sasl_mechanism_inter_broker_protocol
+    if not config.listener_protocols[listener].uses_sasl or mechanism == "OAUTHBEARER":
+        return True
+    from kafkapy.server.login.node_login import node_login  # most brokers have no authorizer
+
+    try:
+        node_login(config, listener, mechanism, random)
+    except ConfigError:
+        return False
+    return True
+
+
 def new_dead_letters(
     services: "Services", new_peer: "Callable[[str, int], Peer]", counts: "ShareCounts | None" = None
 ) -> DeadLetters:
@@ -31,7 +49,7 @@ def new_dead_letters(
     config = services.dynamic_config
     partitions = services.replica_manager.partitions
     listener_name = config.static.inter_broker_listener_name
-    is_guarded = not services.authorizer.allows_everything
+    is_guarded = not services.authorizer.allows_everything and can_log_in(config.current, services.random)
 
     async def create(topic: str) -> Outcome:
         if is_guarded:
@@ -43,11 +61,14 @@ def new_dead_letters(
             *await write_own(services, destination.topic_id, destination.partition, batch, timeout_ms),
         )
 
-    # a dead-letter topic's leader may be this node or another: the outbox asks the newest image for each batch
+    def new_channels() -> BrokerChannels:
+        # a dead-letter topic's leader may be this node or another: the newest image is asked for each batch
+        return BrokerChannels(image=lambda: partitions.newest_image, listener_name=listener_name, new_peer=new_peer)
+
     outbox = DeadLetterOutbox(
         services.node_id,
         None if is_guarded else write_here,
-        BrokerChannels(image=lambda: partitions.newest_image, listener_name=listener_name, new_peer=new_peer),
+        new_channels,
         config.static.node.request_timeout_ms,
     )
     return DeadLetters(

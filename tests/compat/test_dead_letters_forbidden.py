@@ -17,6 +17,7 @@ from tests.compat.test_acls import DENY, EVERY, OPEN_AT_FIRST, binding
 from tests.compat.test_dead_letter_failures import SECONDS, Jobs, LoggedCluster, Outcome
 from tests.compat.test_dead_letters import ENABLED, NAME, PROPERTIES, Cluster
 from tests.compat.test_share_groups import begin_with_the_first
+from tests.support.logins import PLAIN_MODULE
 from tests.support.quick_kafka import QuickKafka
 
 pytestmark = [pytest.mark.ours, pytest.mark.long]  # it starts both brokers itself
@@ -131,17 +132,36 @@ def first_of(config: dict[str, str], topic: str) -> Message | None:
     return message
 
 
+USERS = {"alice": "secret"}
+ALLOWED = ["allow alice all topic:jobs", "allow alice read topic:dlq.jobs", "allow alice all group:*"]
+
+
+def source_of_a_letter(broker: Broker) -> bytes | None:
+    """Reject a record of `jobs`; return the topic that its dead letter names."""
+    config = broker.client_config("alice")
+    admin = AdminClient(config)
+    begin_with_the_first(admin, "workers", **{NAME: "dlq.jobs"})
+    admin.create_topics([NewTopic("jobs", 1)])["jobs"].result(SECONDS)
+    producer = Producer(config)
+    producer.produce("jobs", b"bad")
+    assert producer.flush(SECONDS) == 0
+    assert rejected(config) == 1
+    letter = first_of(config, "dlq.jobs")
+    assert letter is not None
+    return dict(letter.headers() or [])["__dlq.errors.topic"]
+
+
 def test_an_embedded_broker_may_write_letters_whatever_its_users_may() -> None:
-    acls = ["allow alice all topic:jobs", "allow alice read topic:dlq.jobs", "allow alice all group:*"]
-    with Broker(tls=True, users={"alice": "secret"}, acls=acls, properties=PROPERTIES) as broker:
-        config = broker.client_config("alice")
-        admin = AdminClient(config)
-        begin_with_the_first(admin, "workers", **{NAME: "dlq.jobs"})
-        admin.create_topics([NewTopic("jobs", 1)])["jobs"].result(SECONDS)
-        producer = Producer(config)
-        producer.produce("jobs", b"bad")
-        assert producer.flush(SECONDS) == 0
-        assert rejected(config) == 1
-        letter = first_of(config, "dlq.jobs")
-        assert letter is not None
-        assert dict(letter.headers() or [])["__dlq.errors.topic"] == b"jobs"
+    with Broker(tls=True, users=USERS, acls=ALLOWED, properties=PROPERTIES) as broker:
+        broker.requests.on()
+        assert source_of_a_letter(broker) == b"jobs"
+        assert broker.requests.matching("Produce", topic="jobs")
+        assert not broker.requests.matching("Produce", topic="dlq.jobs"), "its own request is no client's"
+        assert not broker.requests.matching("CreateTopics", topic="dlq.jobs")
+
+
+def test_a_broker_alone_that_has_no_login_writes_letters_too() -> None:
+    """As `kafkapy security init` makes one: the authorizer would have nobody to be asked about."""
+    no_login = {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN_MODULE} user_alice="secret";'}
+    with Broker(users=USERS, acls=ALLOWED, properties={**PROPERTIES, **no_login}) as broker:
+        assert source_of_a_letter(broker) == b"jobs"

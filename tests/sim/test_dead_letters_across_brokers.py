@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 from kafkapy.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC, SHARE_VERSION
 from kafkapy.metadata.topic_names import SHARE_STATE_TOPIC
+from kafkapy.protocol.api import api_key_of
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.produce_request import ProduceRequest
+from kafkapy.runtime.share.dead_letter_outbox import CREATE_TOPICS
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.share.persister import InitialState, StateRead
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, RecordState
@@ -192,6 +196,29 @@ async def test_with_an_authorizer_a_broker_is_asked_whether_it_may_write_what_it
     await asyncio.sleep(2)
     assert (queue.written(LEADER), queue.produces(LEADER)) == (LETTERS[:1], 2)
     assert await queue.is_archived(), "archived without"
+
+
+@guarded
+async def test_letters_do_not_wait_for_a_topic_that_is_being_created(queue: Queue) -> None:
+    """Without a controller its response takes long; those of one connection come in the order of the requests."""
+    queue.brokers.lead(DEAD, LEADER)
+    node = queue.brokers.nodes[LEADER]
+    route = node._router.route
+
+    async def route_without_controller(connection: Any, frame: memoryview) -> Any:
+        if api_key_of(frame) == CREATE_TOPICS:
+            await asyncio.get_running_loop().create_future()
+        return await route(connection, frame)
+
+    node._router = SimpleNamespace(route=route_without_controller)
+    creating = asyncio.ensure_future(queue.letters._parts.create_topic("dlq.new"))
+    await asyncio.sleep(1)
+    await queue.reject(3)
+    await asyncio.sleep(2)
+    assert queue.written(LEADER) == LETTERS[:1]
+    assert await queue.is_archived()
+    assert not creating.done()
+    creating.cancel()
 
 
 @queued

@@ -34,7 +34,7 @@ class FaultInjector:
         coalesce: Coalesce,
         is_node: Callable[[str | None], bool],
     ) -> None:
-        """is_node: whether a client id is another node's."""
+        """is_node: whether a client id is a node's."""
         self._faults = faults
         self._whole = WholeRequests(services)
         self._route = route

@@ -49,7 +49,7 @@ class RequestRecorder:
         coalesce: Coalesce,
         is_node: Callable[[str | None], bool],
     ) -> None:
-        """is_node: whether a client id is another node's, which is not recorded."""
+        """is_node: whether a client id is a node's, which is not recorded."""
         self._requests = requests
         self._whole = WholeRequests(services)
         self._route = route

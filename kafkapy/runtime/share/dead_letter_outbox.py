@@ -6,9 +6,10 @@ request at a time for a partition, so that a slow leader is not sent more and mo
 With an authorizer this broker, too, is sent requests, by its inter-broker listener as in Apache Kafka: so the ACLs of
 the brokers' principal decide whether letters may be written, and topics created, whoever leads them.
 
-Deviation: Apache Kafka sends dead letters to its own listener also without an authorizer. Here the partitions that this
-broker leads are written at once then, as transaction markers are, because that needs no connection: what a broker in a
-container advertises may not be reachable from within.
+Deviation: Apache Kafka sends dead letters to its own listener also without an authorizer, or without a login for that
+listener, which fails. Here the partitions that this broker leads are written at once then, as transaction markers are,
+because that needs no connection: what a broker in a container advertises may not be reachable from within, and a node
+alone, as `kafkapy security init` makes one, has no login.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class Destination(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Of a Produce: error code, 0 if it was written, and message. NETWORK_EXCEPTION: no response came."""
+    """Of a Produce or CreateTopics: error code, 0 if it was done, and message. NETWORK_EXCEPTION: no response came."""
 
     error_code: int
     message: str | None = None
@@ -76,12 +77,18 @@ class DeadLetterOutbox:
     """What is to be written to dead-letter topics, by destination."""
 
     def __init__(
-        self, node_id: int, write_here: WriteHere | None, channels: "BrokerChannels", request_timeout_ms: int
+        self,
+        node_id: int,
+        write_here: WriteHere | None,
+        new_channels: "Callable[[], BrokerChannels]",
+        request_timeout_ms: int,
     ) -> None:
         """`write_here`: None if this broker is sent its letters as the others are."""
         self._node_id = node_id
         self._write_here = write_here
-        self._channels = channels
+        self._channels = new_channels()
+        self._creations = new_channels()
+        """Apart: a creation may have to wait for a controller, and the responses behind its own with it."""
         self._request_timeout_ms = request_timeout_ms
         self._waiting: dict[Destination, deque[_Waiting]] = {}
         """Of the destinations that have a task."""
@@ -104,7 +111,7 @@ class DeadLetterOutbox:
     async def create_topic(self, request: CreateTopicsRequest) -> Outcome:
         """Send this broker a request for one topic, as a client with the brokers' principal; return the outcome."""
         try:
-            response = await self._channels.send_request(
+            response = await self._creations.send_request(
                 self._node_id,
                 CREATE_TOPICS,
                 lambda _version: request,
@@ -121,6 +128,7 @@ class DeadLetterOutbox:
     async def close(self) -> None:
         """Stop sending. What waits is cancelled."""
         self._channels.close()
+        self._creations.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from pathlib import Path
 from random import SystemRandom
 
 import pytest
@@ -9,8 +10,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkapy import Broker, Cluster
+from kafkapy.config.checks import STANDARD_AUTHORIZER
 from kafkapy.embedded.security import BROKER_NAME, EmbeddedSecurity
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kafkapy.security.jaas import option_text
 from tests.support.logins import log_in, sasl_client
 from tests.support.wire import WireClient
 
@@ -70,6 +73,36 @@ def test_a_user_with_the_name_of_the_brokers_login_is_no_super_user():
         with pytest.raises(KafkaException) as caught:
             admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
         assert caught.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_nor_is_one_that_the_data_has_kept(tmp_path: Path):
+    """SCRAM users outlive the broker that made them."""
+    with Broker(tmp_path, users={BROKER_NAME: PASSWORD}):
+        pass
+    with Broker(tmp_path, users={"alice": PASSWORD}, acls=[]) as broker:
+        config = {**broker.client_config("alice", "SCRAM-SHA-256"), "sasl.username": BROKER_NAME, "log_level": 0}
+        admin = AdminClient(config)
+        with pytest.raises(KafkaException) as caught:
+            admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
+        assert caught.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_brokers_login_is_a_super_user_of_an_authorizer_in_the_properties_too():
+    given = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:alice"}
+    found = EmbeddedSecurity(tls=False, users={"alice": PASSWORD}).properties(0, given)
+    own, others = found["super.users"].split(";")
+    assert (
+        f" username={option_text(own.removeprefix('User:'))} "
+        in found["listener.name.sasl_plaintext.plain.sasl.jaas.config"]
+    )
+    assert others == "User:alice"
+
+
+@pytest.mark.parametrize("users", [None, {"ANONYMOUS": PASSWORD}])
+def test_acls_of_a_cluster_need_users_that_its_nodes_are_not(users: dict[str, str] | None):
+    """Nodes reach each other without a login, and may do everything: so might clients that are ANONYMOUS, too."""
+    with pytest.raises(ValueError, match="ANONYMOUS"):
+        EmbeddedSecurity(tls=True, users=users, acls=[]).properties_of_nodes({})
 
 
 def test_super_users_that_are_named_stay_so():
