@@ -170,7 +170,7 @@ def _print_records(consumer: Any, span: Span, total: int | None, printer: _Print
 
 
 def _decoders(key_format: str | None, value_format: str | None, location: str | None) -> "Decoders":
-    """Return the decoders of the options: whoever names a registry wants what it has schemas of decoded."""
+    """Return the decoders of the options. With a registry, what it has schemas of is decoded by default."""
     from kafkapy.decoders.errors import DecodeError
     from kafkapy.decoders.formats import AUTO, Decoders
     from kafkapy.decoders.registry import SchemaRegistry

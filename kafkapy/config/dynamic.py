@@ -7,7 +7,6 @@ the listeners; `validate` checks a change before it is written. Source: KIP-226.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from operator import attrgetter
 from typing import Final
 
 from kafkapy.config import facts
@@ -256,18 +255,18 @@ def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Check listeners that are added or removed: those that clients are told of stay, each stays what it is."""
+    """Check that advertised listeners stay, and that the those that are bound do not change. Raises ConfigRuleError."""
     if all(before.value(key) == after.value(key) for key in LISTENERS_KEYS):
         return
-    advertised, wanted = (
-        list(map(attrgetter("listener"), each)) for each in (before.advertised_listeners, after.listeners)
-    )
+    advertised = [each.listener for each in before.advertised_listeners]
+    wanted = [each.listener for each in after.listeners]
     if not set(advertised) <= set(wanted):
         message = f"Advertised listeners '{_names(advertised)}' must be a subset of listeners '{_names(wanted)}'"
         raise _invalid(LISTENERS_KEYS[0], after, message)
+    bound = {each.listener for each in before.listeners}
     for endpoint in after.listeners:
         name = endpoint.listener
-        if all(each.listener != name for each in before.listeners):
+        if name not in bound:
             continue
         if _fixed_of(before, name) != _fixed_of(after, name):
             message = (

@@ -87,7 +87,8 @@ class EmbeddedSecurity:
     def properties_of_nodes(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return Kafka's keys for all nodes of a cluster, which reach each other by PLAINTEXT on loopback.
 
-        They are super users then, as nobody: clients have a name, or there is no authorizer. Raises ValueError.
+        So they have no login, and are called ANONYMOUS. With ACLs that name has all rights, and no client may have it.
+        Raises ValueError.
         """
         found = {**self.shared_properties(), **properties}
         if self._acls is not None:

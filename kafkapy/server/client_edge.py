@@ -65,8 +65,7 @@ class ClientEdge:
         kept = self._not_removed(current)
         self._tls = listeners.tls_listeners(kept, self._dynamic_config)
         for endpoint in kept:
-            is_secured = self._tls is not None and endpoint.security_protocol.uses_tls
-            self._bind(endpoint, self._tls.secure(current, endpoint) if is_secured and self._tls is not None else None)
+            self._bind(endpoint, listeners.secured(self._tls, current, endpoint))
         self._change_listeners(current)
         if self._logins is not None:
             self._logins.start()

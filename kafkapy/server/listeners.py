@@ -37,8 +37,7 @@ def bind_controllers(reactor: Reactor, dynamic_config: "DynamicConfig") -> tuple
     config = dynamic_config.static
     tls = tls_listeners(config.controller_listeners, dynamic_config)
     for endpoint in config.controller_listeners:
-        secured = tls.secure(config, endpoint) if tls is not None and endpoint.security_protocol.uses_tls else None
-        ports[endpoint.listener] = bind(reactor, endpoint, secured)[1]
+        ports[endpoint.listener] = bind(reactor, endpoint, secured(tls, config, endpoint))[1]
     return tuple(
         RaftEndpoint(each.listener, each.host or socket.getfqdn(), each.port or ports[each.listener])
         for each in config.advertised_controller_listeners
@@ -56,6 +55,11 @@ def tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "DynamicC
     dynamic_config.add_check(tls.check)
     dynamic_config.add_reader(tls.update)
     return tls
+
+
+def secured(tls: "TlsListeners | None", config: BrokerConfig, endpoint: ConfigEndpoint) -> "ServerTls | None":
+    """Return the TLS settings of a listener that is bound at the start, None without TLS. Raises ConfigError."""
+    return tls.secure(config, endpoint) if tls is not None and endpoint.security_protocol.uses_tls else None
 
 
 def new_logins(
@@ -86,13 +90,13 @@ def new_login(logins: "Logins | None", route: Route, coalesce: Coalesce, clock: 
     return no_login if logins is None else logins.gate(route, coalesce, clock).new_login
 
 
-def bind(reactor: Reactor, endpoint: ConfigEndpoint, secured: "ServerTls | None") -> tuple[str, int]:
+def bind(reactor: Reactor, endpoint: ConfigEndpoint, tls: "ServerTls | None") -> tuple[str, int]:
     """Bind one listener; return its address. Raises OSError with a hint for the user."""
     if endpoint.port < 0:  # valid in `listeners`, as in Apache Kafka; a socket would raise OverflowError
         raise OSError(errno.EINVAL, f"cannot listen on {endpoint}: a port is within 0 and 65535")
     try:
         protocol = endpoint.security_protocol.value
-        return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, secured)
+        return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, tls)
     except OSError as error:
         where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
         hint = " (--port takes another one, 0 a free one)" if error.errno == errno.EADDRINUSE else ""

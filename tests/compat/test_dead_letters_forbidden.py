@@ -161,7 +161,7 @@ def test_an_embedded_broker_may_write_letters_whatever_its_users_may() -> None:
 
 
 def test_a_broker_alone_that_has_no_login_writes_letters_too() -> None:
-    """As `kafkapy security init` makes one: the authorizer would have nobody to be asked about."""
+    """`kafkapy security init` makes such a broker. It has no principal whose rights the authorizer could check."""
     no_login = {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN_MODULE} user_alice="secret";'}
     with Broker(users=USERS, acls=ALLOWED, properties={**PROPERTIES, **no_login}) as broker:
         assert source_of_a_letter(broker) == b"jobs"

@@ -76,7 +76,7 @@ def serves(port: int, tls: ssl.SSLContext | None = None) -> bool:
 
 
 def refused_changes(listeners: Listeners) -> None:
-    """Those of what clients are told, of protocols, and of keys that stay while a listener is bound."""
+    """An advertised listener cannot be removed; protocols and other keys of a bound listener cannot change."""
     extra = listeners.with_one_more("EXTRA", free_port())
     listeners.alter("nobody's protocol", listeners=extra)
     listeners.alter("without the advertised one", listeners=listeners.own.partition(",")[2])

@@ -150,7 +150,7 @@ async def _fetch(
 async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk, fetched: Fetched) -> list[InUse]:
     """Return the share partitions that can be read, found in turns. Add to `fetched` why the others cannot be read.
 
-    None are loaded, and none returned, once the session has ended: nobody would forget them again.
+    Once the session has ended it loads no more and returns none, because nobody would free them.
     """
     usable: list[InUse] = []
     if finder.has_session_ended():

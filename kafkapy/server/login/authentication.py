@@ -80,7 +80,6 @@ class Logins:
         for each in endpoints:
             if each.security_protocol.uses_sasl:
                 self.add(config, each, is_running=is_running)
-        self._mechanisms.is_started = True
 
     def start(self) -> None:
         """Begin to keep the keys of bearer tokens up to date; to be called on the event loop."""
@@ -92,11 +91,8 @@ class Logins:
     def add(self, config: BrokerConfig, endpoint: Endpoint, *, is_running: bool) -> None:
         """Serve the logins of one more listener; `is_running` as for the class. Raises ConfigError."""
         name = endpoint.listener
-        self._mechanisms.is_started = is_running
-        try:
-            self._settings = {**self._settings, name: self._mechanisms.settings(config, name)}
-        finally:
-            self._mechanisms.is_started = True
+        added = self._mechanisms.settings(config, name, may_read=not is_running)
+        self._settings = {**self._settings, name: added}
         self._failure_delay_ms[name] = int(
             str(config.listener_value(name, "connection.failed.authentication.delay.ms"))
         )
@@ -136,7 +132,7 @@ class Logins:
     def _read(self, config: BrokerConfig) -> dict[str, LoginSettings]:
         """Return the settings of all listeners; those of one that `config` removes serve the logins under way."""
         kept = {each.listener for each in config.listeners} & {each.listener for each in self._endpoints}
-        return {**self._settings, **{name: self._mechanisms.settings(config, name) for name in kept}}
+        return {**self._settings, **{name: self._mechanisms.settings(config, name, may_read=False) for name in kept}}
 
 
 class _Mechanisms:
@@ -153,8 +149,6 @@ class _Mechanisms:
         self._image = image
         self._io_pool = io_pool
         self._bearer_tokens: BearerTokens | None = None
-        self.is_started = False
-        """From then on keys of bearer tokens are not read synchronously: that would block the loop."""
         self._random = random
         self._token_key = token_key
         self._cluster_id = cluster_id
@@ -185,21 +179,26 @@ class _Mechanisms:
 
         return TokenLogins(self._image, self._token_key, salt_secret(self._cluster_id, self._token_key, {}))
 
-    def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
-        """Return one listener's login settings. Raises ConfigError."""
+    def settings(self, config: BrokerConfig, listener: str, *, may_read: bool) -> LoginSettings:
+        """Return one listener's login settings. Raises ConfigError.
+
+        may_read: whether keys of bearer tokens may be read. That blocks the loop: not while requests are served.
+        """
         key = "sasl.enabled.mechanisms"
         enabled = config.listener_value(listener, key)
         assert isinstance(enabled, tuple)
         if not enabled:
             raise ConfigError(key, "", f"No SASL mechanisms are enabled for the listener {listener}")
-        servers = {name: self._server(config, listener, name) for name in enabled}
+        servers = {name: self._server(config, listener, name, may_read=may_read) for name in enabled}
         return LoginSettings(
             servers=servers,
             max_reauth_ms={name: _number(config, listener, "connections.max.reauth.ms", name) for name in enabled},
             max_receive_bytes=_number(config, listener, "sasl.server.max.receive.size"),
         )
 
-    def _server(self, config: BrokerConfig, listener: str, mechanism: str) -> Callable[[], SaslServer]:
+    def _server(
+        self, config: BrokerConfig, listener: str, mechanism: str, *, may_read: bool
+    ) -> Callable[[], SaslServer]:
         _check_known(mechanism)
         for key, known in NAMED_CLASSES.items():
             named = config.listener_value(listener, key, mechanism=mechanism)
@@ -207,12 +206,14 @@ class _Mechanisms:
                 raise ConfigError(key, named, "no class of that name is known here: leave the key out")
         options = server_options(config, listener, mechanism)
         if mechanism == OAUTHBEARER:
-            return self._bearer(config, listener, options)
+            return self._bearer(config, listener, options, may_read=may_read)
         if mechanism == PLAIN:
             return partial(PlainServer, users_of(options))
         return self._scram(MECHANISMS[mechanism])
 
-    def _bearer(self, config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Callable[[], SaslServer]:
+    def _bearer(
+        self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool
+    ) -> Callable[[], SaslServer]:
         from kafkapy.security.oauthbearer import OAuthBearerServer  # not needed by most brokers
         from kafkapy.server.login.bearer_tokens import BearerTokens
 
@@ -220,7 +221,7 @@ class _Mechanisms:
             self._bearer_tokens = BearerTokens(self._io_pool)
         return partial(
             OAuthBearerServer,
-            self._bearer_tokens.validator(config, listener, options, may_read=not self.is_started),
+            self._bearer_tokens.validator(config, listener, options, may_read=may_read),
             _log_refused,
         )
 
