@@ -102,7 +102,7 @@ class SharePartitions:
         self.wheel = parts.wheel
         self.replica_manager = parts.replica_manager
         self.load_count = 0
-        """How many loads have begun. Most end within use(), so whoever uses many looks at this, and gives way in between."""
+        """How many loads have begun. Most end within use(), so whoever uses many looks at this to give way."""
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._copying: dict[SharePartitionKey, list[DeadLetter]] = {}
