@@ -21,7 +21,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 class TransactionLoad {
     record Found(int count, double seconds, List<Long> commitsUs) {}
 
-    private static final int LEAST_COMMITS = 2;
+    private static final int MIN_COMMITS = 2;
 
     public static void main(String[] args) throws Exception {
         int producers = Integer.parseInt(args[2]);
@@ -64,7 +64,7 @@ class TransactionLoad {
             long start = System.nanoTime();
             long counted = 0;
             long now = start;
-            while (counted == 0 || now - counted < countedNs || commitsUs.size() < LEAST_COMMITS) {
+            while (counted == 0 || now - counted < countedNs || commitsUs.size() < MIN_COMMITS) {
                 count++;
                 if (isTransactional) {
                     producer.beginTransaction();

@@ -5,9 +5,10 @@
 
 Printed for each: the longest wait of another client (benchmarks/canary.py: a request every millisecond), the most CPU
 that the broker used in a wait, which is about how long it is on a quiet machine, the 99th percentile of the waits, and
-by how much the process's resident memory grew at its peak, beyond what its keys allow. Two figures hold for every
-attack: no wait above 250 ms, of which at least as much is the broker's CPU, and no growth above 64 MiB. --compiled:
-what `make compiled` has installed. --tree: the sources of another version of kafkapy, to compare with.
+by how much the process's resident memory grew at its peak. Two figures hold for every attack: no wait above 250 ms, of
+which at least as much is the broker's CPU, and no growth above 64 MiB beyond what its keys allow; a row that grew by so
+little that it says nothing of its bound fails, too. --compiled: what `make compiled` has installed. --tree: the sources
+of another version of kafkapy, to compare with.
 """
 
 import argparse
@@ -20,14 +21,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.attack import Attack, second_port
+from benchmarks.attack import Attack, answered, second_port
 from benchmarks.attacks_on_groups import GROUP_ATTACKS
 from benchmarks.attacks_on_loop import LOOP_ATTACKS
 from benchmarks.attacks_on_memory import MEMORY_ATTACKS
 from benchmarks.canary import Canary
 from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server
 
-MOST_WAIT_MS, MOST_GROWTH_MB = 250, 64
+MAX_MORE_S = 120
+"""How much longer than asked for a slow machine is given until an attack has had enough of its requests answered."""
+POLL_S = 0.1
 ATTACKS = [*LOOP_ATTACKS, *GROUP_ATTACKS, *MEMORY_ATTACKS]
 
 
@@ -37,7 +40,13 @@ class Outcome:
     p99_ms: float
     cpu_ms: float
     growth_mb: float
+    answered_count: int
     figure: str
+
+    def faults(self, attack: Attack) -> list[str]:
+        return attack.faults(
+            wait_ms=min(self.wait_ms, self.cpu_ms), growth_mb=self.growth_mb, answered_count=self.answered_count
+        )
 
 
 def run(attack: Attack, server: Server, seconds: float) -> Outcome:
@@ -45,6 +54,7 @@ def run(attack: Attack, server: Server, seconds: float) -> Outcome:
     time.sleep(1)
     server.forget_peak()
     before_mb = server.memory_mb()
+    answered[server.port] = 0
     is_over = threading.Event()
     peers = [threading.Thread(target=attack.peer, args=(server, is_over)) for _ in range(attack.peers)]
     port = second_port(server) if attack.canary == "tls" else None
@@ -52,16 +62,23 @@ def run(attack: Attack, server: Server, seconds: float) -> Outcome:
     for peer in peers:
         peer.start()
     figures = canary.figures()
-    grown_mb = server.memory_mb("VmHWM") - before_mb - attack.keys_mb
+    latest_s = time.monotonic() + MAX_MORE_S
+    while answered[server.port] < attack.min_answered and time.monotonic() < latest_s:
+        time.sleep(POLL_S)
+    grown_mb = server.memory_mb("VmHWM") - before_mb
     is_over.set()
     for peer in peers:
         peer.join(60)
     wait_ms, p99_ms, cpu_ms = (figures[f"stall_{name}_ms"] for name in ("max", "p99", "cpu"))
-    return Outcome(wait_ms, p99_ms, cpu_ms, grown_mb, attack.figure(server, seconds))
+    return Outcome(wait_ms, p99_ms, cpu_ms, grown_mb, answered[server.port], attack.figure(server, seconds))
+
+
+def _allowed(attack: Attack) -> str:
+    return f" (the keys allow {attack.keys_mb})" if attack.keys_mb else ""
 
 
 @contextlib.contextmanager
-def _broker(attack: Attack, kind: type[Kafkapy] | type[ApacheKafka], tree: Path | None) -> Iterator[Server]:
+def broker(attack: Attack, kind: type[Kafkapy] | type[ApacheKafka], tree: Path | None = None) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="abuse-") as name:
         directory = Path(name)
         properties = attack.properties(directory)
@@ -91,15 +108,16 @@ def main() -> int:
     is_bad = False
     for attack in chosen:
         for kind in (ours, ApacheKafka) if given.apache and not attack.is_ours_alone else (ours,):
-            with _broker(attack, kind, None if kind is ApacheKafka else given.tree) as server:
+            with broker(attack, kind, None if kind is ApacheKafka else given.tree) as server:
                 outcome = run(attack, server, given.seconds)
             figures = (
                 f"wait {outcome.wait_ms:6.0f} ms  CPU {outcome.cpu_ms:5.0f} ms  p99 {outcome.p99_ms:5.0f} ms"
-                f"  growth {outcome.growth_mb:4.0f} MiB  {outcome.figure}"
+                f"  growth {outcome.growth_mb:4.0f} MiB{_allowed(attack)}  {outcome.figure}"
             ).rstrip()
             print(f"{attack.name:24} {'apache' if kind is ApacheKafka else 'kafkapy':8} {figures}", flush=True)
-            wait_ms = min(outcome.wait_ms, outcome.cpu_ms)
-            is_bad |= kind is not ApacheKafka and (wait_ms > MOST_WAIT_MS or outcome.growth_mb > MOST_GROWTH_MB)
+            for fault in () if kind is ApacheKafka else outcome.faults(attack):
+                is_bad = True
+                print(f"{attack.name:24} FAILED: {fault}", flush=True)
     return 1 if is_bad else 0
 
 

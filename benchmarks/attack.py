@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +15,21 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 
 PAUSE_S = 0.01
+MAX_WAIT_MS, MAX_GROWTH_MB = 250, 64
+"""What is promised of each attack."""
 
 
 @dataclass(frozen=True)
 class Attack:
     """An attack: `peer` is run by `peers` threads until the time is over, each over and over.
 
-    canary: what the other client asks for (canary.py). keys_mb: what the broker's keys allow requests to take. figure:
-    another figure of the broker, after the attack, which has lasted so many seconds.
+    canary: what the other client asks for (canary.py). figure: another figure of the broker, after the attack, which
+    has lasted so many seconds.
+
+    keys_mb: by how much the broker's keys let it grow. So that the row can tell whether that bound holds, the attack
+    goes on until so many of its requests are answered (min_answered), however slow the machine is, and if the broker
+    has not grown by min_mb then, the row fails as one that saw nothing. max_mb: how much more than keys_mb it may
+    grow; less than MAX_GROWTH_MB where without the bound it would not grow by that with so many requests.
     """
 
     name: str
@@ -32,7 +40,29 @@ class Attack:
     is_ours_alone: bool = False
     canary: str = "versions"
     keys_mb: int = 0
+    min_mb: int = 0
+    min_answered: int = 0
+    max_mb: int = MAX_GROWTH_MB
     figure: Callable[[Server, float], str] = field(default=lambda server, seconds: "")
+
+    def __post_init__(self) -> None:
+        assert bool(self.keys_mb) == bool(self.min_mb), f"{self.name} could grow by less than its keys allow for ever"
+
+    def faults(self, *, wait_ms: float, growth_mb: float, answered_count: int) -> list[str]:
+        """Return why kafkapy's row fails. wait_ms: the longest one, of which at least as much is the broker's CPU."""
+        too_long = [f"a wait of {wait_ms:.0f} ms, {MAX_WAIT_MS} are allowed"] if wait_ms > MAX_WAIT_MS else []
+        allowed_mb = self.keys_mb + self.max_mb
+        if growth_mb > allowed_mb:
+            return [*too_long, f"a growth of {growth_mb:.0f} MiB, {allowed_mb} are allowed"]
+        if answered_count < self.min_answered:
+            return [*too_long, f"saw nothing: {answered_count} responses, {self.min_answered} were to be reached"]
+        if growth_mb < self.min_mb:
+            return [*too_long, f"saw nothing: a growth of {growth_mb:.0f} MiB, {self.min_mb} were to be reached"]
+        return too_long
+
+
+answered: Counter[int] = Counter()
+"""Responses to `repeat` and `repeat_made`, by the broker's port."""
 
 
 def repeat(server: Server, is_over: threading.Event, frames: Sequence[bytes]) -> None:
@@ -43,18 +73,20 @@ def repeat(server: Server, is_over: threading.Event, frames: Sequence[bytes]) ->
                 for each in frames:
                     connection.sendall(each)
                     receive(connection)
+                    answered[server.port] += 1
 
 
 def repeat_made(server: Server, is_over: threading.Event, frames: Iterator[bytes], depth: int = 32) -> None:
     """As `repeat`, with frames that are made as they are sent, so many under way."""
     while not is_over.is_set():
         with contextlib.suppress(OSError, AssertionError), connect(server) as connection:
-            answered = connection.makefile("rb")
+            received = connection.makefile("rb")
             while not is_over.is_set():
                 connection.sendall(b"".join(next(frames) for _ in range(depth)))
                 for _ in range(depth):
-                    size = int.from_bytes(answered.read(4), "big")
-                    assert len(answered.read(size)) == size
+                    size = int.from_bytes(received.read(4), "big")
+                    assert len(received.read(size)) == size
+                answered[server.port] += depth
 
 
 def hold(port: int, is_over: threading.Event, data: bytes, connections: int) -> None:

@@ -1,13 +1,14 @@
 """Attacks by much in one request: a group's tasks, its offsets, lists of configs (part A of `make abuse`)."""
 
+import contextlib
 import itertools
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 
-from benchmarks.attack import Attack, create_topics, hold, load_coordinator, repeat, repeat_made
-from benchmarks.wire import call, connect, frame
+from benchmarks.attack import Attack, answered, create_topics, hold, load_coordinator, repeat, repeat_made
+from benchmarks.wire import PRODUCE_VERSION, call, connect, frame, receive
 from harness.servers import Server
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
@@ -26,6 +27,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
@@ -33,6 +35,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     TaskIds,
     Topology,
 )
+from kafkapy.record.builder import build_batch_of_one, encode_record
 from kafkapy.types import uuid_to_string
 
 TOPIC = 2
@@ -43,6 +46,8 @@ LONG_LIST = 8_191
 """Elements of three characters, the longest list that a string of a request has."""
 SUBTOPOLOGIES = 1_000
 TASKS_EACH = 20
+WIDE = 5_000
+"""Partitions; eight sessions of as many are all that a broker has room for."""
 SHARE_GROUPS = 50
 SESSION_PARTITIONS = 1_000
 
@@ -139,27 +144,81 @@ def _describe_share_offsets(server: Server, is_over: threading.Event) -> None:
 
 
 def _create_wide(server: Server) -> None:
-    create_topics(server, wide=5_000)
+    create_topics(server, wide=WIDE)
     load_coordinator(server)
 
 
 def _set_share_offsets(server: Server, is_over: threading.Event) -> None:
     """Have a share group of its own begin elsewhere, in all partitions that there are, and as many made-up ones."""
+    request = _begin_share_group(server, f"set-{threading.get_ident()}")
+    repeat(server, is_over, [frame(request, 0)])
+
+
+def _begin_share_group(server: Server, group: str) -> AlterShareGroupOffsetsRequest:
+    """Have a share group begin at offset 0 of all partitions, and of as many made-up ones; return the request."""
     topics = [
         AlterShareGroupOffsetsRequestTopic(
             name, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=number) for number in range(count)]
         )
-        for name, count in (("wide", 5_000), ("made-up", 9_000))
+        for name, count in (("wide", WIDE), ("made-up", 9_000))
     ]
-    request = AlterShareGroupOffsetsRequest(f"set-{threading.get_ident()}", topics=topics)
+    request = AlterShareGroupOffsetsRequest(group, topics=topics)
+    codes: set[int] = set()
+    deadline = time.monotonic() + 60
     with connect(server) as connection:
-        deadline = time.monotonic() + 60
-        while not (response := call(connection, request, 0)).responses:  # the group's coordinator is being loaded
-            assert response.error_code in STARTING, response.error_code
-            assert time.monotonic() < deadline
-    (wide,) = (topic for topic in response.responses if topic.topic_name == "wide")
-    assert {partition.error_code for partition in wide.partitions} == {ErrorCode.NONE}
-    repeat(server, is_over, [frame(request, 0)])
+        while codes != {ErrorCode.NONE}:  # the group's coordinator is being loaded, or many begin at once
+            assert time.monotonic() < deadline, codes
+            response = call(connection, request, 0)
+            assert response.responses or response.error_code in STARTING, response.error_code
+            wide = [topic.partitions for topic in response.responses if topic.topic_name == "wide"]
+            codes = {partition.error_code for partitions in wide for partition in partitions}
+    return request
+
+
+def _read_share_sessions(server: Server, is_over: threading.Event) -> None:
+    """Load all share partitions of a group, read a record of each, and close the connection, over and over."""
+    group = f"loaded-{threading.get_ident()}"
+    _begin_share_group(server, group)
+    opening, reading = (_share_fetch(server, group, epoch) for epoch in (0, 1))
+    while not is_over.is_set():
+        with contextlib.suppress(OSError, AssertionError), connect(server) as connection:
+            for each in (opening, reading):
+                connection.sendall(each)
+                receive(connection)
+                answered[server.port] += 1
+
+
+def _share_fetch(server: Server, group: str, epoch: int) -> bytes:
+    """Return a ShareFetch of a session of all partitions, which the first one names."""
+    with connect(server) as connection:
+        topics = call(connection, MetadataRequest(topics=[MetadataRequestTopic(name="wide")]), 12).topics
+    partitions = [FetchPartition(number) for number in range(WIDE)]
+    request = ShareFetchRequest(
+        group,
+        member_id=uuid_to_string(uuid.UUID(int=0).bytes),
+        share_session_epoch=epoch,
+        max_wait_ms=500,
+        max_bytes=32 << 20,
+        max_records=WIDE if epoch else 1,
+        batch_size=1,
+        topics=[] if epoch else [FetchTopic(topics[0].topic_id, partitions=partitions)],
+    )
+    return frame(request, 1)
+
+
+def _fill_wide(server: Server) -> None:
+    """A record in each partition, sent again until its log is there."""
+    _create_wide(server)
+    batch = build_batch_of_one(encode_record(None, b"v"), int(time.time() * 1000))
+    missing, deadline = list(range(WIDE)), time.monotonic() + 120
+    with connect(server) as connection:
+        while missing:
+            assert time.monotonic() < deadline, f"{len(missing)} partitions have no leader"
+            data = [PartitionProduceData(number, records=batch) for number in missing[:500]]
+            topics = [TopicProduceData("wide", partition_data=data)]
+            response = call(connection, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
+            written = {each.index for each in response.responses[0].partition_responses if not each.error_code}
+            missing = [number for number in missing if number not in written]
 
 
 def _open_share_sessions(server: Server, is_over: threading.Event) -> None:
@@ -203,5 +262,6 @@ GROUP_ATTACKS = [
     Attack("streams-topologies", _change_topologies, 4, prepare=_create_read),
     Attack("share-offsets", _describe_share_offsets, 8, prepare=_create_wide),
     Attack("share-sessions-unread", _open_share_sessions, 1, prepare=_create_wide),
+    Attack("share-sessions-loaded", _read_share_sessions, 8, prepare=_fill_wide),
     Attack("share-offsets-set", _set_share_offsets, 4, prepare=_create_wide),
 ]

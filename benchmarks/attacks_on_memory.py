@@ -32,8 +32,11 @@ PARTITIONS = 100
 GUESSED_PARTITIONS = 1_000
 GRANTED = 1_000
 """The first ids, a block of which the broker has been granted."""
-PRODUCERS_MB = 225
-"""What half of kafkapy.producers.max takes."""
+MAX_PRODUCERS = 8_192
+PRODUCERS_MB = 2
+"""What half of so many (kafkapy.producers.max) take, and the sixteenth that one client may bring beyond it."""
+UNGRANTED_MB = 16
+"""The same of the 65,536 producers of ids that were never granted."""
 REQUESTS_MB = 4
 MAX_RECORD_BYTES = 16_384
 
@@ -164,6 +167,11 @@ def _grant_ids(server: Server) -> None:
             assert time.monotonic() < deadline
 
 
+def _few_producers(directory: Path) -> dict[str, str]:
+    """Their bound is to be reached in seconds."""
+    return {"kafkapy.producers.max": str(MAX_PRODUCERS)}
+
+
 def _create_taken(server: Server) -> None:
     create_topics(server, taken=PARTITIONS)
 
@@ -202,14 +210,33 @@ def _rate(server: Server, seconds: float) -> str:
 
 MEMORY_ATTACKS = [
     Attack("unread-topics", _leave_topics_unread, 1, prepare=_create_wide),
-    Attack("unread-names", _leave_names_unread, 1, _little_for_requests, keys_mb=REQUESTS_MB),
+    Attack("unread-names", _leave_names_unread, 1, _little_for_requests, keys_mb=REQUESTS_MB, min_mb=8),
     Attack("client-hellos-129k", partial(_send_hellos, size=129_000), 1, _secured_properties, canary="tls"),
     Attack("client-hellos-60k", partial(_send_hellos, size=60_000), 1, _secured_properties, canary="tls"),
     Attack("before-login-30k", partial(_send_before_login, size=30_000), 1, _login_properties),
     Attack("before-login-500k", partial(_send_before_login, size=500_000), 1, _login_properties),
     Attack("member-ids", _make_member_ids, 4, prepare=load_coordinator),
     Attack("member-ids-of-groups", _make_groups, 4, prepare=load_coordinator),
-    Attack("producer-ids", _make_producer_ids, 4, prepare=_create_taken),
-    Attack("producer-ids-guessed", _guess_producer_ids, 4, prepare=_grant_ids, keys_mb=PRODUCERS_MB),
+    Attack(
+        "producer-ids",
+        _make_producer_ids,
+        4,
+        prepare=_create_taken,
+        keys_mb=UNGRANTED_MB,
+        min_mb=6,
+        min_answered=1_500,
+        max_mb=24,
+    ),
+    Attack(
+        "producer-ids-guessed",
+        _guess_producer_ids,
+        4,
+        _few_producers,
+        prepare=_grant_ids,
+        keys_mb=PRODUCERS_MB,
+        min_mb=1,
+        min_answered=500,
+        max_mb=10,
+    ),
     Attack("reconnecting", _reconnect, 8, prepare=_set_quota, figure=_rate),
 ]

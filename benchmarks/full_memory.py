@@ -18,7 +18,7 @@ LEFT_FREE: Final = 384 << 20
 READ_BYTES: Final = 1 << 20
 STEP: Final = 128 * READ_BYTES
 """Bytes that are read before free memory is looked at again."""
-MOST_VAIN_STEPS: Final = 8
+MAX_VAIN_STEPS: Final = 8
 """So many steps that took less than half of what was read end it: a container may cache no more than its own limit."""
 FILE_BYTES: Final = 1 << 43
 
@@ -37,7 +37,7 @@ class FullMemory:
         """Read until free memory is taken: about 2 s for a GB that the host has to give."""
         vain_steps = 0
         free = free_bytes()
-        while free > LEFT_FREE and vain_steps < MOST_VAIN_STEPS:
+        while free > LEFT_FREE and vain_steps < MAX_VAIN_STEPS:
             self._read_step()
             before, free = free, free_bytes()
             vain_steps += before - free < STEP // 2

@@ -48,21 +48,28 @@ RATE, SECONDS = 500, 15
 WAITING, WAIT_S = 100, 10
 LOADED_PARTITIONS = 10_000
 PER_REQUEST = 1_000
-GROUP_RESOURCE = 32
+RECORDS_OF_A_POLL = 500
+BROKER_RESOURCE, GROUP_RESOURCE = 4, 32
 GROUP_COORDINATOR, SHARE_COORDINATOR = 0, 2
 EXPLICIT = "explicit"
 SENT_NS = struct.Struct(">q")
 TIMEOUT_S = 300
+DELETED_S = 200
+"""Apache Kafka looks for what it has to delete once a minute, by the value from before the change."""
 
 
 async def prepare_group(server: Server, group: str) -> None:
     """Have the group begin with the first record, and its coordinator be there."""
     peer = await Peer.connect(server.bootstrap)
-    altered = [AlterableConfig("share.auto.offset.reset", value="earliest")]
-    resource = AlterConfigsResource(GROUP_RESOURCE, resource_name=group, configs=altered)
-    await peer.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    await _alter(peer, GROUP_RESOURCE, group, "share.auto.offset.reset", "earliest")
     await _find_coordinator(peer, GROUP_COORDINATOR, group)
     peer.close()
+
+
+async def _alter(peer: Peer, resource_type: int, name: str, key: str, value: str) -> None:
+    resource = AlterConfigsResource(resource_type, resource_name=name, configs=[AlterableConfig(key, value=value)])
+    (altered,) = (await peer.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses
+    assert not altered.error_code, altered
 
 
 async def _find_coordinator(peer: Peer, key_type: int, key: str) -> None:
@@ -96,12 +103,14 @@ def _poll(consumer: "ShareConsumer") -> "list[Message]":
 # -- pace -----------------------------------------------------------------------------------------------------------
 
 
-def accept_all(server: Server, topic: str, scale: float, *, members: int, partitions: int) -> Figures:
-    """Have librdkafka's members read and accept all records of a topic."""
+def accept_all(
+    server: Server, topic: str, scale: float, *, members: int, partitions: int, role: str = "accept"
+) -> Figures:
+    """Have members of librdkafka read and accept all records of a topic; in the role "read", as a consumer group."""
     create_topic(server, topic, partitions)
     asyncio.run(prepare_group(server, topic))
     count = fill(server, topic, int(SIZE_BYTES * scale), partitions=partitions, value_bytes=VALUE_BYTES)
-    command = [sys.executable, "-m", "benchmarks.queues", "accept", server.bootstrap, topic]
+    command = [sys.executable, "-m", "benchmarks.queues", role, server.bootstrap, topic]
     with Cost(server) as cost:
         times, found = run_members(command, members, count)
     delete_topic(server, topic)
@@ -152,6 +161,19 @@ def _accept(bootstrap: str, topic: str) -> None:
             at_s = time.monotonic()
             consumer.commit_async()
             print(json.dumps([at_s, time.monotonic(), len(messages)]), flush=True)
+
+
+def _read(bootstrap: str, topic: str) -> None:
+    """Read as a member of a consumer group, which commits by itself; print as `_accept` does."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while True:
+        messages = [each for each in consumer.consume(RECORDS_OF_A_POLL, 0.5) if each.error() is None]
+        if messages:
+            at_s = time.monotonic()
+            print(json.dumps([at_s, at_s, len(messages)]), flush=True)
 
 
 def accept_all_with_java(server: Server, topic: str, scale: float, *, members: int, partitions: int) -> Figures:
@@ -332,7 +354,23 @@ def load_many(server: Server, topic: str, scale: float) -> Figures:
 
     figures = measured(run)
     delete_topic(server, topic)
+    asyncio.run(_forget_files(server))
     return figures
+
+
+async def _forget_files(server: Server) -> None:
+    """Wait until the files of deleted partitions are gone.
+
+    Apache Kafka maps two of each into its memory until then, and ends beyond vm.max_map_count, 65,530 as a rule.
+    """
+    peer = await Peer.connect(server.bootstrap)
+    await _alter(peer, BROKER_RESOURCE, "", "log.segment.delete.delay.ms", "1000")
+    until = time.monotonic() + DELETED_S
+    while any(server.directory.glob("*-delete")):
+        assert time.monotonic() < until, "partitions that were deleted have files still"
+        await asyncio.sleep(0.5)
+    await _alter(peer, BROKER_RESOURCE, "", "log.segment.delete.delay.ms", "60000")
+    peer.close()
 
 
 # -- the first record -----------------------------------------------------------------------------------------------
@@ -397,7 +435,17 @@ WORKLOADS = [
             family="queues",
             quick_rounds=int(members == 4),
         )
-        for members in (1, 4)
+        for members in MEMBERS
+        for partitions in PARTITIONS
+    ),
+    *(
+        Workload(
+            f"queue, beside it a consumer group of {members} (librdkafka), {partitions} partitions",
+            partial(accept_all, members=members, partitions=partitions, role="read"),
+            family="queues",
+            quick_rounds=int(members == 4),
+        )
+        for members in MEMBERS
         for partitions in PARTITIONS
     ),
     Workload("queue, produce to acknowledgement, 500 a second", produce_to_acknowledgement, family="queues"),
@@ -408,6 +456,7 @@ WORKLOADS = [
 
 ROLES: dict[str, Callable[..., None]] = {
     "accept": _accept,
+    "read": _read,
     "produce": _produce,
     "acknowledge": _acknowledge,
     "hold": _hold,

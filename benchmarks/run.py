@@ -102,8 +102,13 @@ FIGURES_BEGIN, FIGURES_END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 def chosen(only: str | None, is_quick: bool) -> list[Workload]:
-    """Return the loads whose family, or part of whose name, is among `only` (comma-separated); all without it."""
+    """Return the loads whose family, or part of whose name, is among `only` (comma-separated); all without it.
+
+    A whole name may have commas.
+    """
     requested = [word.strip() for word in only.split(",")] if only else []
+    if only and any(workload.name == only for workload in WORKLOADS):
+        requested = [only]
     found = [
         workload
         for workload in WORKLOADS

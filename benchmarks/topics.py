@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 
 from harness.servers import Server
 
-MOST_AT_ONCE = 2_000
+MAX_AT_ONCE = 2_000
 """Partitions made by one request: Apache Kafka writes no more than 10,000 metadata records at once."""
 
 
@@ -24,9 +24,9 @@ def create_topic(
 ) -> None:
     """Create a topic and wait until all its partitions have leaders."""
     admin = _admin(server)
-    new = NewTopic(topic, min(partitions, MOST_AT_ONCE), replicas, config=config or {})
+    new = NewTopic(topic, min(partitions, MAX_AT_ONCE), replicas, config=config or {})
     admin.create_topics([new], operation_timeout=120, request_timeout=120)[topic].result(130)
-    for count in range(2 * MOST_AT_ONCE, partitions + MOST_AT_ONCE, MOST_AT_ONCE):
+    for count in range(2 * MAX_AT_ONCE, partitions + MAX_AT_ONCE, MAX_AT_ONCE):
         more = NewPartitions(topic, min(count, partitions))
         admin.create_partitions([more], operation_timeout=120, request_timeout=120)[topic].result(130)
     until = time.monotonic() + 120

@@ -18,7 +18,7 @@ from benchmarks.latency import DUE_NS, RECORD_BYTES
 
 TIMEOUT_S = 60.0
 QUEUE_MESSAGES = 200_000
-LEAST_COMMITS = 2
+MIN_COMMITS = 2
 
 
 def _new_producer(bootstrap: str, transactional_id: str | None) -> Producer:
@@ -51,7 +51,7 @@ class Load:
             count += 1
         start = now = time.monotonic()
         commits_s: list[float] = []
-        while now - start < seconds or len(commits_s) < LEAST_COMMITS:
+        while now - start < seconds or len(commits_s) < MIN_COMMITS:
             commits_s.append(self._transaction(producer, partition))
             now = time.monotonic()
         return count + len(commits_s), now - start, commits_s

@@ -33,7 +33,7 @@ from kafkapy.protocol.messages.init_producer_id_response import InitProducerIdRe
 
 FAMILY = "transactions"
 RECORD_BYTES = 100
-SECONDS, LEAST_SECONDS, WARM_UP_SECONDS = 20, 3, 3
+SECONDS, MIN_SECONDS, WARM_UP_SECONDS = 20, 3, 3
 SIZES, PRODUCERS, CLIENTS = (1, 100, 10_000), (1, 10), ("Java", "librdkafka")
 JAVA_LOAD = Path(__file__).with_name("TransactionLoad.java")
 LIBRDKAFKA_LOAD = [sys.executable, "-m", "benchmarks.transaction_client", "load"]
@@ -64,7 +64,7 @@ def beside_idempotence(server: Server, topic: str, scale: float, *, client: str,
 
 def _load(server: Server, topic: str, scale: float, *, client: str, records: int, producers: int, kind: str) -> Figures:
     create_topic(server, topic, producers)
-    seconds = max(SECONDS * scale, LEAST_SECONDS)
+    seconds = max(SECONDS * scale, MIN_SECONDS)
     arguments = map(str, (server.bootstrap, topic, producers, records, RECORD_BYTES, WARM_UP_SECONDS, seconds, kind))
     command = java(str(JAVA_LOAD), *arguments) if client == "Java" else [*LIBRDKAFKA_LOAD, *arguments]
     with Cost(server) as cost:
@@ -90,7 +90,7 @@ PACED_RATE = 1_000
 def end_to_end(server: Server, topic: str, scale: float) -> Figures:
     """From when a record was due until a read_committed consumer has it; a transaction is what is due meanwhile."""
     create_topic(server, topic)
-    count = int(PACED_RATE * max(SECONDS * scale, LEAST_SECONDS))
+    count = int(PACED_RATE * max(SECONDS * scale, MIN_SECONDS))
     reading = [sys.executable, "-m", "benchmarks.latency", "consume", server.bootstrap, topic, str(count)]
     consumer = subprocess.Popen(reading, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert consumer.stdout is not None
@@ -107,7 +107,7 @@ class PartlyAborted:
     """A topic of transactions of which one in `aborted_of` is aborted (None: none); filled once for each server."""
 
     RECORDS = 2_000_000
-    LEAST_RECORDS = 250_000
+    MIN_RECORDS = 250_000
     TRANSACTION_RECORDS = 100
     """Small ones, so that there are many to tell a reader about."""
     PRODUCERS = 8
@@ -120,7 +120,7 @@ class PartlyAborted:
 
     def prepare(self, server: Server, topic: str, scale: float) -> None:
         create_topic(server, topic)
-        transactions = range(int(max(self.RECORDS * scale, self.LEAST_RECORDS)) // self.TRANSACTION_RECORDS)
+        transactions = range(int(max(self.RECORDS * scale, self.MIN_RECORDS)) // self.TRANSACTION_RECORDS)
         with ThreadPoolExecutor(self.PRODUCERS) as threads:
             shares = [transactions[number :: self.PRODUCERS] for number in range(self.PRODUCERS)]
             committed = sum(threads.map(partial(self._fill, server, topic), shares))

@@ -13,8 +13,9 @@ runtime/                       the drivers: loops that feed the machines and car
 handlers/ serving/ reactor/    a file for each API; what every request passes; sockets
 server/ embedded/ testing/     a node as a process; a node in a test, and its public names
 cli/ console/ decoders/        commands; pages for a browser; keys and values as text
-registry/ recording/           a schema registry, for any Kafka; frames of a client, noted and played again
+registry/ recording/           a schema registry, for any Kafka; frames of a client, recorded and played again
 __main__.py child_command.py   the command; how a process starts another one
+private_file.py                files for their owner alone, written whole
 compiled.py version.py         is this installation compiled by mypyc; the version
 """
 

@@ -13,10 +13,10 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 130 after Ctrl-C, 1 where nobody reads what is printed."""
+    """Run the command line; return the exit status: 130 after Ctrl-C, 1 if stdout is closed by its reader."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["--"]:
-        del given[0]  # what follows is no option, but a command as without it
+        del given[0]  # the rest is a command, as without it
     is_process = arguments is None
     if is_process:
         _open_standard_streams()
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader, such as `| head`, has closed the pipe
         if is_process:
             _discard_output()
         return 1
@@ -98,12 +98,12 @@ def _run(given: list[str], *, is_process: bool) -> int:
 
 
 def _discard_output() -> None:
-    """Point stdout at nothing: Python would complain at its end of what it cannot write."""
+    """Redirect stdout to /dev/null: at exit Python would report that it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_standard_streams() -> None:
-    """Have /dev/null where a standard stream is closed.
+    """Open /dev/null in place of each closed standard stream.
 
     Else a socket or the event loop's own descriptor takes its number: what is printed goes there, and libuv aborts.
     """

@@ -31,7 +31,7 @@ def prepare_start() -> None:
 
 
 def _end_quietly_on_signals() -> None:
-    """Let a signal that asks to stop end with exit status 0 what has not started; later the server stops in order.
+    """Exit with status 0 at a signal that comes before the start; after it the server stops in order.
 
     SIGHUP is left alone where it is ignored, as under nohup: JVMs, and so Apache Kafka, do the same.
     """

@@ -8,11 +8,24 @@ AssertionError  a bug in kafkapy: the affected partition goes offline; if there 
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+MAX_REPEATED_LENGTH: Final = 300
+"""Of a message that is in a response more than once: longer than those about names that a topic may have."""
 
 
 def quoted(text: str) -> str:
-    """Return text in quotes, with what cannot be printed escaped: for a message that shows what somebody gave."""
+    """Return text in quotes, with unprintable characters escaped: for messages with text from outside."""
     return repr(text)
+
+
+def repeated(text: str | None) -> str | None:
+    """Return a message that the response has already, for another partition of the same topic.
+
+    Deviation: Apache Kafka repeats a message about a name of any length with each of the topic's partitions. Here all
+    but the first have its beginning only, because of a name of 30,000 letters for 90,000 partitions it would be 2.7 GB.
+    """
+    return text if text is None or len(text) <= MAX_REPEATED_LENGTH else f"{text[:MAX_REPEATED_LENGTH]}..."
 
 
 def first_of(names: Sequence[str], most: int) -> str:
@@ -22,7 +35,7 @@ def first_of(names: Sequence[str], most: int) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str], most: int = 5) -> str:
-    """Return that there is no such name, and up to `most` names that there are, for a message."""
+    """Return a message that a name does not exist, with up to `most` existing ones."""
     return f"there is no {what} {quoted(name)}; there are: {first_of(sorted(known), most) or 'none'}"
 
 

@@ -122,7 +122,7 @@ def _repr(self: Any) -> str:
 
 
 def _arguments(self: Any) -> tuple[Any, ...]:
-    """Return what copy and pickle make an instance of."""
+    """Return the arguments of which copy and pickle make an instance."""
     return tuple(self)
 
 

@@ -131,6 +131,10 @@ class Disk(Protocol):
         """Write path.tmp, sync, rename to `path`, sync the directory: a crash leaves the old or the new content."""
         ...
 
+    def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
+        ...
+
     def modified_ms(self, path: str) -> int: ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
@@ -163,7 +167,7 @@ class IoPool(Protocol):
 
 
 class System(NamedTuple):
-    """What a node uses of its computer, the network aside."""
+    """The services of the computer that a node uses, except the network."""
 
     disk: Disk
     clock: Clock

@@ -19,7 +19,7 @@ ONE_UUID: Uuid = bytes(15) + b"\x01"
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
-LEAST_VIEW_BYTES: Final = 8 * 1024
+MIN_VIEW_BYTES: Final = 8 * 1024
 """From this size on, a view of received bytes costs less than a copy."""
 
 

@@ -28,12 +28,13 @@ JOBS = {
     "audit": "prove that bronze's archive holds the topics, each offset once",
     "audit_book": "prove that book's state store holds each symbol's book, by its topic",
     "audit_bars": "prove that topic, tables and Parquet hold each of gold's bars once, to the last digit",
+    "audit_trades": "prove that topic, tables and Parquet hold each of silver's trades once, and dead letters the rest",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "latency": "measure from producer to consumer through quotes, as a table and a histogram",
-    "page": "serve a page that moves: candles as they form, order books, latency, rows and lag",
+    "page": "serve a live page: candles as they form, order books, latency, rows and lag",
     "chart": "draw candles with VWAP and volume",
 }
-"""Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""
+"""Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` if it has an output."""
 
 BACKFILLS = {
     "silver": "make silver's trades and dead letters again, from the topics or from the archive",
@@ -44,8 +45,8 @@ BACKFILLS = {
 
 app = typer.Typer(
     name="python -m spark_jobs",
-    help="Market data on Spark: trades on a topic become bars, books and an archive. `JOB --help` lists what a job "
-    "can be told.",
+    help="Market data on Spark: trades on a topic become bars, books and an archive. `JOB --help` lists the "
+    "keys of a job.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,7 +54,7 @@ app = typer.Typer(
 )
 
 backfills = typer.Typer(
-    help="Make again what silver, gold or book wrote. `backfill JOB --help` lists what it can be told.",
+    help="Repeat silver, gold or book. `backfill JOB --help` lists the keys.",
     no_args_is_help=True,
 )
 
@@ -110,7 +111,7 @@ def print_query(
 def main() -> int:
     """Run a job; a failure is one line, exit 1 (SPARK_JOBS_TRACE=1: with its traceback)."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # main tells of a failure, in one line
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # main prints an error in one line
     for job, summary in JOBS.items():
         add_command(app, job, importlib.import_module(f"spark_jobs.{job}").run, summary)
     for job, summary in BACKFILLS.items():

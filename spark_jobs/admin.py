@@ -1,8 +1,11 @@
-"""What jobs ask a cluster beside its records: partitions, offsets, configs; by the admin client of Spark's connector.
+"""Admin requests of jobs: partitions, offsets, configs, topics; by the admin client of Spark's connector.
 
-It runs in the driver's JVM and takes the very options that the Kafka source takes.
+The client runs in the driver's JVM, with the same options as the Kafka source.
 """
 
+import re
+import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +20,11 @@ from spark_jobs.config import JobConfig, StreamConfig
 from spark_jobs.errors import JobError
 from spark_jobs.failures import cause
 
-TIMEOUT_MS = "15000"
+CONNECT_S, RETRY_S = 15.0, 0.2
+REQUEST_MS, API_MS = 30_000, 60_000
+"""The first call of a JVM that shares a busy machine took more than 15 seconds."""
+ADDRESS = re.compile(r"(?:[a-zA-Z][\w+.-]*://)?\[?([\w.%:-]*)\]?:(\d{1,5})")
+"""An address in the syntax of Java's clients."""
 RECORDS_TO_DELETE = "org.apache.kafka.clients.admin.RecordsToDelete"
 Offsets = dict[tuple[str, int], int]
 """Offsets by (topic, partition)."""
@@ -32,7 +39,7 @@ class Admin:
     bootstrap: str
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return the number of partitions by topic. Raises JobError where one does not exist."""
+        """Return the number of partitions by topic. Raises JobError if one does not exist."""
         described = self._result(self.client.describeTopics(self._list(topics)).allTopicNames())
         return {name: described[name].partitions().size() for name in described}
 
@@ -73,7 +80,7 @@ class Admin:
         return {entry.name(): entry.value() for entry in entries}
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Create the topic with the cluster's own replication factor. Raises JobError where that fails."""
+        """Create the topic with the cluster's own replication factor. Raises JobError if that fails."""
         none = self.jvm.java.util.Optional.empty()
         count = self.jvm.java.util.Optional.of(partitions)
         settings = self.jvm.java.util.HashMap()
@@ -94,15 +101,12 @@ class Admin:
         except Py4JJavaError as error:
             why = cause(str(error))
             if why.startswith("TimeoutException"):
-                raise JobError(
-                    f"no broker answers at {self.bootstrap} ({why}): is it running, is the address right, do the "
-                    f"security options under kafka fit it?"
-                ) from None
+                raise _no_broker(self.bootstrap, why) from None
             raise JobError(f"{self.bootstrap}: {why}") from None
 
 
 def require_topics(spark: SparkSession, config: StreamConfig) -> None:
-    """Raise JobError where one of the topics does not exist, none is of the pattern, or no broker answers."""
+    """Raise JobError if one of the topics does not exist, no topic matches the pattern, or no broker answers."""
     matches = _matcher(spark, config.topic_pattern) if config.topic_pattern else None
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
         names = admin.topic_names()
@@ -119,7 +123,7 @@ def require_topics(spark: SparkSession, config: StreamConfig) -> None:
 
 
 def _matcher(spark: SparkSession, pattern: str) -> Callable[[str], bool]:
-    """Return whether a name is of the pattern, by Java's rules."""
+    """Return a function that says whether a name matches the pattern, by Java's rules."""
     jvm: Any = spark._jvm
     try:
         compiled = jvm.java.util.regex.Pattern.compile(pattern)
@@ -139,11 +143,12 @@ def create_missing_topics(
 
 @contextmanager
 def open_admin(spark: SparkSession, bootstrap: str, options: Mapping[str, str]) -> Iterator[Admin]:
-    """Connect with the Kafka client's options (security.protocol, ...). Raises JobError where they are refused."""
+    """Connect with the Kafka client's options (security.protocol, ...). Raises JobError if they are refused."""
+    patience_ms = options.get("default.api.timeout.ms", "")
+    require_reachable(bootstrap, int(patience_ms) / 1000 if patience_ms.isdigit() else CONNECT_S)
     jvm: Any = spark._jvm
     properties = jvm.java.util.Properties()
-    timeouts = {"request.timeout.ms": TIMEOUT_MS, "default.api.timeout.ms": TIMEOUT_MS}
-    for key, value in {**timeouts, **options, "bootstrap.servers": bootstrap}.items():
+    for key, value in {**with_timeouts(options), "bootstrap.servers": bootstrap}.items():
         properties.setProperty(key, value)
     try:
         client = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
@@ -153,3 +158,39 @@ def open_admin(spark: SparkSession, bootstrap: str, options: Mapping[str, str]) 
         yield Admin(jvm, client, bootstrap)
     finally:
         client.close()
+
+
+def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options with both time-outs: Java's client refuses a default.api.timeout.ms below request.timeout.ms."""
+    request_ms, api_ms = (options.get(key, "") for key in ("request.timeout.ms", "default.api.timeout.ms"))
+    return {
+        "request.timeout.ms": str(min(int(api_ms), REQUEST_MS) if api_ms.isdigit() else REQUEST_MS),
+        "default.api.timeout.ms": str(max(int(request_ms), API_MS) if request_ms.isdigit() else API_MS),
+        **options,
+    }
+
+
+def require_reachable(bootstrap: str, timeout_s: float) -> None:
+    """Raise JobError if none of the addresses accepts a connection in time: Java's client would try for longer.
+
+    Addresses that cannot be parsed are left to Java's client, whose message says what is wrong.
+    """
+    addresses = [match.groups() for one in bootstrap.split(",") if (match := ADDRESS.fullmatch(one.strip()))]
+    end_s, why = time.monotonic() + timeout_s, ""
+    while addresses:
+        for host, port in addresses:
+            try:
+                socket.create_connection((host, int(port)), max(1.0, end_s - time.monotonic())).close()
+                return
+            except (OSError, OverflowError, UnicodeError) as error:
+                why = str(error)
+        if time.monotonic() > end_s:
+            raise _no_broker(bootstrap, why)
+        time.sleep(RETRY_S)
+
+
+def _no_broker(bootstrap: str, why: str) -> JobError:
+    return JobError(
+        f"no broker answers at {bootstrap} ({why}): is it running, is the address right, do the security options under "
+        f"kafka fit it?"
+    )

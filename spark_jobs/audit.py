@@ -1,13 +1,13 @@
 """audit: proves that bronze's archive holds the topic, each offset once, and nothing else.
 
-Compared is what the checkpoint says was read, offset by offset and with a digest of key, value, timestamp and headers:
+The offsets that the checkpoint says were read are compared, each with a digest of key, value, headers and timestamp:
 
     archived     distinct offsets in the archive
     missing      on the topic, not in the archive                                  fails
     repeated     rows beyond the first of an offset                                fails
     differing    on the topic with other contents                                  fails
     unexpected   archived, yet not on the topic (or outside of what was read)      fails
-    compacted    archived, since compacted away; counted where the topic's cleanup.policy has compact
+    compacted    archived, since compacted away; counted if the topic's cleanup.policy has compact
     empty        offsets without a record on either side: transaction markers, aborted records, or compacted before
     expired      archived, since deleted from the topic's beginning: repeats are still found, contents are not compared
     unproven     offsets that were deleted before this audit and are not in the archive: lost, or never a record. Fails
@@ -15,12 +15,13 @@ Compared is what the checkpoint says was read, offset by offset and with a diges
 """
 
 import json
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.admin import Admin, Offsets, open_admin
+from spark_jobs.audit_rows import table
 from spark_jobs.bronze import BronzeConfig
 from spark_jobs.checkpoints import Directory
 from spark_jobs.errors import JobError
@@ -36,7 +37,7 @@ class AuditConfig(BronzeConfig):
 
 @dataclass(frozen=True, slots=True)
 class PartitionAudit:
-    """What was found in a partition, between the offsets that bronze read (end exclusive)."""
+    """The result for one partition, between the offsets that bronze read (end exclusive)."""
 
     topic: str
     partition: int
@@ -61,7 +62,7 @@ class PartitionAudit:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What bronze read of a partition, and where the topic begins now."""
+    """The offsets that bronze read of a partition, and the offset at which the topic begins now."""
 
     topic: str
     partition: int
@@ -72,7 +73,7 @@ class Range:
 
 
 def run(config: AuditConfig) -> None:
-    """Audit, print the table, and raise JobError where something is wrong."""
+    """Audit, print the table, and raise JobError if something is wrong."""
     with spark_session(config, "audit") as spark:
         found = audit(spark, config)
     print("\n".join(table(found)), flush=True)
@@ -83,13 +84,6 @@ def run(config: AuditConfig) -> None:
     ]
     if faults:
         raise JobError(f"the archive {config.output} is not what was read: {'; '.join(faults)}")
-
-
-def table(found: list[PartitionAudit]) -> list[str]:
-    """Return the lines of a table of all partitions."""
-    rows = [tuple(field.name for field in fields(PartitionAudit)), *map(astuple, found)]
-    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def audit(spark: SparkSession, config: AuditConfig) -> list[PartitionAudit]:
@@ -107,7 +101,7 @@ def audit(spark: SparkSession, config: AuditConfig) -> list[PartitionAudit]:
 
 
 def read_ranges(spark: SparkSession, checkpoint: str) -> tuple[Offsets, Offsets]:
-    """Return where a query over one Kafka source began, and the end of its last committed batch.
+    """Return the offsets at which a query over one Kafka source began, and at which its last committed batch ended.
 
     The files: offsets/N holds "v1", a line of batch metadata and a line of offsets by topic and partition; commits/N
     exists once batch N is done; sources/0/0 holds a zero byte, "v1" and the initial offsets. A partition that was added
@@ -183,7 +177,7 @@ def _count(
 
 
 def _on_topic(spark: SparkSession, config: AuditConfig, ranges: list[Range]) -> DataFrame:
-    """Return what the topics hold of the ranges, at the isolation level that bronze read with."""
+    """Return the topics' records in the ranges, read at the isolation level of bronze."""
     starts = {(one.topic, one.partition): max(one.start_offset, one.log_start_offset) for one in ranges}
     ends = by_topic(
         {(one.topic, one.partition): max(starts[one.topic, one.partition], one.end_offset) for one in ranges}
@@ -193,9 +187,10 @@ def _on_topic(spark: SparkSession, config: AuditConfig, ranges: list[Range]) -> 
 
 
 def _digest() -> Column:
-    """A row's contents as 64 bits; a null and an empty key (or value) differ."""
-    is_null = [F.col(name).isNull() for name in ("key", "value")]
-    return F.xxhash64("key", "value", "timestamp", "headers", *is_null)
+    """A row's contents as 64 bits. xxhash64 skips nulls, so the positions of nulls are hashed, too."""
+    is_null = [F.col(name).isNull() for name in ("key", "value", "headers")]
+    are_null = F.transform("headers", lambda header: header["value"].isNull())
+    return F.xxhash64("key", "value", "timestamp", "timestampType", "headers", are_null, *is_null)
 
 
 def _judge(one: Range, found: dict[str, int]) -> PartitionAudit:

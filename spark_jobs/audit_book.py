@@ -1,11 +1,11 @@
-"""audit-book: reads book's state store back and proves that it holds each symbol's book as the topic makes it.
+"""audit-book: reads book's state store, and proves that it has each symbol's book as the topic's records make it.
 
-Compared are the last committed batch's state (Spark's `statestore` source) and the books that the machine of
-order_book.py makes of the topic's records up to that batch's end, from where the query began. Per symbol:
+It compares the last committed batch's state (Spark's `statestore` source) with the books that order_book.py makes of
+the topic's records, from the query's first offsets to that batch's end. Per symbol:
 
     current    the same book, at the same update
-    void       the same, without a book: what waits for a snapshot is the same
-    forgotten  with seconds: silent for longer than forget_after; no state, or one without a book
+    void       the same, without a book: the deltas kept for a snapshot are the same
+    forgotten  with seconds: silent for longer than forget_after; no state any more, or one without a book
     missing    no state, though the topic makes a book                               fails
     differing  another update, another level, or other updates that wait             fails
     unexpected a state of a symbol that the topic does not have                       fails
@@ -39,7 +39,7 @@ class AuditBookConfig(BookConfig):
 
 
 def run(config: AuditBookConfig) -> None:
-    """Audit, print what was found, and raise JobError where something is wrong."""
+    """Audit, print the result, and raise JobError if something is wrong."""
     require_spark("audit-book", "4.0")
     with spark_session(config, "audit-book") as spark, state_in_rocksdb(spark):
         found = audit(spark, config)
@@ -54,15 +54,15 @@ def run(config: AuditBookConfig) -> None:
 
 
 def audit(spark: SparkSession, config: AuditBookConfig) -> dict[str, str]:
-    """Return what each symbol's state is."""
+    """Return the result for each symbol."""
     forget_after_ms = duration_ms(config.forget_after) if config.has_seconds else NEVER_MS
     stored = {row["symbol"]: row["book"] for row in state_of(spark, config.checkpoint).collect()}
-    made = {row["symbol"]: row["book"] for row in made_of(spark, config, forget_after_ms).collect()}
+    made = {row["symbol"]: row for row in made_of(spark, config, forget_after_ms).collect()}
     found = {}
     for symbol in sorted(stored.keys() | made.keys()):
         state = _book(stored[symbol], has_seconds=config.has_seconds) if symbol in stored else None
-        book = TimedBook.from_json(made[symbol], forget_after_ms) if symbol in made else None
-        found[symbol] = judge(state, book)
+        book = OrderBook.from_json(made[symbol]["book"]) if symbol in made else None
+        found[symbol] = judge(state, book, is_forgotten=symbol in made and made[symbol]["is_forgotten"])
     return found
 
 
@@ -73,7 +73,7 @@ def state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
 
 
 def made_of(spark: SparkSession, config: BookConfig, forget_after_ms: int) -> DataFrame:
-    """Return (symbol, book) as the machine makes it of what the query has read."""
+    """Return (symbol, book, is_forgotten) as order_book.py makes it of the records that the query has read."""
     start, end = read_ranges(spark, config.checkpoint)
     everything = Batch(by_topic({where: start.get(where, 0) for where in end}), by_topic(end), 0)
     records = depth_records(read_batch(spark, config, everything))
@@ -82,32 +82,39 @@ def made_of(spark: SparkSession, config: BookConfig, forget_after_ms: int) -> Da
     now_ms = (latest[0] or 0) if latest is not None else 0
 
     def made(key: tuple[str], frame: pd.DataFrame) -> pd.DataFrame:
-        book = TimedBook(forget_after_ms)
+        timed = TimedBook(forget_after_ms)
         for record in in_order(frame):
             message = read(record, key[0])
             if not isinstance(message, BookRow):
-                book.step(message, event_ms(record))
-        book.advance(now_ms)
-        return pd.DataFrame([(key[0], book.to_json())], columns=["symbol", "book"])
+                timed.step(message, event_ms(record))
+        book = timed.book  # advance replaces a book that it forgets
+        timed.advance(now_ms)
+        return pd.DataFrame(
+            [(key[0], book.to_json(), timed.is_forgotten())], columns=["symbol", "book", "is_forgotten"]
+        )
 
-    return clocked.groupBy("symbol").applyInPandas(made, "symbol STRING, book STRING")
+    return clocked.groupBy("symbol").applyInPandas(made, "symbol STRING, book STRING, is_forgotten BOOLEAN")
 
 
-def judge(state: OrderBook | None, made: TimedBook | None) -> str:
-    """Compare a symbol's state with what the topic makes of it."""
+def judge(state: OrderBook | None, made: OrderBook | None, *, is_forgotten: bool) -> str:
+    """Compare a symbol's state with the book that the topic's records make.
+
+    A book to be forgotten may still be in the state: the watermark is behind the latest record.
+    """
     if made is None:
         return "unexpected"
-    if made.is_forgotten():
+    if is_forgotten and contents(state or OrderBook()) == contents(OrderBook()):
         return "forgotten"
     if state is None:
-        return "void" if contents(made.book) == contents(OrderBook()) else "missing"
-    if contents(state) != contents(made.book):
+        return "void" if contents(made) == contents(OrderBook()) else "missing"
+    if contents(state) != contents(made):
         return "differing"
     return "void" if state.last_update_id is None else "current"
 
 
 def contents(book: OrderBook) -> tuple[Any, ...]:
-    return book.last_update_id, book.bids.quantities, book.asks.quantities, book.kept
+    at = book.last_update_id, book.is_first_after_snapshot
+    return *at, book.bids.quantities, book.asks.quantities, book.kept
 
 
 def _book(text: str, *, has_seconds: bool) -> OrderBook:

@@ -1,12 +1,12 @@
-"""backfill: what silver, gold or book wrote, made again: from the beginning of their topics, or from bronze's archive.
+"""backfill: repeats silver, gold or book, from the beginning of their topics or from bronze's archive.
 
-It is one batch of an AvailableNow stream over all there is: nothing is late in it, so it gives what all trades give.
-With stream_checkpoint, the checkpoint of the job that is repeated, it gives row for row what that job gave: of the
-offsets that the job read, without the trades that it left out as late. Which those are follows from the batches that it
-happened to make; its checkpoint holds them, and the watermark of each. (One case is not the same: where two different
-trades bear the same id, further apart than the watermark, a stream has forgotten the first when it meets the second.)
+It is one batch of an AvailableNow stream over all records: none of them is late. With stream_checkpoint, the checkpoint
+of the job to repeat, it gives the same rows as that job: it reads the offsets that the job read, and leaves out the
+trades that were late there. Which these are depends on the job's batches; the checkpoint has the offsets and the
+watermark of each. (One case differs: two different trades with the same id, further apart than the watermark. A stream
+has forgotten the first when the second comes.)
 
-A backfill writes beside the job that it repeats: to Parquet, and to topics only where these are named.
+A backfill does not write to the outputs of that job: it has directories of its own, and topics only if they are named.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
 from spark_jobs.book import ORDER, BookConfig, rows_of, state_in_rocksdb
 from spark_jobs.book import write as write_book
-from spark_jobs.checkpoints import Directory, batch
+from spark_jobs.checkpoints import Directory, batch, require_first_batch
 from spark_jobs.config import AVAILABLE_NOW, StreamConfig, Trigger
 from spark_jobs.errors import JobError
 from spark_jobs.gold import COMPACTED, GoldConfig, bars_of, left_out
@@ -37,7 +37,7 @@ from spark_jobs.source import read_archive, read_batch, read_topics, stream_arch
 from spark_jobs.trades import distinct_trades, parse_trades
 
 Lateness = dict[tuple[str, int], tuple[int, list[int], list[int]]]
-"""By (topic, partition): where a job began to read; per batch where it ended, and the watermark that was too late."""
+"""By (topic, partition): the offset at which a job began; for each batch the end offset and the watermark."""
 
 NEVER_LATE = -1
 IN_TIME = "time_ms > late_watermark_ms"
@@ -45,7 +45,7 @@ IN_TIME = "time_ms > late_watermark_ms"
 
 
 class BackfillConfig(StreamConfig):
-    """What a backfill is told beside its job's keys."""
+    """The keys of a backfill, beside those of its job."""
 
     archive: str | None = Field(
         default=None,
@@ -144,7 +144,7 @@ def _create(spark: SparkSession, config: Any, topics: list[str | None], settings
 
 @dataclass(slots=True)
 class Past:
-    """The records to go over again, with late_watermark_ms: what a trade's time must be above to be in time."""
+    """The records to read again, with late_watermark_ms: a trade is late if its time is not after it."""
 
     spark: SparkSession
     config: BackfillConfig
@@ -161,7 +161,7 @@ class Past:
         return self._judged(self._named(stream_archive(self.spark, self.config.archive)))
 
     def batch(self, batch_id: int) -> DataFrame:
-        """Return what a batch read. Raises JobError where one behind the first, which lets state end, read anything."""
+        """Return the records of a batch. Raises JobError if a second one, which only ends state, has records."""
         if self.config.archive is None:
             this = batch(self.spark, self.config.checkpoint, batch_id)
             has_rows, rows = this.starts != this.ends, read_batch(self.spark, self.config, this)
@@ -186,10 +186,12 @@ class Past:
 
 
 def lateness_of(spark: SparkSession, checkpoint: str) -> Lateness:
-    """Read from a job's checkpoint what each of its batches read, and what was late in it. Raises JobError."""
-    committed = Directory.at(spark, checkpoint).batches("commits")
+    """Read the offsets and the watermark of each batch from a job's checkpoint. Raises JobError."""
+    directory = Directory.at(spark, checkpoint)
+    committed = directory.batches("commits")
     if not committed:
         raise JobError(f"{checkpoint} holds no committed batch: is this the checkpoint of the job to repeat?")
+    require_first_batch(checkpoint, directory.batches("offsets"))
     found: Lateness = {}
     for batch_id in range(max(committed) + 1):
         this = batch(spark, checkpoint, batch_id)
@@ -203,7 +205,7 @@ def lateness_of(spark: SparkSession, checkpoint: str) -> Lateness:
 
 
 def late_watermark_ms(lateness: Lateness, topic: str, partition: int, offset: int) -> int | None:
-    """Return the watermark that a record was held against; None where the job did not read it."""
+    """Return the watermark with which the job compared a record; None if the job did not read it."""
     if (topic, partition) not in lateness:
         return None
     start_offset, ends, watermarks = lateness[topic, partition]

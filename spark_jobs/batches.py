@@ -15,7 +15,7 @@ from spark_jobs.session import run_query, stream_writer
 
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Hold rows in memory, and on disk where that is full, for as long as they are used."""
+    """Keep rows in memory, or on disk if that is full, for as long as they are used."""
     held = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield held
@@ -32,7 +32,7 @@ def run_batches(
 ) -> None:
     """Run a query until it ends; `write` gets each batch and its number, and the same number again after a crash.
 
-    The batch is computed once, whatever `write` does with it: doing its plan twice would do its state twice. A
+    The batch is computed once, however often `write` uses it: running its plan twice would update its state twice. A
     JobError of `write` ends the query and is raised here.
     """
     failures: list[JobError] = []

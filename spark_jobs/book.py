@@ -2,16 +2,16 @@
 
 The topic is keyed by symbol, so that a symbol's records lie in one partition in their order. The state is the machine
 of order_book.py as JSON, read and written once a micro-batch; it runs in transformWithStateInPandas on Spark 4, in
-applyInPandasWithState on Spark 3.5, and in applyInPandas where the input is a plain batch. All give the same rows.
+applyInPandasWithState on Spark 3.5, and in applyInPandas if the input is a plain batch. All give the same rows.
 
-Spark 4 keeps such state in RocksDB alone. Rows go to Parquet, a directory per batch that doing the batch again
+Spark 4 keeps such state in RocksDB only. Rows go to Parquet, a directory for each batch, which a repeated batch
 replaces, and to a topic.
 
-With `seconds_output` or `seconds_topic` each whole book is also told as each second of event time begins
-(timed_book.py): by the records, and for symbols without any by timers of the watermark. Spark's own TTL of states
-counts the time of the machine, by which a batch that is done again would give other rows: so a silent symbol is
-forgotten by its timer. No record is dropped as late, since the books would have gaps: the watermark is of a column that
-the stateful operator does not see.
+With `seconds_output` or `seconds_topic` there is also a row with the whole book at the start of each second of event
+time (timed_book.py). A second starts with a record, or for a symbol without records with a timer of the watermark. A
+symbol without records for long is forgotten by its timer: Spark's own TTL of states uses the machine's clock, so that a
+repeated batch would give other rows. No record is dropped as late, because the books would have gaps: the watermark is
+that of a column which the stateful operator does not see.
 """
 
 from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ assert BOOK.names()[-len(QUOTE_NAMES) :] == QUOTE_NAMES
 
 
 class BookConfig(TopicConfig):
-    """topics: those with the snapshots and deltas."""
+    """topics: the topics with snapshots and deltas."""
 
     book_topic: str | None = Field(
         default=None, description="compacted topic that gets each row as JSON, keyed by symbol"
@@ -107,7 +107,7 @@ def run(config: BookConfig, *, reset_output: bool = False) -> None:
 
 @contextmanager
 def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    """Let the session's queries that start now keep their state in RocksDB."""
+    """Configure the session so that queries that start from now on keep their state in RocksDB."""
     before = spark.conf.get(STATE_STORE, None)
     spark.conf.set(STATE_STORE, ROCKSDB)
     try:
@@ -131,7 +131,7 @@ def write(rows: DataFrame, batch_id: int, config: BookConfig, sink: TopicSink) -
         if output is not None:
             write_batch(part.select(*schema.names(), "time"), output, batch_id)
         if topic is not None:
-            order = F.monotonically_increasing_id().alias(ORDER)  # a symbol's rows lie in one partition, in their order
+            order = F.monotonically_increasing_id().alias(ORDER)  # all rows of a symbol are in one partition, in order
             keyed = part.select(F.col("symbol").cast("binary").alias("key"), event_json(schema).alias("value"), order)
             sink.write(keyed, topic, batch_id)
 
@@ -187,7 +187,7 @@ def book_and_seconds(source: DataFrame, config: BookConfig) -> DataFrame:
 
 
 def depth_records(source: DataFrame) -> DataFrame:
-    """Return what the machine needs of rows of the Kafka source."""
+    """Return the columns of the Kafka source that the order book needs."""
     return source.select(
         F.coalesce(F.col("key").cast("string"), F.lit("")).alias("symbol"),
         "value",
@@ -198,7 +198,7 @@ def depth_records(source: DataFrame) -> DataFrame:
 
 
 def clock_ms(max_ahead_ms: int) -> Column:
-    """Return the event time in a record's JSON; null without one, or where it lies too far beyond the record's own."""
+    """Return the event time in a record's JSON; null without one, or if it is too far ahead of the timestamp."""
     value = F.col("value").cast("string")
     found = F.coalesce(F.get_json_object(value, "$.time_ms"), F.get_json_object(value, "$.E"))
     time_ms = found.try_cast("long")
@@ -291,7 +291,7 @@ def rows_after(book: OrderBook, symbol: str, records: Iterable[pd.DataFrame]) ->
 
 
 def timed_rows_after(book: TimedBook, symbol: str, records: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The same with the seconds that the records begin."""
+    """Step the timed book likewise; return also the rows of seconds that begin."""
     rows = []
     for record in in_order(pd.concat(list(records))):
         message = read(record, symbol)

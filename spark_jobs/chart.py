@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from spark_jobs import picture
 from spark_jobs.config import SparkConfig
 from spark_jobs.errors import JobError
-from spark_jobs.query import connect, holds_tables, quoted_name
+from spark_jobs.query import connect, holds_tables, one_line, quoted_name
 from spark_jobs.schemas import BAR
 from spark_jobs.session import spark_session
 
@@ -48,14 +48,14 @@ def run(config: ChartConfig) -> None:
 
 
 def select_from_tables(config: ChartConfig) -> tuple[str, list[picture.Bar]]:
-    """Return the symbol and its bars in order, by DuckDB. Raises JobError where there are none."""
+    """Return the symbol and its bars in order, by DuckDB. Raises JobError if there are none."""
     connection, names = connect(Path(config.bars))
     table = quoted_name("bars" if "bars" in names else names[0])
     span = f"FROM {table} WHERE width = $width AND start_ms >= $start AND start_ms < $end"
     start_ms = _as_ms(config.start) if config.start else 0
     given = {"width": config.width, "start": start_ms, "end": _as_ms(config.end) if config.end else 1 << 62}
     busiest = f"SELECT symbol {span} GROUP BY symbol ORDER BY sum(trades) DESC, symbol LIMIT 1"
-    with connection:
+    with connection, one_line(f"{config.bars} holds no bars, name the output of a gold job: "):
         symbol = config.symbol or next(iter(connection.execute(busiest, given).fetchall()), (None,))[0]
         newest = f"SELECT {', '.join(BAR.names())} {span} AND symbol = $symbol ORDER BY start_ms DESC LIMIT $most"
         rows = connection.execute(newest, {**given, "symbol": symbol, "most": config.most}).fetchall()
@@ -73,7 +73,7 @@ def _no_bars(config: ChartConfig, symbol: str | None) -> JobError:
 
 
 def select(spark: SparkSession, config: ChartConfig) -> tuple[str, list[picture.Bar]]:
-    """Return the symbol and its bars in order. Raises JobError where there are none."""
+    """Return the symbol and its bars in order. Raises JobError if there are none."""
     bars = spark.read.parquet(config.bars)
     if not set(BAR.names()) <= set(bars.columns):
         raise JobError(f"{config.bars} holds no bars: name the output of a gold job")

@@ -1,7 +1,8 @@
-"""What a query's checkpoint holds: whether it is whole, and for each batch what it read and what was late in it."""
+"""Reads a query's checkpoint: whether it is intact, and for each batch its offsets and its watermark."""
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from spark_jobs.failures import cause
 
 
 def check(checkpoint: "Directory") -> None:
-    """Raise JobError where the checkpoint's own files cannot be read."""
+    """Raise JobError if the checkpoint's files are missing or damaged."""
     problem = _problem(checkpoint)
     if problem is not None:
         raise JobError(
@@ -74,8 +75,21 @@ def parse_offsets(text: str) -> BatchOffsets:
     return BatchOffsets(ends, int(json.loads(metadata)["batchWatermarkMs"]))
 
 
+def require_first_batch(checkpoint: str, kept: Sequence[int]) -> None:
+    """Raise JobError if Spark has removed the first batches' offsets: their late records can no longer be found.
+
+    kept: the batches in the checkpoint, in order.
+    """
+    if not kept or kept[0] > 0:
+        first = kept[0] if kept else "none"
+        raise JobError(
+            f"{checkpoint} begins with batch {first}, Spark keeps the last 100; to audit or repeat a job, run it with "
+            f"spark.sql.streaming.minBatchesToRetain (under spark) above its number of batches"
+        )
+
+
 def last_topics(checkpoint: "Directory") -> set[str]:
-    """Return the topics that a whole checkpoint's last batch knows; none of a source that is not Kafka's."""
+    """Return the topics of the last planned batch of an intact checkpoint; those of Kafka sources only."""
     planned = checkpoint.batches("offsets")
     ends = parse_offsets(checkpoint.text(f"offsets/{planned[-1]}") or "").ends if planned else {}
     return {topic for topic, partitions in ends.items() if isinstance(partitions, dict)}
@@ -85,8 +99,8 @@ def last_topics(checkpoint: "Directory") -> set[str]:
 class Batch:
     """A batch of a query over topics: {topic: {partition: offset}} where it starts and ends.
 
-    Trades whose event time is not after late_watermark_ms are dropped by its stateful operators: Spark holds them
-    against the watermark that the batch before was planned at, so that operators in a row agree.
+    Its stateful operators drop trades whose event time is not after late_watermark_ms, the watermark of the batch
+    before: Spark compares with that one, so that all operators of a query agree.
     """
 
     starts: dict[str, dict[str, int]]
@@ -95,7 +109,7 @@ class Batch:
 
 
 def batch(spark: SparkSession, checkpoint: str, batch_id: int) -> Batch:
-    """Read from the checkpoint what a batch, planned already, consists of. Raises JobError where that is lost."""
+    """Read the offsets and the watermark of a planned batch from the checkpoint. Raises JobError if they are lost."""
     directory = Directory.at(spark, checkpoint)
     try:
         this = parse_offsets(directory.text(f"offsets/{batch_id}") or "")
@@ -109,12 +123,26 @@ def batch(spark: SparkSession, checkpoint: str, batch_id: int) -> Batch:
         ) from None
 
 
+def planned_ms(spark: SparkSession, checkpoint: str, batch_id: int) -> int | None:
+    """Return when a batch was planned; None if the checkpoint does not say."""
+    try:
+        _, metadata, *_ = (Directory.at(spark, checkpoint).text(f"offsets/{batch_id}") or "").splitlines()
+        return int(json.loads(metadata)["batchTimestampMs"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def _initial_offsets(checkpoint: "Directory") -> dict[str, dict[str, int]]:
-    """Read where the query began: of each source a zero byte, "v1" and JSON."""
+    """Read the offsets at which the query began, of all its sources."""
     found: dict[str, dict[str, int]] = {}
     for source in checkpoint.batches("sources"):
-        text = checkpoint.text(f"sources/{source}/0") or ""
-        found |= json.loads(text[text.index("{") :])
+        found |= parse_initial_offsets(checkpoint.text(f"sources/{source}/0") or "")
+    return found
+
+
+def parse_initial_offsets(text: str) -> dict[str, dict[str, int]]:
+    """Parse a file of the checkpoint's sources/: a zero byte, "v1" and JSON. Raises ValueError."""
+    found: dict[str, dict[str, int]] = json.loads(text[text.index("{") :])
     return found
 
 
@@ -151,7 +179,7 @@ class Directory:
         return sorted(int(found) for found in self.names(name) if found.isdigit())
 
     def text(self, name: str) -> str | None:
-        """Return a file's text, None where it is not there. Raises ValueError where it cannot be read."""
+        """Return a file's text, None where it is not there. Raises ValueError if it cannot be read."""
         path = self._child(name)
         if not self._fs.exists(path):
             return None

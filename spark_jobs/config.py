@@ -1,4 +1,4 @@
-"""What a job can be told: one pydantic model per kind of job, read from a YAML file, the environment and `--set`.
+"""The configuration of jobs: a pydantic model for each kind, read from a YAML file, the environment and `--set`.
 
 Every key has a description; `python -m spark_jobs JOB --help` lists them all. Unknown keys are refused. A job's own
 model lives in the job's module and derives from one of these:
@@ -56,7 +56,7 @@ def _trigger(text: str) -> str:
 
 
 def _as_json(given: object) -> object:
-    """Let YAML's mapping stand for JSON's text."""
+    """Return a mapping of the YAML file as the JSON text that Spark expects."""
     return json.dumps(given) if isinstance(given, dict) else given
 
 
@@ -70,6 +70,13 @@ def _starting_offsets(text: str) -> str:
     return text
 
 
+def _as_texts(given: object) -> object:
+    """Return options with true and false as clients write them; YAML reads both as a bool."""
+    if not isinstance(given, dict):
+        return given
+    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
+
+
 def _master(text: str) -> str:
     if not MASTER.fullmatch(text):
         raise ValueError("a master reads as local[*], local[2], spark://host:port, yarn or k8s://url")
@@ -80,13 +87,14 @@ Duration = Annotated[str, AfterValidator(_duration)]
 Trigger = Annotated[str, AfterValidator(_trigger)]
 StartingOffsets = Annotated[str, BeforeValidator(_as_json), AfterValidator(_starting_offsets)]
 Master = Annotated[str, AfterValidator(_master)]
+Options = Annotated[dict[str, str], BeforeValidator(_as_texts)]
 
 
 class JobConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     bootstrap_servers: str = Field(description="host:port of the brokers, comma-separated")
-    kafka: dict[str, str] = Field(
+    kafka: Options = Field(
         default={},
         description="options of the Kafka client (security.protocol, sasl.*, ssl.*, ...), passed on as they are: "
         "Java client's names in Spark jobs (reader and writer alike), librdkafka's in feed",
@@ -97,7 +105,7 @@ class JobConfig(BaseModel):
 
 class SparkConfig(JobConfig):
     master: Master | None = Field(default=None, description="Spark's master; default spark-submit's, else local[*]")
-    spark: dict[str, str] = Field(default={}, description="options of the Spark session")
+    spark: Options = Field(default={}, description="options of the Spark session")
     shuffle_partitions: int = Field(default=4, ge=1, description="tasks of a shuffle; fixed by the first checkpoint")
 
 
@@ -132,15 +140,15 @@ class StreamConfig(SparkConfig):
         return self
 
     def input_topics(self) -> list[str]:
-        """Return the topics that are read, where they are named."""
+        """Return the input topics that are named; none for a topic_pattern."""
         return self.topics
 
     def outputs(self) -> list[str]:
-        """Return the directories that belong to the checkpoint."""
+        """Return the output directories, which belong to the checkpoint."""
         return [self.output] if self.output else []
 
     def output_topics(self) -> list[str]:
-        """Return the topics that belong to the checkpoint."""
+        """Return the output topics, which belong to the checkpoint."""
         return []
 
     @property
@@ -156,7 +164,7 @@ class TopicConfig(StreamConfig):
         description="to topics: by Spark's sink, which repeats a batch's rows after a crash, or in transactions "
         "(transactional_sink.py), which readers with read_committed see once",
     )
-    producer: dict[str, str] = Field(
+    producer: Options = Field(
         default={}, description="options of exactly_once's producer by librdkafka's names (security.protocol, ...)"
     )
     transactional_id: str | None = Field(
@@ -182,15 +190,17 @@ class TableConfig(TopicConfig):
         default=None,
         description="directory of Iceberg tables (gold: market.bars, silver: market.trades), with an SQLite catalogue",
     )
-    iceberg_catalog: dict[str, str] = Field(
+    iceberg_catalog: Options = Field(
         default={}, description="or: another catalogue, by pyiceberg's names (type: rest, uri: http://...)"
     )
     delta: str | None = Field(default=None, description="directory or URL of a Delta table")
-    delta_options: dict[str, str] = Field(default={}, description="of its storage, by deltalake's names")
+    delta_options: Options = Field(default={}, description="of its storage, by deltalake's names")
     maintain_every: int = Field(
         default=100, ge=1, description="batches after which a table's small files are made one, old versions deleted"
     )
-    keep_versions: Duration = Field(default="1 day", description="how long a table can be read as it was")
+    keep_versions: Duration = Field(
+        default="1 day", description="how long a table can be read as it was (Iceberg: its last 1,000 versions at most)"
+    )
 
 
 AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
@@ -219,7 +229,7 @@ def load_config(
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_told(problem) for problem in error.errors())
+        problems = "; ".join(_problem_text(problem) for problem in error.errors())
         raise JobError(f"{path or 'configuration'}: {problems}") from None
 
 
@@ -254,7 +264,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(values: dict[str, Any], key: str, value: object) -> None:
-    """Set a nested key; options of others have dots in their own names."""
+    """Set a nested key; names of options that are passed on (Spark, Kafka) have dots themselves."""
     first, _, rest = key.partition(".")
     if not rest:
         values[first] = value
@@ -268,7 +278,7 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
         _put(inner, rest, value)
 
 
-def _told(problem: Any) -> str:
+def _problem_text(problem: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     reason = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":

@@ -18,7 +18,7 @@ SPARK = "org.apache.spark"
 def coordinates(version: str) -> list[tuple[str, str, str]]:
     """Return (group, artifact, version) of the jars for a PySpark version.
 
-    Of Spark 4 below 4.2 Maven Central has the token provider of 4.0.0 alone; it fits those versions, too.
+    For Spark 4.0 and 4.1 Maven Central has only the token provider of 4.0.0, which fits all of them.
     """
     if version.startswith("3.5."):
         scala, clients, token_provider, pool = "2.12", "3.4.1", version, "2.11.1"
@@ -47,7 +47,7 @@ def are_fetched(version: str = pyspark.__version__) -> bool:
 
 
 def jars(version: str = pyspark.__version__) -> list[Path]:
-    """Return the connector's jars, fetched when they are not there yet. Raises ToolsMissing without Java or Maven."""
+    """Return the connector's jars; fetch them if they are not there. Raises ToolsMissing without Java or Maven."""
     directory = jars_directory(version)
     if not are_fetched(version):
         print(f"fetching the Kafka connector of Spark {version} from Maven Central", flush=True)
@@ -56,7 +56,7 @@ def jars(version: str = pyspark.__version__) -> list[Path]:
 
 
 def require_spark(what: str, since: str, otherwise: str = "") -> None:
-    """Raise JobError where the installed PySpark is older than `since`, "4.2" for example."""
+    """Raise JobError if the installed PySpark is older than `since`, "4.2" for example."""
     here = pyspark.__version__
     if [int(part) for part in here.split(".")[:2]] < [int(part) for part in since.split(".")]:
         hint = f", or {otherwise}" if otherwise else ""

@@ -1,4 +1,4 @@
-"""`make demo`: a broker, a market and Spark's jobs on a page that moves; then checked bars, a table and demo.html.
+"""`make demo`: a broker, a market and Spark's jobs on a live page; then checked bars, a table and demo.html.
 
 While the market is fed, a recording in LIVE_S seconds, silver, live and quotes run as streams, and the page
 (http://127.0.0.1:8090) shows candles as they form, order books, latency, rows and lag. Then gold makes the bars.
@@ -41,13 +41,13 @@ PORT = 8090
 PARTITIONS = 2
 SHOWN_BARS = 12
 FEWEST_BARS = 12
-"""A width is wide enough when the recording is so many bars long; nobody learns from a chart of three."""
+"""The least number of bars of the chosen width in a recording: a chart of three bars shows nothing."""
 WATERMARK_MS = duration_ms("10 seconds")
-"""Gold's: a bar is complete when trades are so far beyond its end."""
+"""Gold's watermark delay: a bar is complete once trades are so far after its end."""
 PICTURE = Path("demo.html")
 TOPICS = ("trades", "depth", "silver_trades")
 LAST_LOOK_S = 1.5
-"""So long a page that is open may still ask how it ended."""
+"""For so long after the end an open page can still ask how the demo ended."""
 NEXT = """next: open demo.html; spark_jobs/README.md walks through all jobs; `.venv/bin/kafkapy start` with
 `.venv/bin/kafkapy console` is a broker with pages about its topics; docs/howto/fifteen_minutes.md is Kafka, watched"""
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss32m"}
@@ -77,7 +77,7 @@ def main() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line says."""
+    """The options of the command line."""
 
     trades_file: Path | None
     width: str | None
@@ -119,7 +119,7 @@ def feed_config(wanted: Wanted, bootstrap: str) -> feed.FeedConfig:
 
 
 def pace(trades: Sequence[Trade], seconds: int) -> float:
-    """Return the speed at which a recording lasts so many seconds."""
+    """Return the speed at which playing a recording takes so many seconds."""
     return max(1.0, length_ms(trades) / 1000 / seconds)
 
 
@@ -130,7 +130,7 @@ def length_ms(trades: Sequence[Trade]) -> int:
 
 @contextmanager
 def serving_page(wanted: Wanted, bootstrap: str, width: str, ports: dict[str, int]) -> Iterator[Page]:
-    """Serve the page, on a free port where its own is taken."""
+    """Serve the page, on a free port if its own is taken."""
     given: dict[str, Any] = {"metrics": [f"http://127.0.0.1:{port}/metrics" for port in ports.values()], "width": width}
     config = PageConfig(bootstrap_servers=bootstrap, port=wanted.port, **given)
     with ExitStack() as stack:
@@ -144,7 +144,7 @@ def serving_page(wanted: Wanted, bootstrap: str, width: str, ports: dict[str, in
 
 
 def trades_of(config: feed.FeedConfig) -> list[Trade]:
-    """Return the trades that the feed put on the topic. Raises JobError where there are none."""
+    """Return the trades that the feed put on the topic. Raises JobError if there are none."""
     parsed = [oracle.parse(event.value, event.arrival_ms) for event in feed.events(config)]
     trades = [event for event in parsed if isinstance(event, Trade)]
     if not trades:
@@ -239,7 +239,7 @@ def bars_of_gold(spark: SparkSession, once: dict[str, Any], folder: Path) -> lis
 
 
 def check(found: list[Bar], expected: list[Bar]) -> None:
-    """Raise JobError where a bar is not the plain one."""
+    """Raise JobError if a bar differs from the plain computation."""
     if found != expected:
         wrong = len(set(expected).symmetric_difference(found))
         raise JobError(f"Spark gave {len(found)} bars, {len(expected)} were expected, {wrong} differ")
@@ -284,7 +284,7 @@ def step(what: str) -> Iterator["Done"]:
 
 
 class Done:
-    """Takes what a step has to tell."""
+    """Collects a step's details, for its line."""
 
     def __init__(self) -> None:
         self.values: tuple[object, ...] = ()

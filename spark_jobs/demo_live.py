@@ -1,7 +1,8 @@
-"""The demo's part that moves: silver, live and quotes as streams of one Spark session, while a feed goes at a pace.
+"""The live part of the demo: silver, live and quotes as streams of one Spark session, while the feed sends at a pace.
 
 Each job runs in a thread of its own, as `python -m spark_jobs JOB` would run it; the page reads what they write and
-asks their /metrics. All end here, before the demo goes on: what silver has not read yet is left to its checkpoint.
+requests their /metrics. All of them end before the demo continues; what silver has not read then, it reads later from
+its checkpoint on.
 """
 
 import socket
@@ -25,7 +26,7 @@ STOP_S: Final = 60.0
 CATCH_UP_S: Final = 60.0
 POLL_S: Final = 0.1
 MASTER: Final = "local[8]"
-"""A task each for the partitions that quotes reads, and some for the others' batches."""
+"""Cores: one for each partition that quotes reads, and some for the other jobs' batches."""
 READ: Final = {"silver": "trades", "live": "silver_trades"}
 JOBS: Final = ("silver", "live", "quotes")
 
@@ -42,7 +43,7 @@ def silver_config(session: dict[str, Any], directory: Path, **more: Any) -> silv
 
 
 class LiveJobs:
-    """The jobs' threads, and what made one of them fail."""
+    """The jobs' threads, and the first error of one of them."""
 
     def __init__(self, session: dict[str, Any], directory: Path, ports: dict[str, int]) -> None:
         self.failure: JobError | None = None
@@ -71,7 +72,7 @@ class LiveJobs:
             raise JobError(f"Spark's queries did not start within {START_S:.0f} s")
 
     def wait_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """Return whether something is done within the timeout. Raises JobError where a job fails before."""
+        """Return whether something is done within the timeout. Raises JobError if a job fails before."""
         end_s = time.monotonic() + timeout_s
         while not is_done():
             self.check()
@@ -85,10 +86,10 @@ class LiveJobs:
             raise self.failure
 
     def stop(self, spark: SparkSession) -> None:
-        """Stop the queries, quotes where it is, the others after their batch; wait for the threads."""
+        """Stop quotes at once, the other queries after their batch; wait for the threads."""
         for query in sorted(spark.streams.active, key=lambda query: query.name == "quotes"):
             if query.name == "quotes":
-                spark.sparkContext.setLogLevel("OFF")  # its tasks end with traces, also later; what matters is raised
+                spark.sparkContext.setLogLevel("OFF")  # its tasks log stack traces, also later; real errors are raised
                 query.stop()
             else:
                 stop_after_batch(query, STOP_S)
@@ -123,7 +124,7 @@ def _quotes_config(session: dict[str, Any], directory: Path, real_time: str | No
 def streaming(
     spark: SparkSession, session: dict[str, Any], directory: Path, ports: dict[str, int]
 ) -> Iterator[LiveJobs]:
-    """Run the jobs for as long as this is held. Raises JobError where one of them failed."""
+    """Run the jobs for as long as this is held. Raises JobError if one of them failed."""
     jobs = LiveJobs(session, directory, ports)
     try:
         jobs.start(spark)
@@ -140,7 +141,7 @@ def wait_until_moving(page: Page, jobs: LiveJobs) -> None:
 
 
 def wait_until_read(page: Page, jobs: LiveJobs) -> None:
-    """Wait until silver and live have read what their topics hold, at most CATCH_UP_S: the page shows the last bars."""
+    """Wait, at most CATCH_UP_S, until silver and live have read all their records: the page shows the last bars."""
 
     def has_read(job: str, topic: str) -> bool:
         facts = page.source.facts

@@ -1,15 +1,16 @@
 """Order-book messages as the book reads them from a topic.
 
-A message is a JSON object keyed by its symbol: the feed's (schemas.DEPTH), or as Binance sends it. There a delta is an
-event of the diff depth stream: e, E (ms), s, U and u (the first and the last update id that it covers), b and a (lists
-of [price, quantity], the new total at that price; 0 removes it); futures add pu, the u of the event before. A snapshot
-is the answer of /depth: lastUpdateId, bids, asks; futures add E.
+A message is a JSON object keyed by its symbol: the feed's (schemas.DEPTH), or Binance's. A delta of Binance is an event
+of the diff depth stream: e, E (ms), s, U and u (the first and the last update id that it covers), b and a (lists of
+[price, quantity], the new total at that price; 0 removes it); futures add pu, the u of the event before. A snapshot is
+a response of /depth: lastUpdateId, bids, asks; futures add E.
 
-Prices and quantities are integers of 10^-8 here: exact, and cheap to add, compare and keep as state. What does not fit
-DECIMAL(18,8) is refused, never rounded.
+Prices and quantities are integers of 10^-8 here: exact, and cheap to add, compare and keep as state. A number that does
+not fit DECIMAL(18,8) is refused, never rounded.
 """
 
 import json
+import reprlib
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -20,6 +21,8 @@ PLACES = 8
 UNITS = 10**PLACES
 LARGEST = 10**18 - 1
 """DECIMAL(18,8) in units."""
+LATEST_MS = ((1 << 63) - 1) // 1_000
+"""Spark keeps a time as microseconds in 64 bits."""
 
 VERSION = DEPTH.version
 UNKNOWN_VERSION = "schema version"
@@ -67,7 +70,7 @@ class Delta:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The whole book, or its best levels, as of last_update_id; time_ms is None where the exchange sent none."""
+    """The whole book, or its best levels, as of last_update_id; time_ms is None if the exchange sent none."""
 
     symbol: str
     time_ms: int | None
@@ -97,26 +100,26 @@ def parse(value: bytes | None, symbol: str | None) -> DepthMessage:
     if not isinstance(fields, dict):
         raise BadDepth("not a JSON object")
     if fields.get("s", symbol) != symbol:
-        raise BadDepth(f"symbol {fields['s']!r} under the key {symbol!r}")
+        raise BadDepth(f"symbol {_shown(fields['s'])} under the key {_shown(symbol)}")
     if "v" in fields:
         fields = _as_binance(fields, symbol)
     return _snapshot(fields, symbol) if "lastUpdateId" in fields else _delta(fields, symbol)
 
 
 def _as_binance(fields: dict[str, Any], symbol: str) -> dict[str, Any]:
-    """Translate an event of schemas.DEPTH, whose prev_update_id is -1 where there is none."""
-    if fields["v"] != VERSION:
-        raise BadDepth(f"{UNKNOWN_VERSION} {fields['v']!r}, this job knows {VERSION}")
+    """Translate an event of schemas.DEPTH, whose prev_update_id is -1 for none."""
+    if type(fields["v"]) is not int or fields["v"] != VERSION:
+        raise BadDepth(f"{UNKNOWN_VERSION} {_shown(fields['v'])}, this job knows {VERSION}")
     if fields.get("symbol") != symbol:
-        raise BadDepth(f"symbol {fields.get('symbol')!r} under the key {symbol!r}")
+        raise BadDepth(f"symbol {_shown(fields.get('symbol'))} under the key {_shown(symbol)}")
     kind = fields.get("type")
-    if kind not in NAMES:
-        raise BadDepth(f"type is {kind!r}, not snapshot or delta")
+    if not isinstance(kind, str) or kind not in NAMES:
+        raise BadDepth(f"type is {_shown(kind)}, not snapshot or delta")
     return {theirs: fields[ours] for ours, theirs in NAMES[kind].items() if fields.get(ours, -1) != -1}
 
 
 def _snapshot(fields: dict[str, Any], symbol: str) -> Snapshot:
-    time_ms = _whole(fields, "E") if "E" in fields else None
+    time_ms = _time_ms(fields) if "E" in fields else None
     return Snapshot(symbol, time_ms, _whole(fields, "lastUpdateId"), _levels(fields, "bids"), _levels(fields, "asks"))
 
 
@@ -125,20 +128,34 @@ def _delta(fields: dict[str, Any], symbol: str) -> Delta:
     if first > last:
         raise BadDepth(f"U {first} is above u {last}")
     previous = _whole(fields, "pu") if "pu" in fields else None
-    return Delta(symbol, _whole(fields, "E"), first, last, previous, _levels(fields, "b"), _levels(fields, "a"))
+    return Delta(symbol, _time_ms(fields), first, last, previous, _levels(fields, "b"), _levels(fields, "a"))
 
 
 def _whole(fields: dict[str, Any], name: str) -> int:
     number = fields.get(name)
     if type(number) is not int or not 0 <= number < 1 << 63:
-        raise BadDepth(f"{name} is {number!r}, not a whole number")
+        raise BadDepth(f"{name} is {_shown(number)}, not a whole number")
     return number
+
+
+def _time_ms(fields: dict[str, Any]) -> int:
+    time_ms = _whole(fields, "E")
+    if time_ms > LATEST_MS:
+        raise BadDepth(f"E is {_shown(time_ms)}, too late for a time in ms")
+    return time_ms
+
+
+def _shown(field: object) -> str:
+    """Return the beginning of a field, however large or deep it is."""
+    return reprlib.repr(field)[:40]
 
 
 def _levels(fields: dict[str, Any], name: str) -> list[Level]:
     levels = fields.get(name)
     if not isinstance(levels, list):
         raise BadDepth(f"{name} is not a list")
+    if not all(isinstance(level, list) for level in levels):  # the two characters of a text would be taken for numbers
+        raise BadDepth(f"{name} is not a list of [price, quantity]")
     try:
         return [(units(price), units(quantity)) for price, quantity, *_ in levels]
     except (TypeError, ValueError):
@@ -146,9 +163,9 @@ def _levels(fields: dict[str, Any], name: str) -> list[Level]:
 
 
 def units(text: str) -> int:
-    """Return a decimal number as whole units of 10^-8. Raises BadDepth where that would lose a digit or overflow."""
+    """Return a decimal number as whole units of 10^-8. Raises BadDepth if that would lose a digit or overflow."""
     if not isinstance(text, str):
-        raise BadDepth(f"{text!r} is not a number in a string")
+        raise BadDepth(f"{_shown(text)} is not a number in a string")
     whole, _, fraction = text.partition(".")
     if not (whole.isdecimal() and whole.isascii()) or (fraction and not (fraction.isdecimal() and fraction.isascii())):
         raise BadDepth(f"{text[:40]!r} is not a number, or is below zero")

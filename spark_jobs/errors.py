@@ -1,5 +1,5 @@
-"""The one error a job ends with: a line that says what to do."""
+"""JobError: the error with which a job ends."""
 
 
 class JobError(Exception):
-    """What stops a job, in one line; the program prints it and exits 1."""
+    """Ends a job. The message is one line that says what to do; the program prints it and exits with status 1."""

@@ -1,4 +1,4 @@
-"""Trades and order-book updates as the feed makes them, and their bytes on a topic (schemas.TRADE, schemas.DEPTH)."""
+"""The feed's trades and order-book updates, and their bytes on a topic (schemas.TRADE, schemas.DEPTH)."""
 
 import json
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from spark_jobs.schemas import DEPTH, TRADE
 
 SENT_NS = "sent_ns"
-"""The header that says when a record was given to its producer, by this machine's clock."""
+"""The header with the time at which a record was given to its producer, by this machine's clock."""
 Level = tuple[str, str]
-"""(price, quantity), the digits as they came."""
+"""(price, quantity), with all digits of the source."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Depth:
 
 @dataclass(slots=True)
 class Event:
-    """A record to be: `kind` ("trade" or "depth") chooses the topic; arrival_ms is when it reached us."""
+    """The content of a record: `kind` ("trade" or "depth") selects the topic; arrival_ms is the time of its arrival."""
 
     kind: str
     key: str

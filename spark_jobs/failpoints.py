@@ -1,8 +1,8 @@
-"""Places at which a test stops or kills a job, or an executor. Without the variable SPARK_JOBS_FAILPOINTS: nothing.
+"""Named places at which a test stops or kills a job, or an executor; without SPARK_JOBS_FAILPOINTS they do nothing.
 
-The variable names a directory. A file PLACE there arms a place: the first process that comes by renames it to
-PLACE.passed and does what the file says: "kill" (itself, with SIGKILL), "raise" an error, or "wait". Then it writes its
-process id to PLACE.reached, and stays there until there is a file PLACE.go.
+The variable names a directory. A file PLACE in it arms a place. The first process that reaches the place renames the
+file to PLACE.passed, and does what it says: "kill" itself with SIGKILL, "raise" an error, or "wait". To wait, it writes
+its process id to PLACE.reached, and stays until there is a file PLACE.go.
 """
 
 import os
@@ -15,12 +15,12 @@ DIRECTORY = "SPARK_JOBS_FAILPOINTS"
 
 
 class Planted(Exception):
-    """What an armed place raises."""
+    """The error that an armed place raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failpoints:
-    """The armed places of a directory; as a step of the transactional sink they are NAME-BATCH."""
+    """The armed places of a directory; those of the transactional sink's steps are called NAME-BATCH."""
 
     directory: str | None
 

@@ -1,4 +1,4 @@
-"""What went wrong inside Spark, as one line that says what to do."""
+"""Turns errors of Spark into one line that says what to do."""
 
 import re
 
@@ -41,6 +41,16 @@ KNOWN: list[tuple[str, str]] = [
         "PYSPARK_PYTHON to a Python that has these packages",
     ),
     (
+        r"is bigger than spark\.driver\.maxResultSize",
+        "a batch is too large for the driver ({cause}): raise spark.driver.maxResultSize (under spark) for this one, "
+        "and set max_offsets_per_trigger for those to come",
+    ),
+    (
+        r"OutOfMemoryError",
+        "Spark's memory does not suffice ({cause}): raise spark.driver.memory and spark.executor.memory (under spark), "
+        "or set max_offsets_per_trigger",
+    ),
+    (
         r"failOnDataLoss|was changed from|may have been missed|OffsetOutOfRange|KAFKA_DATA_LOSS",
         "records were deleted before they were read ({cause}): to go on without them, set fail_on_data_loss: false",
     ),
@@ -53,13 +63,13 @@ NOISE = [
     r"\[STREAM_FAILED\] Query \[id = \S+, runId = \S+\] terminated with exception: ",
     r"\.? *SQLSTATE: \w+;?\s*$",
 ]
-"""Of a cause's line: Py4J's colon, the packages of classes, what Spark says of every query, and a code."""
+"""The parts of a cause's line that are removed: Py4J's colon, packages of classes, Spark's general words, a code."""
 
 
-def told(error: BaseException, config: SparkConfig) -> str:
-    """Return the line for an exception of Spark or of its gateway."""
+def message_of(error: BaseException, config: SparkConfig) -> str:
+    """Return the line for an exception of Spark or of its gateway (Py4J)."""
     text = " ".join(str(error).split())
-    topics = config.topic_pattern or ", ".join(config.topics) if isinstance(config, StreamConfig) else "those asked for"
+    topics = config.topic_pattern or ", ".join(config.topics) if isinstance(config, StreamConfig) else "the input"
     checkpoint = config.checkpoint if isinstance(config, StreamConfig) else "none"
     words = {"servers": config.bootstrap_servers, "topics": topics, "checkpoint": checkpoint}
     words["cause"] = cause(str(error))
@@ -70,7 +80,7 @@ def told(error: BaseException, config: SparkConfig) -> str:
 
 
 def cause(text: str) -> str:
-    """Return the innermost "Caused by" of a Java stack trace, or its first line, without class names' packages."""
+    """Return the innermost "Caused by" of a Java stack trace, or its first line, without packages of classes."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith(PY4J):
         del lines[0]

@@ -1,12 +1,12 @@
-"""Puts trades and order-book updates on topics with a stock client: keyed by symbol, zstd, idempotent.
+"""feed: produces trades and order-book updates with a stock client: keyed by symbol, zstd, idempotent.
 
-The events come from a recorded file (recordings.py) or from the generator (generator.py), at their own pace, a
-multiple of it, or as fast as it goes. A record's timestamp is when the event arrived at the recorder; the header
-`schema` names what it holds, `feed` which event of which feed it is.
+The events come from a recorded file (recordings.py) or from the generator (generator.py), at their own pace, at a
+multiple of it, or as fast as possible. A record's timestamp is the time at which the event reached the recorder. The
+header `schema` names the schema of the value; `feed` has the feed's id and the number of the event.
 
-Resuming: the state file says how many events, from the first on, were acknowledged, and where on each partition the
-next one may lie. A feed that starts again skips those, reads the few records behind them, skips what it finds of its
-own there, and so sends every event exactly once, however it ended.
+Resuming: the state file says how many events, from the first on, were acknowledged, and after which offset of each
+partition later ones may be. A feed that starts again skips these events, reads the few records after those offsets, and
+skips also the events that it finds there. So every event is sent exactly once, however the feed ended.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from pydantic import Field, model_validator
 
-from spark_jobs.config import JobConfig
+from spark_jobs.config import JobConfig, Options
 from spark_jobs.errors import JobError
 from spark_jobs.events import SENT_NS, Event
 from spark_jobs.generator import Market, generate
@@ -50,7 +50,7 @@ class FeedConfig(JobConfig):
     depth_topic: str = Field(default="depth", description="topic of order-book updates")
     partitions: int = Field(default=3, ge=1, description="partitions of a topic that must be created")
     replication_factor: int = Field(default=-1, description="replicas of such a topic; -1: the broker's default")
-    topic_config: dict[str, str] = Field(
+    topic_config: Options = Field(
         default={"retention.ms": "-1"},
         description="settings of such a topic; by default its records stay: retention would delete old recordings",
     )
@@ -72,7 +72,7 @@ class FeedConfig(JobConfig):
 
 
 def run(config: FeedConfig) -> int:
-    """Send all events and return the number sent; SIGINT and SIGTERM end it after what is in flight."""
+    """Send all events; return the number sent. SIGINT and SIGTERM end it after the records in flight."""
     with stop_on_signals() as stop:
         feed = Feed(config, stop)
         try:
@@ -94,7 +94,7 @@ def events(config: FeedConfig) -> Iterator[Event]:
 
 
 def feed_id(config: FeedConfig) -> str:
-    """Name a feed by what decides its events: 12 hex digits."""
+    """Return the id of a feed, 12 hex digits: a hash of the settings that determine its events."""
     what: list[Any] = [config.source, config.symbol, config.trades_topic, config.depth_topic]
     if config.file is None:
         what.append(config.market.model_dump())
@@ -107,7 +107,7 @@ def feed_id(config: FeedConfig) -> str:
 
 
 class Feed:
-    """One run of a feed."""
+    """A run of a feed: its producer, and which events are acknowledged."""
 
     def __init__(self, config: FeedConfig, stop: threading.Event) -> None:
         self.config = config
@@ -148,7 +148,7 @@ class Feed:
         return self.sent
 
     def _peek(self, events: Iterator[Event]) -> Event:
-        """Take the first event: bad input is told before anything is created."""
+        """Read the first event, so that bad input is reported before a topic is created."""
         first = next(events, None)
         if first is None:
             raise JobError("the source holds no events")
@@ -163,7 +163,7 @@ class Feed:
         create_topics(self._client(), self.topics, config.partitions, config.replication_factor, config.topic_config)
 
     def _resume(self) -> dict[int, tuple[str, int, int]]:
-        """Read the state file and the records behind it; return {event number: (topic, partition, offset)} of those."""
+        """Read the state file and the records after its offsets; return {event number: (topic, partition, offset)}."""
         path = self.config.state
         consumer = Consumer(self._client(**{"group.id": "feed", "enable.auto.commit": False, **CONSUMER}))
         try:
@@ -173,6 +173,7 @@ class Feed:
                 self._save()
                 return {}
             self._load(path)
+            self._refuse_other_topics(path, partitions)
             return self._own_records(consumer, partitions)
         finally:
             consumer.close()
@@ -186,6 +187,16 @@ class Feed:
             raise JobError(f"{path} is not the state of a feed: remove it to start anew") from None
         if found != self.id:
             raise JobError(f"{path} is the state of another feed: give this one a file of its own, or remove it")
+
+    def _refuse_other_topics(self, path: Path, partitions: dict[tuple[str, int], tuple[int, int]]) -> None:
+        """Raise JobError if a topic ends before the state does, as after its deletion."""
+        for (topic, partition), at in self.next_offsets.items():
+            _, end = partitions.get((topic, partition), (0, 0))
+            if at > end:
+                raise JobError(
+                    f"{path} says that {topic}-{partition} reached offset {at}, it ends at {end}: the topic was made "
+                    f"again, or has lost records; remove {path} to send all events to it"
+                )
 
     def _own_records(
         self, consumer: Consumer, partitions: dict[tuple[str, int], tuple[int, int]]
@@ -214,7 +225,7 @@ class Feed:
 
     def _number(self, message: Message) -> int | None:
         headers = message.headers()
-        assert not isinstance(headers, dict)  # a consumer gives pairs, a producer may be given either
+        assert not isinstance(headers, dict)  # a consumer returns pairs; a producer takes pairs or a mapping
         for name, value in headers or ():
             if name == "feed" and isinstance(value, bytes):
                 found, _, number = value.decode("ascii", "replace").partition(":")
@@ -332,7 +343,11 @@ NOT_YET = (
     KafkaError._UNKNOWN_PARTITION,
 )
 RETRY_S = 0.1
-CONSUMER: dict[str, Any] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+CONSUMER: dict[str, Any] = {
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_uncommitted",  # an open transaction of others does not hide the feed's own records
+}
 
 
 def _partitions(consumer: Consumer, topics: list[str]) -> dict[tuple[str, int], tuple[int, int]]:

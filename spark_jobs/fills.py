@@ -1,15 +1,15 @@
-"""fills: what each trade cost beside the order book as its second began; a join of two streams by the watermark.
+"""fills: compares each trade's price with the order book at the start of its second; a join of two streams.
 
-Input are silver's trades and the seconds that `book` tells (schemas.BOOK_SECOND). A trade meets the book of the second
-in which it lies, by symbol: at most one, so that each trade makes one row. A trade whose second has no book (the book
-was void, or no update came) makes a row without, once the watermark is past it. A trade that silver's topic holds twice
-(there at least once) is two rows of one key.
+The input is silver's trades and the seconds of `book` (schemas.BOOK_SECOND). A trade is joined with the book of its
+symbol and second. There is one book at most, so each trade makes one row. If there is none (the book was void, or no
+update came), the row has no book, and is written once the watermark has passed the second. A trade or a second that is
+twice on its topic, as after a crash with delivery: at_least_once, counts once.
 
-The watermark is the lesser of the two streams': it trails the latest trade and the latest second by a set delay. A
-trade whose second is not after it is late: left out, counted, and kept in late_output. Seconds come late, too, since
-`book` tells them by its own watermark; those that are late here are counted in the log, and their trades have no book.
-So `watermark` must be longer than `book`'s, and both streams must go on: while one stands still, trades without a book
-wait for it.
+The watermark is the lower one of both streams: it trails the latest trade and the latest second by a set delay. A trade
+whose second is not after it is late: it is left out, counted, and kept in late_output. Seconds may be late, too,
+because `book` writes them by its own watermark. Late seconds are counted in the log, and their trades have no book. So
+`watermark` must be longer than that of `book`, and both streams must continue: while one of them has no new records,
+trades without a book wait.
 
 All results are exact: sums and differences of decimals.
 """
@@ -40,7 +40,7 @@ log = logging.getLogger("spark_jobs")
 
 
 class FillsConfig(TopicConfig):
-    """topics: those with silver's trades."""
+    """topics: the topics with silver's trades."""
 
     seconds_topics: list[str] = Field(description="topics with the seconds that book tells (its seconds_topic)")
     output: str | None = Field(default=None, description="directory (any Hadoop URL) of the fills in Parquet")
@@ -64,7 +64,7 @@ class FillsConfig(TopicConfig):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch is written with."""
+    """The outputs of the job's batches, and their configuration."""
 
     spark: SparkSession
     config: FillsConfig
@@ -90,12 +90,12 @@ def run(config: FillsConfig, *, reset_output: bool = False) -> None:
 
 
 def trades_of(rows: DataFrame, config: FillsConfig) -> DataFrame:
-    """Return silver's trades with their second, and the reason why a record is none."""
+    """Return silver's trades with their second, or the reason why a record is not a trade."""
     return parse_trades(rows, SILVER_TRADE, config.max_ahead).withColumn("second_ms", second_ms(F.col("time_ms")))
 
 
 def books_of(rows: DataFrame) -> DataFrame:
-    """Return book's seconds as (book_symbol, begin_ms, bid, ask), and the reason why a record is none."""
+    """Return book's seconds as (book_symbol, begin_ms, bid, ask), or the reason why a record is not a second."""
     reason = field_reason(BOOK_SECOND, dict.fromkeys(("symbol", "time_ms", "bid", "ask"), ".+"))
     columns = {
         "reason": reason,
@@ -114,8 +114,12 @@ def fills_of(trades: DataFrame, books: DataFrame, watermark: str | None = None) 
     """Join trades and books (streams with a watermark, batches without) and return the rows of schemas.FILL."""
     trades = trades.withColumn("second", F.timestamp_millis("second_ms"))
     books = books.withColumn("begin", F.timestamp_millis("begin_ms"))
-    if watermark is not None:
-        trades, books = trades.withWatermark("second", watermark), books.withWatermark("begin", watermark)
+    of_trade, of_book = ["symbol", "trade_id"], ["book_symbol", "begin_ms"]
+    if watermark is None:
+        trades, books = trades.dropDuplicates(of_trade), books.dropDuplicates(of_book)
+    else:
+        trades = trades.withWatermark("second", watermark).dropDuplicatesWithinWatermark(of_trade)
+        books = books.withWatermark("begin", watermark).dropDuplicatesWithinWatermark(of_book)
     is_its_book = (F.col("symbol") == F.col("book_symbol")) & (F.col("second") == F.col("begin"))
     price, bid, ask = F.col("price"), F.col("bid"), F.col("ask")
     is_sell = F.col("is_buyer_maker")
@@ -149,7 +153,7 @@ def write(output: Output, fills: DataFrame, batch_id: int) -> None:
 
 
 def count_late_seconds(books: DataFrame, watermark_ms: int) -> int:
-    """Count what the join leaves out of a batch. Raises JobError where a record is no second."""
+    """Count the late seconds of a batch, which the join leaves out. Raises JobError if a record is not a second."""
     with kept(books.where(F.col("reason").isNotNull() | (F.col("begin_ms") <= watermark_ms))) as odd:
         bad = odd.where("reason IS NOT NULL").first()
         if bad is not None:

@@ -1,11 +1,11 @@
-"""A market made up: same settings, same bytes.
+"""Generates a market's events: the same settings give the same bytes.
 
 Arrivals excite each other (a Hawkes process with an exponential kernel, simulated exactly by Ogata's thinning); prices
 walk by ticks under a volatility that switches regime; the aggressor's side persists; sizes are log-normal with round
-lots; a few symbols take most of the trades (Zipf). Beside each trade comes, at a rate of its own, an update of the
-symbol's order book. Then reality: events that arrive late, twice, damaged, and updates that are lost.
+lots; a few symbols have most of the trades (Zipf). Updates of the symbol's order book come beside the trades, at a rate
+of their own. As in reality, some events arrive late, twice or damaged, and some updates are lost.
 
-A record's timestamp is when it arrived; its event time is earlier by the lag.
+A record's timestamp is its arrival; its event time is earlier by the lag.
 """
 
 import heapq
@@ -32,7 +32,7 @@ SYMBOLS = (
     "ATOMUSDT",
 )
 UNIT = 100_000_000
-"""Prices and quantities are integers of 1e-8."""
+"""Prices and quantities are integers in units of 1e-8."""
 
 
 class Market(BaseModel):
@@ -75,7 +75,7 @@ def generate(market: Market) -> Iterator[Event]:
 
 @dataclass(slots=True)
 class _Book:
-    """One market: the price, its volatility and the levels around it."""
+    """A symbol's market: the price, its volatility and the levels of its book."""
 
     symbol: str
     tick: int
@@ -90,7 +90,7 @@ class _Book:
 
 
 def _happenings(market: Market, random: Random) -> Iterator[tuple[float, list[tuple[float, Event]]]]:
-    """Yield (event time, [(arrival time, event)]) per trade: nothing yielded later arrives before that time."""
+    """Yield (event time, [(arrival time, event)]) per trade. Events yielded later arrive after that event time."""
     books = [_new_book(index) for index in range(market.symbols)]
     weights = [1 / (rank + 1) for rank in range(market.symbols)]
     for now_ms in _arrivals(market, random):
@@ -155,7 +155,7 @@ def _size(random: Random) -> int:
 
 
 def _damaged(random: Random, trade: Trade) -> bytes:
-    """Return bytes that are no trade: cut, not JSON, more behind it, a field missing, or a value out of its type."""
+    """Return bytes that are not a trade: truncated, not JSON, with a suffix, without a field, or with a wrong value."""
     whole = trade.to_json()
     price = f'"price":"{trade.price}"'.encode()
     return random.choice(
@@ -173,7 +173,7 @@ def _damaged(random: Random, trade: Trade) -> bytes:
 
 
 def _depth(market: Market, random: Random, book: _Book, now_ms: float) -> list[tuple[float, Event]]:
-    """Change the book and tell it, unless the update is lost; a snapshot comes first and now and then."""
+    """Change the book; return its update, unless that is lost. The first is a snapshot, later ones sometimes are."""
     arrival_ms = now_ms + market.median_lag_ms
     events: list[tuple[float, Event]] = []
     if book.updates % market.snapshot_every == 0:

@@ -1,9 +1,9 @@
 """gold: bars of 1 s, 1 min and 1 h in event time, to Parquet and to a compacted topic.
 
-Input is the topic of silver. A trade counts once, though the topic may hold it twice. It is late when its event time is
-not after the watermark, which trails the latest event time by a set delay: then no bar of any width takes it, so that
-the bars of all widths add up to each other; it is counted and kept in late_output. A bar is written once, when the
-watermark has passed its end.
+The input is silver's topic. A trade counts once, although the topic may have it twice. A trade is late if its event
+time is not after the watermark, which trails the latest event time by a set delay. A late trade is in no bar of any
+width, so that the bars of different widths have the same sums; it is counted, and kept in late_output. A bar is written
+once, when the watermark has passed its end.
 
 Sums are exact; quotients are rounded half up to 8 places (schemas.BAR). A bar opens and closes with its first and
 last trade by (time, trade id).
@@ -67,7 +67,7 @@ def run(config: GoldConfig, *, reset_output: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch is written with."""
+    """The outputs of the job's batches, and their configuration."""
 
     config: GoldConfig
     metrics: QueryMetrics
@@ -82,7 +82,7 @@ def bar_stream(rows: DataFrame, config: BarsConfig) -> DataFrame:
 
 
 def bars_of(trades: DataFrame, *, watermark: str | None = None) -> DataFrame:
-    """Aggregate trades to bars of every width at once: a stream with its watermark, a batch without."""
+    """Aggregate trades to bars of all widths at once. A stream has a watermark, a batch none."""
     starts = [
         F.struct(
             F.lit(width).alias("width"),
@@ -125,26 +125,26 @@ def bars_of(trades: DataFrame, *, watermark: str | None = None) -> DataFrame:
 
 
 def quotient(numerator: Column, denominator: Column) -> Column:
-    """Divide, rounded half up to 8 places in one step.
+    """Divide, rounded half up to 8 places.
 
-    Spark divides DECIMAL(38,16) by DECIMAL(28,8) to 39 places and gives DECIMAL(38,8). Rounding twice cannot differ
-    from rounding once: a quotient that is no tie is at least 1e-8 / (2 x denominator in units of 1e-8) away from one,
-    which is far more than 1e-39.
+    Spark divides DECIMAL(38,16) by DECIMAL(28,8) to 39 places, and then rounds to DECIMAL(38,8). Rounding twice gives
+    the same as rounding once: a quotient that is not a tie is at least 1e-8 / (2 x denominator in units of 1e-8) away
+    from a tie, which is far more than 1e-39.
     """
     return (numerator.cast(TURNOVER) / denominator.cast(VOLUME)).cast(PRICE)
 
 
 def _event_time(watermark: str) -> dict[str, int]:
-    """Return the metadata by which Spark knows that a column carries the watermark.
+    """Return the metadata that tells Spark that a column has the event time of the watermark.
 
-    F.window would set it, but takes one width; three queries would read and parse everything three times. With it the
-    state of a bar ends when the watermark passes window.end.
+    With it the state of a bar ends when the watermark passes window.end. F.window would set it, but for one width only;
+    a query for each width would read and parse all records three times.
     """
     return {"spark.watermarkDelayMs": duration_ms(watermark)}
 
 
 def _checked(bars: DataFrame) -> DataFrame:
-    """Raise AssertionError where Spark gives another type than the schema's: digits would be lost unseen."""
+    """Raise AssertionError if Spark gives another type than the schema's: digits would be lost unnoticed."""
     found = {field.name: field.dataType.simpleString().upper() for field in bars.schema}
     expected = {c.name: {"LONG": "BIGINT"}.get(c.type, c.type) for c in BAR.columns}
     assert found == expected, f"bars have the types {found}"
@@ -170,7 +170,7 @@ def write_outputs(output: Output, bars: DataFrame, late: DataFrame, batch_id: in
 
 @contextmanager
 def late_trades(spark: SparkSession, config: BarsConfig, metrics: QueryMetrics, batch_id: int) -> Iterator[DataFrame]:
-    """Hold the trades that a batch leaves out as late; count them once it is written."""
+    """Yield a batch's late trades, which are in no bar; count them once the batch is written."""
     this = batch(spark, config.checkpoint, batch_id)
     trades = parse_trades(read_batch(spark, config, this), SILVER_TRADE, config.max_ahead)
     with left_out(trades, F.col("time_ms") <= this.late_watermark_ms) as late:
@@ -180,7 +180,7 @@ def late_trades(spark: SparkSession, config: BarsConfig, metrics: QueryMetrics, 
 
 @contextmanager
 def left_out(trades: DataFrame, is_late: Column) -> Iterator[DataFrame]:
-    """Hold the late ones of parsed trades. Raises JobError where a record is no trade of silver."""
+    """Yield the late ones of parsed trades. Raises JobError if a record is not a trade of silver."""
     with kept(trades.where(F.col("reason").isNotNull() | is_late).select("reason", *LATE_COLUMNS)) as odd:
         bad = odd.where("reason IS NOT NULL").first()
         if bad is not None:

@@ -1,8 +1,8 @@
-"""latency: how long a tick takes, from its producer to a consumer behind the quotes job; in each mode, on each cluster.
+"""latency: measures the time from a producer to a consumer of the quotes job's ticks, in each mode, on each cluster.
 
-A producer puts trades and order-book updates on topics at a steady rate, the time of sending in a header that quotes
-passes on; a consumer of the ticks takes the time again. Both and Spark's driver run here, so that one clock serves, and
-share the machine with the broker: what is measured is the whole way on this machine as it is now.
+A producer sends trades and order-book updates at a steady rate, with the time of sending in a header that quotes passes
+on; a consumer of the ticks compares it with its own time. Both run in the process of Spark's driver, so there is one
+clock. They share the machine with the broker: the result is that of the whole way on this machine, under its load.
 """
 
 import logging
@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import picture
 from spark_jobs.config import Duration, SparkConfig
 from spark_jobs.connector import require_spark
+from spark_jobs.errors import JobError
 from spark_jobs.events import SENT_NS, Event
 from spark_jobs.generator import Market, generate
 from spark_jobs.quotes import REAL_TIME_SINCE, QuotesConfig, with_slots, writer
@@ -34,9 +35,10 @@ from spark_jobs.source import read_topics
 from spark_jobs.topics import create_topics
 
 log = logging.getLogger("spark_jobs")
+GIVE_UP_S = 60.0
 Mode = Literal["real_time", "micro_batches"]
 MARKET = Market(events=5_000, depth_per_trade=0.25, late=0, duplicates=0, malformed=0)
-"""Sent again and again: quotes keeps no state, so that it does not mind."""
+"""Sent repeatedly: quotes keeps no state, so repeats make no difference."""
 
 
 class LatencyConfig(SparkConfig):
@@ -114,7 +116,10 @@ def measure(spark: SparkSession, config: LatencyConfig, name: str, address: str,
         stop_amid_batch(query)
         shutil.rmtree(checkpoint, ignore_errors=True)
         delete_topics(client, list(topics.values()))
-    assert sorted_ms, "no tick came"
+    if not sorted_ms:
+        raise JobError(
+            f"no tick came from {name} within {config.warm_up_s + config.seconds + GIVE_UP_S:.0f} s ({mode})"
+        )
     measured = Measured(name, mode, sorted_ms)
     log.info("latency: %s, %s: p50 %.1f ms, p99 %.1f ms", name, mode, measured.quantile(0.5), measured.quantile(0.99))
     return measured
@@ -122,7 +127,7 @@ def measure(spark: SparkSession, config: LatencyConfig, name: str, address: str,
 
 @contextmanager
 def feeding(client: Mapping[str, str], topics: Mapping[str, str], rate: int) -> Iterator[None]:
-    """Send events at a steady rate, each at its time, from a thread of its own."""
+    """Send events at a steady rate, from a thread, until the end of the context."""
     stop = threading.Event()
     thread = threading.Thread(target=_feed, args=(client, topics, rate, stop))
     thread.start()
@@ -155,7 +160,7 @@ def latencies(client: Mapping[str, str], topic: str, warm_up_s: float, seconds: 
     consumer.assign([TopicPartition(topic, 0, 0)])
     first_ns = time.time_ns() + int(warm_up_s * 1e9)
     last_ns = first_ns + int(seconds * 1e9)
-    give_up_s = time.monotonic() + warm_up_s + seconds + 60
+    give_up_s = time.monotonic() + warm_up_s + seconds + GIVE_UP_S
     found = []
     try:
         while time.monotonic() < give_up_s:
@@ -174,6 +179,6 @@ def latencies(client: Mapping[str, str], topic: str, warm_up_s: float, seconds: 
 
 
 def delete_topics(client: Mapping[str, str], topics: list[str]) -> None:
-    admin = AdminClient(dict(client))  # held: it must outlive its results
+    admin = AdminClient(dict(client))  # kept in a variable: it must outlive its results
     for deleted in admin.delete_topics(topics).values():
         deleted.result(30)

@@ -39,7 +39,7 @@ def run(config: LiveConfig, *, reset_output: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch is written with."""
+    """The outputs of the job's batches, and their configuration."""
 
     config: LiveConfig
     metrics: QueryMetrics

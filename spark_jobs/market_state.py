@@ -1,10 +1,12 @@
-"""What the live page shows, built from records: bars, order books, latencies. A machine without IO.
+"""The data of the live page, built from records: bars, order books, latencies. A machine without IO.
 
-Each bar carries the version at which it changed last, so that a browser is sent what changed since it asked last.
-Bounds: MOST_SYMBOLS symbols, MOST_BARS bars of each width, MOST_LATENCIES latencies, those of the last WINDOW_MS.
+Each bar has the version of its last change, so that a browser gets only the bars that changed since its last request.
+Bounds: MAX_SYMBOLS symbols, MAX_BARS bars of each width, MAX_LATENCIES latencies, those of the last WINDOW_MS, the
+offsets of MAX_SOURCES partitions. Topics may hold anything: what cannot be read, or shown by a browser, is left out.
 """
 
 import json
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +15,17 @@ from spark_jobs.depth import BadDepth, decimal_of, parse
 from spark_jobs.order_book import OrderBook, Side
 from spark_jobs.schemas import BAR, WIDTHS_MS
 
-MOST_SYMBOLS = 12
-MOST_BARS = 90
-MOST_LATENCIES = 50_000
+MAX_SYMBOLS = 12
+MAX_BARS = 90
+MAX_LATENCIES = 50_000
+MAX_SOURCES = 1_000
+LATEST_MS = 8_640_000_000_000_000
+"""The last moment of a browser's Date."""
+MAX_DIGITS = 19
+"""Digits of an int64; int() refuses thousands of them."""
 WINDOW_MS = 10_000
 LADDER = 8
-"""Levels of a side that are shown."""
+"""The number of levels of a side that the page shows."""
 Ladder = list[list[float]]
 """[price, quantity] of each level."""
 COLUMNS = ("open", "high", "low", "close", "vwap", "volume", "trades")
@@ -30,52 +37,52 @@ class MarketState:
     bars: dict[tuple[str, str], dict[int, tuple[int, list[float]]]] = field(default_factory=dict)
     """By symbol and width: the version and the numbers of each bar, by its start."""
     books: dict[str, OrderBook] = field(default_factory=dict)
-    latencies: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_LATENCIES))
-    """(when, ms) of each tick."""
+    latencies: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MAX_LATENCIES))
+    """(time, latency in ms) of each tick."""
     ticks: int = 0
     next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
-    """How far the ticks are: the offset after the last source record that has one, by the source's partition."""
+    """By the source's partition: the offset after the last source record for which there is a tick."""
 
     def apply_bar(self, value: bytes) -> None:
-        """Take a bar of gold's or live's topic; what is none is left out."""
+        """Apply a record of gold's or live's topic; one that is not a bar is ignored."""
         try:
             bar = json.loads(value)
             if bar["v"] != BAR.version or bar["width"] not in WIDTHS_MS:
                 return
             symbol, start_ms = str(bar["symbol"]), int(bar["start_ms"])
             numbers = [float(bar[name]) for name in COLUMNS]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return
         symbols = self.symbols()
-        if symbol not in symbols and len(symbols) >= MOST_SYMBOLS:
+        is_number = all(map(math.isfinite, numbers)) and 0 <= start_ms <= LATEST_MS  # JSON knows no others
+        if not is_number or (symbol not in symbols and len(symbols) >= MAX_SYMBOLS):
             return
         self.version += 1
         slots = self.bars.setdefault((symbol, bar["width"]), {})
         slots[start_ms] = self.version, numbers
-        if len(slots) > MOST_BARS:
+        if len(slots) > MAX_BARS:
             del slots[min(slots)]
 
     def apply_depth(self, key: bytes | None, value: bytes | None) -> None:
-        """Take a snapshot or a delta of an order book; what is none is left out."""
+        """Apply a snapshot or a delta of an order book; any other record is ignored."""
         symbol = (key or b"").decode("utf-8", "replace")
-        book = self.books.get(symbol)
-        if book is None:
-            if len(self.books) >= MOST_SYMBOLS:
-                return
-            book = self.books[symbol] = OrderBook()
         try:
-            book.step(parse(value, symbol))
+            message = parse(value, symbol)
         except BadDepth:
             return
+        if symbol in self.books or len(self.books) < MAX_SYMBOLS:
+            self.books.setdefault(symbol, OrderBook()).step(message)
 
     def apply_tick(self, source: str, latency_ms: float | None, now_ms: int) -> None:
-        """Take a tick: its header `source` (topic-partition-offset) and how long it took, where that is known."""
+        """Apply a tick: its header `source` (topic-partition-offset), and its latency if it is known."""
         self.ticks += 1
         rest, _, offset = source.rpartition("-")
         topic, _, partition = rest.rpartition("-")
-        if partition.isdigit() and offset.isdigit():
-            where = topic, int(partition)
-            self.next_offsets[where] = max(self.next_offsets.get(where, 0), int(offset) + 1)
+        numbers = whole(partition.encode()), whole(offset.encode())
+        if numbers[0] is not None and numbers[1] is not None:
+            where = topic, numbers[0]
+            if where in self.next_offsets or len(self.next_offsets) < MAX_SOURCES:
+                self.next_offsets[where] = max(self.next_offsets.get(where, 0), numbers[1] + 1)
         if latency_ms is not None:
             self.latencies.append((now_ms, latency_ms))
 
@@ -108,6 +115,11 @@ class MarketState:
             return {"p50": None, "p99": None, "rate": rate}
         p50, p99 = (found[min(len(found) - 1, int(len(found) * share))] for share in (0.5, 0.99))
         return {"p50": round(p50, 1), "p99": round(p99, 1), "rate": rate}
+
+
+def whole(text: bytes) -> int | None:
+    """Return the number that the digits say; None if they are none, or too many."""
+    return int(text) if text.isdigit() and len(text) <= MAX_DIGITS else None
 
 
 def _ladder(side: Side) -> Ladder:

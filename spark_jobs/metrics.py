@@ -18,7 +18,7 @@ log = logging.getLogger("spark_jobs")
 
 @contextmanager
 def served(config: JobConfig, registry: CollectorRegistry) -> Iterator[None]:
-    """Serve the metrics where the configuration says so. Raises JobError on a taken port."""
+    """Serve the metrics if the configuration says so. Raises JobError if the port is in use."""
     if config.metrics_port is None:
         yield
         return
@@ -38,7 +38,7 @@ def served(config: JobConfig, registry: CollectorRegistry) -> Iterator[None]:
 
 @contextmanager
 def listening(spark: SparkSession, metrics: "QueryMetrics") -> Iterator["QueryMetrics"]:
-    """Let the metrics hear of the session's queries, and serve them."""
+    """Serve the metrics, and update them by the events of the session's queries."""
     with served(metrics.config, metrics.registry):
         spark.streams.addListener(metrics)
         try:
@@ -48,7 +48,7 @@ def listening(spark: SparkSession, metrics: "QueryMetrics") -> Iterator["QueryMe
 
 
 class FeedMetrics:
-    """What a feed has sent."""
+    """Metrics of a feed: the records that it has sent."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -61,9 +61,9 @@ class FeedMetrics:
 
 
 class QueryMetrics(StreamingQueryListener):
-    """What Spark says of every batch of the job's query, and what the job counts itself (bad and late events).
+    """Metrics of a job's query: Spark's of each batch, and the job's own counts of invalid and late events.
 
-    A session tells of all its queries; the job's own has the job's name.
+    Spark reports all queries of a session; the job's query has the name of the job.
     """
 
     def __init__(self, config: JobConfig, job: str) -> None:
@@ -125,7 +125,7 @@ class QueryMetrics(StreamingQueryListener):
 
 
 def lag_records(progress: dict[str, Any]) -> int:
-    """Return how many records the topics hold beyond the batch's end offsets."""
+    """Return how many records of the topics are after the batch's end offsets."""
     lag = 0
     for source in progress.get("sources", ()):
         end, latest = source.get("endOffset"), source.get("latestOffset")

@@ -1,16 +1,17 @@
-"""What silver and gold must give, computed without Spark: plain Python decimals over the bytes of the records.
+"""The expected results of silver and gold, computed without Spark: plain Python decimals over the records' bytes.
 
-The demo and the tests hold every bar against it, to the last digit.
+The demo and the tests compare every bar with it, to the last digit.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 
 from spark_jobs.events import Trade
-from spark_jobs.schemas import TRADE, WIDTHS_MS
+from spark_jobs.schemas import SHOWN_VERSION, TRADE, WIDTHS_MS
 
 EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 EIGHT_PLACES = Decimal("0.00000001")
@@ -50,20 +51,20 @@ class Bar:
 
 
 def parse(value: bytes | None, timestamp_ms: int, max_ahead_ms: int = HOUR_MS) -> Trade | str:
-    """Return the trade in a record, or the reason why it is none."""
+    """Return the trade in a record, or the reason why it is not a trade."""
     if not value:
         return "empty"
     try:
         fields = json.loads(value.decode())
+        if not isinstance(fields, dict):
+            return "not JSON"
+        texts = {name: _text(field) for name, field in fields.items() if field is not None}
     except (ValueError, RecursionError):
         return "not JSON"
-    if not isinstance(fields, dict):
-        return "not JSON"
-    texts = {name: _text(field) for name, field in fields.items() if field is not None}
     if "v" not in texts:
         return "v is missing"
     if texts["v"] != str(TRADE.version):
-        return f"unknown version {texts['v']}"
+        return f"unknown version {texts['v'][:SHOWN_VERSION]}"
     for name, shape in SHAPES.items():
         if name not in texts:
             return f"{name} is missing"
@@ -98,23 +99,34 @@ def distinct(trades: Iterable[Trade]) -> list[Trade]:
 
 
 def in_time(batches: Sequence[Sequence[Trade]], watermark_ms: int) -> tuple[list[Trade], list[Trade], int]:
-    """Return (trades that count, late ones, the watermark in the end) of a stream cut into these batches.
-
-    The watermark trails the latest event time by watermark_ms. A batch is planned at the watermark that the batches
-    before it left, and holds its trades against the one that the batch before it was planned at.
-    """
+    """Return (trades that count, late trades, the last watermark) of a stream that is divided into these batches."""
     counted: list[Trade] = []
     late: list[Trade] = []
+    for batch, limit_ms in zip(batches, late_watermarks(batches, watermark_ms), strict=True):
+        for trade in batch:
+            (late if trade.time_ms <= limit_ms else counted).append(trade)
+    return distinct(counted), late, watermarks(batches, watermark_ms)[-1]
+
+
+def late_watermarks(batches: Sequence[Sequence[Trade]], watermark_ms: int) -> list[int]:
+    """Return, for each batch, the watermark of the batch before it: event times must be after it."""
+    return [0, *watermarks(batches, watermark_ms)][: len(batches)]
+
+
+def watermarks(batches: Sequence[Sequence[Trade]], watermark_ms: int) -> list[int]:
+    """Return the watermark with which each batch is planned, and the last one; it trails the latest event time."""
     planned = [0]
     for batch in batches:
-        for trade in batch:
-            (late if trade.time_ms <= planned[-2 if len(planned) > 1 else -1] else counted).append(trade)
         planned.append(max(planned[-1], max((trade.time_ms for trade in batch), default=0) - watermark_ms))
-    return distinct(counted), late, planned[-1]
+    return planned
 
 
 def _text(field: object) -> str:
-    return field if isinstance(field, str) else json.dumps(field)
+    """Return a field as Spark reads it into a string: fractions that are small or large as Java writes them."""
+    if isinstance(field, float) and field and math.isfinite(field) and not 1e-3 <= abs(field) < 1e7:
+        mantissa, _, exponent = f"{Decimal(repr(field)).normalize():E}".partition("E")
+        return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+    return field if isinstance(field, str) else json.dumps(field, separators=(",", ":"), ensure_ascii=False)
 
 
 def _bar(width: str, start_ms: int, symbol: str, width_ms: int, trades: list[Trade]) -> Bar:

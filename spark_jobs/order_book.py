@@ -7,9 +7,9 @@ Rules (Binance, "How to manage a local order book correctly", spot and futures):
 - A delta of which every id is known is stale (a repeat of an at-least-once producer): it changes nothing.
 - Anything else is a gap: the book is void until the next snapshot, and the deltas until then are kept for it.
 
-Every message makes exactly one row of its own; a kept delta makes one more when a snapshot lets it in (`recovered`), or
-shows that it does not follow (`gap`). So the rows account for every record. Bounds: MAX_LEVELS a side (the worst go),
-MAX_KEPT deltas (the oldest go: the likeliest to be below the snapshot; should one have been needed, the gap shows).
+Every message makes one row. A kept delta makes a second one when a snapshot comes: `recovered` if it is applied, `gap`
+if it does not follow. So there is a row for every record. Bounds: MAX_LEVELS of a side (the worst are dropped),
+MAX_KEPT deltas (the oldest are dropped, most likely older than the snapshot; if one was needed, there is a `gap`).
 """
 
 import json
@@ -25,14 +25,14 @@ from spark_jobs.depth import UNITS, Delta, DepthMessage, Level, Snapshot, decima
 MAX_LEVELS = 10_000
 MAX_KEPT = 10_000
 DEPTH_LEVELS = 10
-"""Levels a side that depth and imbalance count."""
+"""The number of levels of a side in depth and imbalance."""
 
 EXACT = Context(prec=60, rounding=ROUND_HALF_UP)
 EIGHT_PLACES = Decimal("0.00000001")
 
 
 class Status(StrEnum):
-    """What became of a message."""
+    """The result of a message."""
 
     SNAPSHOT = "snapshot"
     APPLIED = "applied"
@@ -43,7 +43,7 @@ class Status(StrEnum):
     CROSSED = "crossed"
     MALFORMED = "malformed"
     SECOND = "second"
-    """Of no message: the book as a second began (timed_book.py)."""
+    """Not of a message: the book at the start of a second (timed_book.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class BookRow:
-    """What a message did to the book; quote is None where the book is void or a side of it empty."""
+    """The row of a message; quote is None if the book is void or one of its sides is empty."""
 
     status: Status
     time_ms: int | None
@@ -78,7 +78,7 @@ class BookRow:
 
 
 class Side:
-    """One side: quantities by price, and the prices in rising order."""
+    """A side of the book: quantities by price, and the prices in ascending order."""
 
     __slots__ = ("is_bid", "prices", "quantities")
 
@@ -124,7 +124,7 @@ class OrderBook:
     kept: list[Delta] = field(default_factory=list)
 
     def step(self, message: DepthMessage) -> list[BookRow]:
-        """Take the next message of the symbol, in the order of the topic."""
+        """Apply the next message of the symbol, in the order of the topic; return its rows."""
         return self._apply_snapshot(message) if isinstance(message, Snapshot) else [self._apply_delta(message)]
 
     # -- snapshots --------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class OrderBook:
         return self._checked(status, delta.time_ms, delta.last_update_id)
 
     def _is_known(self, delta: Delta, at: int) -> bool:
-        """Whether the book holds all of the delta. Futures' first delta after a snapshot may end on its very id."""
+        """Whether the book has all of the delta. Futures: the first one after a snapshot may end with its id."""
         if delta.previous_update_id is not None and self.is_first_after_snapshot:
             return delta.last_update_id < at
         return delta.last_update_id <= at
@@ -181,7 +181,7 @@ class OrderBook:
         return delta.previous_update_id == at
 
     def _checked(self, status: Status, time_ms: int | None, update_id: int) -> BookRow:
-        """Return the row of a change; a book whose sides overlap cannot be right and becomes void."""
+        """Return the row of a change. A book whose sides overlap is wrong, and becomes void."""
         if self.bids.prices and self.asks.prices and self.bids.prices[-1] >= self.asks.prices[0]:
             reason = f"bid {decimal_of(self.bids.prices[-1]):f} is not below ask {decimal_of(self.asks.prices[0]):f}"
             self._void()
@@ -193,14 +193,14 @@ class OrderBook:
         self.bids, self.asks = Side(True, []), Side(False, [])
 
     def _keep(self, delta: Delta) -> str:
-        """Keep a delta for the next snapshot; return what there is to say of it."""
+        """Keep a delta for the next snapshot; return its row."""
         self.kept.append(delta)
         if len(self.kept) <= MAX_KEPT:
             return "waits for a snapshot"
         oldest = self.kept.pop(0)
         return f"waits for a snapshot; too many do, update {oldest.last_update_id} was let go"
 
-    # -- what it says -----------------------------------------------------------------------------------------------
+    # -- the quote ------------------------------------------------------------------------------------------------
 
     def quote(self) -> Quote | None:
         bids, asks = self.bids.best(DEPTH_LEVELS), self.asks.best(DEPTH_LEVELS)

@@ -1,14 +1,13 @@
-"""A job's checkpoint and its output belong together; what does not fit is refused before anything is read.
+"""Checks before a job reads anything that its checkpoint and its output fit together; --reset-output empties both.
 
-A streaming query that starts without its checkpoint begins at batch 0 again. Over an output that is already there it
-would lose or repeat: Spark's file sink discards the batches that its own log knows, a Kafka sink appends. So a job
-whose checkpoint is missing while its output is not refuses to start, until --reset-output has emptied both. An output
-is a directory that holds anything, or a topic that holds a record.
+A streaming query without its checkpoint begins at batch 0 again. With an existing output it would lose or repeat rows:
+Spark's file sink discards batches that its own log has, a Kafka sink appends. So a job whose checkpoint is missing, but
+not its output, refuses to start until --reset-output. Output is a directory with files, or a topic with records.
 
-A topic is emptied, never deleted, so that offsets go on and its readers with them: its records are deleted; of a topic
-that is only compacted, where brokers refuse that, each key gets a tombstone. An output topic belongs to one job. The
-topic of dead letters does not: jobs may share it, its records are keyed by where each came from, and those of a job
-that starts anew take the place of the ones before.
+A topic is emptied, never deleted, so that its offsets continue, and its readers can: its records are deleted. Brokers
+refuse that for a topic that is only compacted; each of its keys gets a tombstone. An output topic belongs to one job.
+The dead-letter topic does not: jobs may share it. The key of a dead letter is the topic, partition and offset of its
+record, so a job that starts again replaces its earlier dead letters.
 """
 
 from pyspark.sql import SparkSession
@@ -25,13 +24,15 @@ RESET = "start with --reset-output, which empties the output and writes it anew"
 
 
 def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = False) -> None:
-    """Make sure that checkpoint and output fit together. Raises JobError that says what to do."""
+    """Check that checkpoint and output fit together; with reset_output remove both. Raises JobError."""
     checkpoint = Directory.at(spark, config.checkpoint)
     outputs = [Directory.at(spark, path) for path in config.outputs()]
     if reset_output:
-        for topic in topics_with_records(spark, config):
+        filled = topics_with_records(spark, config)
+        checkpoint.remove()  # first: a job that is killed from here on refuses to start, until it is reset again
+        for topic in filled:
             empty(spark, config, topic)
-        for directory in (*outputs, checkpoint):
+        for directory in outputs:
             directory.remove()
         return
     if not checkpoint.is_empty():
@@ -50,8 +51,10 @@ def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = F
 
 
 def refuse_other_topics(config: StreamConfig, checkpoint: Directory) -> None:
-    """Raise JobError where the checkpoint is of topics that the job shall no longer read: Spark would first plan a
-    batch without them, write it down, and then fail for what it has lost, now and ever after.
+    """Raise JobError if the checkpoint has topics that the job no longer reads.
+
+    Spark would plan a batch without them, write it to the checkpoint, and then fail because of the lost topics, in this
+    run and in all later ones.
     """
     gone = sorted(last_topics(checkpoint) - set(config.input_topics()))
     if gone and config.topics and config.fail_on_data_loss:
@@ -62,7 +65,7 @@ def refuse_other_topics(config: StreamConfig, checkpoint: Directory) -> None:
 
 
 def topics_with_records(spark: SparkSession, config: StreamConfig) -> list[str]:
-    """Return the job's output topics that hold records. Raises JobError where no broker answers."""
+    """Return the job's output topics that have records. Raises JobError if no broker answers."""
     if not config.output_topics():
         return []
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
@@ -72,7 +75,7 @@ def topics_with_records(spark: SparkSession, config: StreamConfig) -> list[str]:
 
 
 def empty(spark: SparkSession, config: StreamConfig, topic: str) -> None:
-    """Let a topic hold nothing: delete its records, or give each key a tombstone where it is only compacted."""
+    """Empty a topic: delete its records, or write a tombstone for each key if it is only compacted."""
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
         if "delete" in admin.topic_config(topic)["cleanup.policy"]:
             admin.delete_records(admin.latest(admin.partition_counts([topic])))

@@ -1,7 +1,7 @@
-"""page: a page that moves: candles as they form, order books, latency, rows and lag, live from the topics of any Kafka.
+"""page: a live page of candles, order books, latency, rows and lag, from the topics of any Kafka.
 
-A browser gets what changed by server-sent events, twice a second. Nothing is fetched from outside. Latency is known
-where the records carry the header sent_ns, which feed adds with `sent_at`, and quotes passes on.
+A browser gets changes by server-sent events, twice a second. The page loads nothing from other hosts. Latency is known
+if the records have the header sent_ns, which feed adds with `sent_at`, and quotes passes on.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tools.vendor import VENDOR
 
 log = logging.getLogger("spark_jobs")
 EVERY_S: Final = 0.5
-MOST_READERS: Final = 20
+MAX_READERS: Final = 20
 END_S: Final = 3
 FILES: Final = {
     "": (STATIC / "live.html", "text/html"),
@@ -66,7 +66,7 @@ class PageConfig(JobConfig):
 
 
 class Page:
-    """A page while it is served."""
+    """The state of a page that is served."""
 
     def __init__(self, source: PageSource, width: str, url: str) -> None:
         self.source = source
@@ -77,11 +77,11 @@ class Page:
         self.is_closed = False
 
     def finish(self, text: str) -> None:
-        """Say on the page that nothing more comes, and why."""
+        """Show on the page that the data has ended, and why."""
         self.ended = text
 
     def changes(self, since: int) -> tuple[int, dict[str, Any]]:
-        """Return the version now, and what a browser is sent that has the version `since`."""
+        """Return the current version, and the changes for a browser that has the version `since`."""
         now_ms = time.time_ns() // 1_000_000
         with self.source.lock:
             state, facts = self.source.state, self.source.facts
@@ -118,7 +118,7 @@ def run(config: PageConfig) -> None:
 
 @contextmanager
 def serving(config: PageConfig) -> Iterator[Page]:
-    """Serve the page from threads of its own. Raises JobError where the port is taken."""
+    """Serve the page from threads of its own. Raises JobError if the port is in use."""
     listener = _listener(config)
     host, port = listener.getsockname()[:2]
     client = {"bootstrap.servers": config.bootstrap_servers, **config.kafka}
@@ -163,7 +163,7 @@ def application(page: Page) -> Starlette:
         return Response(path.read_bytes(), headers={**HEADERS, "Content-Type": f"{kind}; charset=utf-8"})
 
     async def events(_request: Request) -> Response:
-        if page.readers >= MOST_READERS:
+        if page.readers >= MAX_READERS:
             return Response("too many pages are open", 503)
         return StreamingResponse(page.events(), media_type="text/event-stream", headers=HEADERS)
 

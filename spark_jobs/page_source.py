@@ -1,24 +1,25 @@
-"""What the live page reads: the topics, by a stock consumer without a group, and the jobs' own metrics.
+"""The input of the live page: the topics, by a stock consumer without a group, and the jobs' own metrics.
 
-Two threads: one reads records, one asks once a second for end offsets and metrics. Topics that are not there yet are
-looked for again. Bars are read from their first record, order books from the last BOOK_RECORDS of a partition (where
-a snapshot lies among them), ticks from the end.
+There are two threads: one reads records, one requests end offsets and metrics once a second. Topics that do not exist
+yet are tried again. Bars are read from their first record, order books from the last BOOK_RECORDS of a partition, which
+should include a snapshot, ticks from the end.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any, Final
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_jobs.events import SENT_NS
-from spark_jobs.market_state import MarketState
+from spark_jobs.market_state import MarketState, whole
 
 log = logging.getLogger("spark_jobs")
 BOOK_RECORDS: Final = 3_000
@@ -36,14 +37,14 @@ JOB_METRICS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics that a page reads, and those of which it tells the number of records."""
+    """The topics that a page reads, and those whose number of records it shows."""
 
     bars: str
     depth: str
     ticks: str
     counted: tuple[str, ...]
     sources: tuple[str, ...]
-    """What the ticks are made from: how far they are behind it."""
+    """The topics of which the ticks are made, for their lag."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -52,7 +53,7 @@ class Topics:
 
 @dataclass(slots=True)
 class Facts:
-    """What is asked for once a second."""
+    """End offsets and metrics, as requested once a second."""
 
     records: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Facts:
 
 
 class PageSource:
-    """Reads until it is closed; `lock` guards state and facts."""
+    """Reads the topics until it is closed. `lock` guards state and facts."""
 
     def __init__(self, client: Mapping[str, Any], topics: Topics, metrics: tuple[str, ...]) -> None:
         self.topics = topics
@@ -107,7 +108,7 @@ class PageSource:
         return []
 
     def _assign(self, topics: set[str]) -> set[str]:
-        """Begin to read those of the topics that are there; return them."""
+        """Assign the topics that exist to the consumer; return them."""
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT_S).topics
             there = {topic for topic in topics if topic in known and known[topic].error is None}
@@ -132,8 +133,8 @@ class PageSource:
         elif topic == self.topics.ticks:
             now_ns = time.time_ns()
             headers: dict[str, Any] = dict(message.headers() or ())
-            sent_ns, source = headers.get(SENT_NS) or b"", headers.get("source") or b""
-            latency_ms = (now_ns - int(sent_ns)) / 1e6 if sent_ns.isdigit() else None
+            sent_ns, source = whole(headers.get(SENT_NS) or b""), headers.get("source") or b""
+            latency_ms = (now_ns - sent_ns) / 1e6 if sent_ns is not None else None
             self.state.apply_tick(source.decode("utf-8", "replace"), latency_ms, now_ns // 1_000_000)
 
     # -- once a second ----------------------------------------------------------------------------------------------
@@ -168,18 +169,18 @@ class PageSource:
         return Facts(records, {**self.facts.jobs, **self._jobs()}, behind)
 
     def _jobs(self) -> dict[str, dict[str, float]]:
-        """Return what each job's /metrics says, by the job's name; of one that has ended the page keeps the last."""
+        """Return the values of each job's /metrics, by the job's name; of a job that has ended, the last ones."""
         jobs: dict[str, dict[str, float]] = {}
         for url in self.metrics:
             try:
                 with urlopen(url, timeout=TIMEOUT_S) as response:
                     text = response.read(LARGEST_METRICS).decode()
                 families = list(text_string_to_metric_families(text))
-            except (URLError, OSError, ValueError):
+            except (OSError, HTTPException, ValueError, IndexError):  # the last one is of its parser
                 continue
             for sample in (sample for family in families for sample in family.samples):
                 name = JOB_METRICS.get(sample.name)
-                if name is not None:
+                if name is not None and math.isfinite(sample.value):
                     job = jobs.setdefault(sample.labels.get("job", "?"), dict.fromkeys(JOB_METRICS.values(), 0.0))
                     job[name] += sample.value
         return jobs

@@ -1,8 +1,8 @@
 """Pictures of bars: candles with the volume-weighted price, and the volume below them, as an HTML or a PNG file.
 
-The page is drawn by uPlot, which lies in it (50 KB), in the reader's light or dark; it needs no network, and says the
-numbers of the bar below the pointer. The PNG is matplotlib's. Numbers become floats here and here alone: a picture
-has no digits to lose.
+The page contains uPlot (50 KB), which draws it, in the reader's light or dark mode. It needs no network, and shows the
+numbers of the bar below the pointer. The PNG is drawn by matplotlib. Only here numbers become floats: a picture does
+not show their last digits.
 """
 
 import json
@@ -45,26 +45,26 @@ def candles_page(bars: Mapping[str, Sequence[Bar]], title: str, note: str) -> st
     }
     sections = "".join(
         f'<section data-symbol="{escape(symbol)}"><h2>{escape(symbol)}</h2><p class="readout"></p>'
-        f'<div class="plot" role="img" aria-label="{escape(_told(symbol, one))}"></div></section>\n'
+        f'<div class="plot" role="img" aria-label="{escape(_description(symbol, one))}"></div></section>\n'
         for symbol, one in shown.items()
     )
     return page(title, f"<p>{escape(note)}</p>\n{LEGEND}\n{sections}", data, "showCandles();")
 
 
 def columns(bars: Sequence[Bar]) -> dict[str, list[float]]:
-    """Return bars as plots.js takes them: the starts in seconds, and each column."""
+    """Return bars in the form of plots.js: the starts in seconds, and each column."""
     starts = {"time": [bar["start_ms"] / 1000 for bar in bars]}
     return starts | {name: [float(bar[name]) for bar in bars] for name in COLUMNS}
 
 
-def _told(symbol: str, bars: Sequence[Bar]) -> str:
+def _description(symbol: str, bars: Sequence[Bar]) -> str:
     low, high = min(float(bar["low"]) for bar in bars), max(float(bar["high"]) for bar in bars)
     close = float(bars[-1]["close"])
     return f"{len(bars)} candles of {symbol}, between {low:g} and {high:g}, the last closed at {close:g}"
 
 
 def page(title: str, body: str, data: object, script: str) -> str:
-    """Return a page that stands alone: styles, uPlot, plots.js and the data lie in it."""
+    """Return a page that contains all it needs: styles, uPlot, plots.js and the data."""
     styles = [(VENDOR / "uPlot.min.css").read_text(), (STATIC / "market.css").read_text()]
     scripts = [(VENDOR / "uPlot.iife.min.js").read_text(), (STATIC / "plots.js").read_text(), script]
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -81,7 +81,8 @@ def page(title: str, body: str, data: object, script: str) -> str:
 
 def still(bars: Sequence[Bar], title: str) -> "Figure":
     """Return the picture of one symbol for print: WIDTH x HEIGHT pixels."""
-    from matplotlib.dates import ConciseDateFormatter  # a second that every job would take to start
+    # Imported here: it takes a second, which no other job should need.
+    from matplotlib.dates import ConciseDateFormatter
     from matplotlib.figure import Figure
 
     found = columns(bars)

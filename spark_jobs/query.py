@@ -1,21 +1,27 @@
-"""SQL by DuckDB over what jobs wrote to a folder: Iceberg and Delta tables, and Parquet by batches; no Spark, no Java.
+"""SQL by DuckDB over a folder of jobs' output: Iceberg and Delta tables, Parquet of batches. Needs no Spark, no Java.
 
-The name of a table is that of its directory; of an Iceberg table its own, without the namespace.
+A table has the name of its directory; an Iceberg table its own name, without the namespace.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlparse
 
 import duckdb
 from deltalake import DeltaTable
+from pyiceberg.table import DataScan
 
 from spark_jobs.errors import JobError
-from spark_jobs.tables import CATALOG_FILE, NAMESPACE, open_catalog
+from spark_jobs.tables import CATALOG_FILE, NAMESPACE, open_catalog, table_errors
+
+GLOB = re.compile(r"([*?\[])")
+"""The characters that DuckDB takes for patterns in a file's name, unless they are in brackets."""
 
 
 def connect(folder: Path, catalog: Mapping[str, str] | None = None) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
-    """Return a connection that knows the folder's tables, and their names. Raises JobError where there are none."""
+    """Return a connection with the folder's tables, and their names. Raises JobError if there are none."""
     connection = duckdb.connect()
     names = []
     if catalog or (folder / CATALOG_FILE).exists():
@@ -36,21 +42,16 @@ def connect(folder: Path, catalog: Mapping[str, str] | None = None) -> tuple[duc
 
 
 def run(sql: str, folder: Path, catalog: Mapping[str, str] | None = None, *, as_csv: bool = False) -> str:
-    """Return what a query gives, drawn or as CSV. Raises JobError that says which tables there are."""
+    """Return the result of a query, as a table or as CSV. Raises JobError, which names the existing tables."""
     connection, names = connect(folder, catalog)
-    try:
+    with connection, one_line(after=f" (tables of {folder}: {', '.join(names)})"):
         result = connection.sql(sql)
-        if result is None:  # of a statement that is no query
+        if result is None:  # for a statement that is not a query
             return ""  # type: ignore[unreachable]
         if not as_csv:
             return str(result)
         lines = [result.columns, *result.fetchall()]
         return "\n".join(",".join("" if cell is None else str(cell) for cell in line) for line in lines) + "\n"
-    except duckdb.Error as error:
-        line = " ".join(str(error).split())[:300]
-        raise JobError(f"{line} (tables of {folder}: {', '.join(names)})") from None
-    finally:
-        connection.close()
 
 
 def holds_tables(folder: Path) -> bool:
@@ -59,7 +60,7 @@ def holds_tables(folder: Path) -> bool:
 
 
 def whole_batches(directory: Path) -> list[str]:
-    """Return the Parquet files of the batches that are whole: a job may be writing, or may have been killed."""
+    """Return the Parquet files of complete batches: a job may be writing one, or may have been killed."""
     whole = sorted(done.parent for done in directory.glob("batch_id=*/_SUCCESS"))
     return [str(path) for batch in whole for path in sorted(batch.rglob("*.parquet")) if "_temporary" not in path.parts]
 
@@ -71,24 +72,40 @@ def quoted_name(name: str) -> str:
 
 def _iceberg(connection: duckdb.DuckDBPyConnection, folder: Path, settings: Mapping[str, str]) -> list[str]:
     catalog = open_catalog(str(folder), settings)
-    names = []
-    for identifier in catalog.list_tables(NAMESPACE) if catalog.namespace_exists(NAMESPACE) else []:
-        scan, name = catalog.load_table(identifier).scan(), identifier[-1]
-        places = [urlparse(task.file.file_path) for task in scan.plan_files()]
-        if places and all(place.scheme in ("", "file") for place in places):
-            # hive_partitioning reads columns out of paths; here the files have them all.
-            files = [place.path for place in places]
-            _view(connection, name, files, "union_by_name = true, hive_partitioning = false")
-        else:
-            connection.register(name, scan.to_arrow())
-        names.append(name)
-    return names
+    with table_errors(f"the catalogue of {folder}", "read"):
+        identifiers = catalog.list_tables(NAMESPACE) if catalog.namespace_exists(NAMESPACE) else []
+    for identifier in identifiers:
+        with table_errors(f"Iceberg table {'.'.join(identifier)}", "read"):
+            _iceberg_table(connection, identifier[-1], catalog.load_table(identifier).scan())
+    return [identifier[-1] for identifier in identifiers]
+
+
+def _iceberg_table(connection: duckdb.DuckDBPyConnection, name: str, scan: DataScan) -> None:
+    places = [urlparse(task.file.file_path) for task in scan.plan_files()]
+    if places and all(place.scheme in ("", "file") for place in places):
+        # hive_partitioning would read columns from paths; the files have all of them.
+        files = [place.path for place in places]
+        _view(connection, name, files, "union_by_name = true, hive_partitioning = false")
+    else:
+        connection.register(name, scan.to_arrow())
 
 
 def _delta(connection: duckdb.DuckDBPyConnection, name: str, directory: Path) -> None:
-    connection.register(name, DeltaTable(str(directory)).to_pyarrow_dataset())
+    with table_errors(f"Delta table {directory}", "read"):
+        connection.register(name, DeltaTable(str(directory)).to_pyarrow_dataset())
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, files: list[str], options: str) -> None:
-    quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
-    connection.execute(f"CREATE VIEW {quoted_name(name)} AS SELECT * FROM read_parquet([{quoted}], {options})")
+    quoted = ", ".join("'" + GLOB.sub(r"[\1]", path).replace("'", "''") + "'" for path in files)
+    with one_line(f"{name} cannot be read: "):
+        connection.execute(f"CREATE VIEW {quoted_name(name)} AS SELECT * FROM read_parquet([{quoted}], {options})")
+
+
+@contextmanager
+def one_line(before: str = "", after: str = "") -> Iterator[None]:
+    """Turn an error of DuckDB into a JobError."""
+    try:
+        yield
+    except duckdb.Error as error:
+        line = " ".join(str(error).split())[:300]
+        raise JobError(f"{before}{line}{after}") from None

@@ -1,14 +1,14 @@
-"""quotes: trades and order-book updates to a topic of ticks, each a few milliseconds after it came (real-time mode).
+"""quotes: makes a tick of each trade and order-book update within a few milliseconds (Spark's real-time mode).
 
 Real-time mode of Spark 4.2 keeps a task running on each partition: it reads a record, computes its row and sends it,
 instead of waiting for a batch. `real_time` says how long such a batch lasts; only its end is written to the checkpoint.
-Its limits are those of this job:
+Its limits are also this job's:
 
-    no state      a trade that comes twice is two ticks (silver keeps one), a quote knows its own update alone
+    no state      a trade that comes twice makes two ticks (silver keeps one); a quote is that of its own update only
     update mode   the only output mode
-    at least once a job that is killed sends what it sent since its batch began again: the header `source` is the same
-    a task each   the session needs as many cores as the topics have partitions; local ones are threads, and enough
-    all or none   max_offsets_per_trigger and min_partitions have no meaning
+    at least once after a kill, ticks since the start of the batch are sent again, with the same header `source`
+    a task each   the session needs as many cores as the topics have partitions; a local session gets them
+    no limits     max_offsets_per_trigger and min_partitions have no effect
 
 `real_time: null`, or `trigger: available_now`, runs the same query in micro-batches, which older Sparks do, too.
 """
@@ -34,7 +34,7 @@ from spark_jobs.ticks import parse_ticks, tick_record, ticks_of
 
 REAL_TIME_SINCE = "4.2"
 SHORTEST_MS = 5_000
-"""What Spark takes as the length of a batch in real-time mode (spark.sql.streaming.realTimeMode.minBatchDuration)."""
+"""The shortest batch in Spark's real-time mode (spark.sql.streaming.realTimeMode.minBatchDuration)."""
 LOCAL_TASKS = 64
 
 
@@ -88,12 +88,12 @@ def run(config: QuotesConfig, *, reset_output: bool = False) -> None:
 
 
 def with_slots(config: QuotesConfig) -> QuotesConfig:
-    """Let a local session run a task on each partition at once: most of the time all of them wait."""
+    """Give a local session a task slot for each partition; the tasks mostly wait, so that few cores suffice."""
     return config if config.master else config.model_copy(update={"master": f"local[{LOCAL_TASKS}]"})
 
 
 def require_slots(spark: SparkSession, config: QuotesConfig) -> None:
-    """Raise JobError where partitions would wait for a task until others end, which is a batch later."""
+    """Raise JobError if there are fewer task slots than partitions: some would be read only after a batch."""
     master, slots = str(spark.sparkContext.master), spark.sparkContext.defaultParallelism
     if not master.startswith("local") or not config.topics:
         return
@@ -117,9 +117,9 @@ def writer(rows: DataFrame, config: QuotesConfig) -> DataStreamWriter:
 
 
 def records(rows: DataFrame, config: QuotesConfig) -> DataFrame:
-    """Return what is sent: topic, key, value and headers of each tick, and of each record that is none.
+    """Return the rows to send: topic, key, value and headers of each tick, and of a dead letter for any other record.
 
-    One projection: real-time mode takes no union of two reads of the same source.
+    They are one projection, because real-time mode allows no union of two reads of a source.
     """
     parsed = parse_ticks(rows, config.depth_topics, config.max_ahead)
     ticks = ticks_of(parsed, medium_from=config.medium_from, large_from=config.large_from)

@@ -1,4 +1,4 @@
-"""What was recorded at an exchange, as events: Binance's CSV files and websocket dumps.
+"""Reads recordings of an exchange as events: Binance's CSV files and websocket dumps.
 
 CSV (plain, .gz, or the one member of a .zip), with or without a header line:
 
@@ -6,7 +6,7 @@ CSV (plain, .gz, or the one member of a .zip), with or without a header line:
     trades     id, price, quantity, quote quantity, time, is buyer maker[, is best match]
     depth      symbol, time, first update id, last update id, side (b, a), type (snap, set), price, quantity, previous
 
-Times are ms, or us in files of 2025 and later. Dump: a JSON message a line, bare or in a combined stream's
+Times are ms, or us in files of 2025 and later. A dump has a JSON message in each line, bare or in a combined stream's
 {"stream", "data"}: aggTrade, trade, depthUpdate, and order-book snapshots ({"lastUpdateId", "bids", "asks"}).
 """
 
@@ -15,6 +15,7 @@ import gzip
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -26,11 +27,11 @@ from spark_jobs.errors import JobError
 from spark_jobs.events import Depth, Event, Trade, depth_event, trade_event
 
 FIRST_MICROSECONDS = 100_000_000_000_000
-"""A time from here on counts microseconds: as milliseconds it would be the year 5138."""
+"""Larger times are microseconds: as milliseconds they would be after the year 5138."""
 
 
 def read_csv(path: Path, symbol: str | None = None) -> Iterator[Event]:
-    """Yield the events of a CSV file; its columns are found out from the first row.
+    """Yield the events of a CSV file. Its first row determines the kind of its columns.
 
     The symbol of trades is the file name up to its first dash or dot, unless given. Raises JobError naming the line.
     """
@@ -57,7 +58,7 @@ def read_csv(path: Path, symbol: str | None = None) -> Iterator[Event]:
 def read_dump(path: Path, symbol: str | None = None) -> Iterator[Event]:
     """Yield the events of a websocket dump; messages of other kinds are left out.
 
-    `symbol` names the market of bare snapshots, which do not say it. Raises JobError naming the line.
+    symbol: that of bare snapshots, which do not name it. Raises JobError naming the line.
     """
     with open_text(path) as lines:
         for number, line in enumerate(lines, 1):
@@ -65,7 +66,7 @@ def read_dump(path: Path, symbol: str | None = None) -> Iterator[Event]:
                 continue
             try:
                 event = _message(json.loads(line), symbol)
-            except (ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
+            except (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError):
                 raise JobError(f"{path}:{number}: not a message of the exchange: {line.strip()[:100]!r}") from None
             if event is not None:
                 yield event
@@ -73,7 +74,7 @@ def read_dump(path: Path, symbol: str | None = None) -> Iterator[Event]:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
-    """Open a text file, gzipped or zipped by its suffix. Raises JobError where it cannot be read."""
+    """Open a text file, gzipped or zipped by its suffix. Raises JobError if it cannot be read."""
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
@@ -88,7 +89,8 @@ def open_text(path: Path) -> Iterator[TextIO]:
         else:
             with open(path, encoding="utf-8", newline="") as text:
                 yield text
-    except (OSError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError, csv.Error) as error:
+        # RuntimeError: an archive with a password, or of an unknown compression
         raise JobError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
@@ -118,7 +120,7 @@ def _checked(
 
 
 def _depth_events(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator[Event]:
-    """Join the rows of one event: they share all but side, price and quantity."""
+    """Join the rows of an event, which differ only in side, price and quantity."""
     for _, group in groupby(rows, key=lambda numbered: (*numbered[1][:4], numbered[1][5:6], numbered[1][8:])):
         sides: dict[str, list[tuple[str, str]]] = {"b": [], "a": []}
         for number, row in group:

@@ -1,11 +1,11 @@
-"""replay: puts an archived range back on a topic, with its keys, values, headers and timestamps, in its partitions.
+"""replay: produces an archived range again, with its keys, values, headers, timestamps and partitions.
 
-Records keep their order within a partition. Between partitions they go by the time at which each was on the topic (the
-largest timestamp of its partition so far), so that a reader with a watermark sees the partitions side by side.
+Records keep their order within a partition. Across partitions they are ordered by the largest timestamp of their
+partition so far, so that a reader with a watermark reads the partitions side by side.
 
-A target that does not exist is created with the archive's partitions and without an end to retention: old timestamps
-would have its records deleted at once. One that holds records is refused; with resume: true each partition goes on
-behind the records that it holds. A target that would change timestamps or delete the records is refused.
+A target topic that does not exist is created with the archive's partitions and unlimited retention, because records
+with old timestamps would be deleted at once. A target with records is refused; with resume: true each partition
+continues after its records. A target that would change timestamps or delete the records is refused.
 """
 
 import logging
@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.admin import Offsets, create_missing_topics, open_admin
-from spark_jobs.config import SparkConfig
+from spark_jobs.config import Options, SparkConfig
 from spark_jobs.errors import JobError
 from spark_jobs.session import spark_session
 from spark_jobs.source import read_archive
@@ -42,7 +42,7 @@ class ReplayConfig(SparkConfig):
     start_offset: int | None = Field(default=None, ge=0, description="records of each partition from this offset on")
     end_offset: int | None = Field(default=None, ge=0, description="records of each partition before this offset")
     resume: bool = Field(default=False, description="go on in a target that an interrupted replay began to fill")
-    producer: dict[str, str] = Field(
+    producer: Options = Field(
         default={}, description="options of the producer (librdkafka's names); where given, it gets none of kafka's"
     )
 
@@ -57,7 +57,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> int:
     records = select(read_archive(spark, config.archive), config)
     facts = [row.asDict() for row in records.groupBy("topic").agg(*_facts()).orderBy("topic").collect()]
     if not facts:
-        raise JobError(f"{config.archive} holds no record of what is asked for")
+        raise JobError(f"{config.archive} has no record of the selected range")
     if min(fact["first_ms"] for fact in facts) <= 0:
         raise JobError(
             "records with a timestamp of 0 or below cannot be written by librdkafka: choose a start behind them"
@@ -72,7 +72,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> int:
 
 
 def select(archive: DataFrame, config: ReplayConfig) -> DataFrame:
-    """Return the archived records that the configuration asks for."""
+    """Return the archived records that the configuration selects."""
     conditions: dict[str, Callable[[Any], Column]] = {
         "start": lambda value: F.col("timestamp_ms") >= _ms(value),
         "end": lambda value: F.col("timestamp_ms") < _ms(value),
@@ -90,7 +90,7 @@ def select(archive: DataFrame, config: ReplayConfig) -> DataFrame:
 
 
 def in_order(records: DataFrame) -> DataFrame:
-    """Order records by the largest timestamp that their partition has had; within a partition that is by offset."""
+    """Order records by the largest timestamp of their partition so far; within a partition that is by offset."""
     so_far = Window.partitionBy("topic", "partition").orderBy("offset")
     timed = records.withColumn("so_far", F.max("timestamp_ms").over(so_far))
     return timed.orderBy("so_far", "topic", "partition", "offset").select(*COLUMNS)
@@ -112,7 +112,7 @@ def _facts() -> list[Any]:
 
 
 def _prepare(spark: SparkSession, target: str, fact: dict[str, Any], config: ReplayConfig) -> Offsets:
-    """Create the target or check it; return how many records each of its partitions holds already."""
+    """Create the target or check it; return how many records each of its partitions has already."""
     partitions = fact["last_partition"] + 1
     create_missing_topics(spark, config, [target], partitions, CREATED_WITH)
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
@@ -129,7 +129,7 @@ def _prepare(spark: SparkSession, target: str, fact: dict[str, Any], config: Rep
 
 
 def _check_config(target: str, settings: dict[str, str], first_ms: int) -> None:
-    """Raise JobError where the target would not keep the records as they are."""
+    """Raise JobError if the target would not keep the records as they are."""
     if settings["message.timestamp.type"] != "CreateTime":
         raise JobError(f"{target} sets timestamps itself (message.timestamp.type): a replay would lose those archived")
     retention_ms = int(settings["retention.ms"])
@@ -144,8 +144,8 @@ def _check_config(target: str, settings: dict[str, str], first_ms: int) -> None:
 
 @dataclass
 class _Writer:
-    """One idempotent producer. What is not acknowledged is an error, and nothing behind it in its partition is sent
-    (enable.gapless.guarantee): what a partition holds is a prefix, behind which `resume` goes on."""
+    """An idempotent producer. After a record that is not acknowledged, no later one of its partition is sent
+    (enable.gapless.guarantee): a partition has a prefix of its records, after which `resume` continues."""
 
     config: ReplayConfig
     targets: dict[str, str]
@@ -160,7 +160,7 @@ class _Writer:
             "enable.gapless.guarantee": True,
             "compression.type": "zstd",
             "linger.ms": 20,
-            "log_level": 3,  # librdkafka warns of gapless.guarantee as experimental, every time
+            "log_level": 3,  # librdkafka warns each time that gapless.guarantee is experimental
         }
         try:
             producer = Producer({**fixed, **settings})
@@ -172,7 +172,12 @@ class _Writer:
             if self.skip.get(where, 0) > 0:
                 self.skip[where] -= 1
                 continue
-            self._produce(producer, record)
+            try:
+                self._produce(producer, record)
+            except KafkaException as error:
+                producer.flush(FLUSH_S)
+                place = f"{where[0]}-{where[1]} at offset {record['offset']}"
+                raise JobError(f"the record of {place} is refused: {error.args[0].str()} (see producer:)") from None
             written += 1
             if written % 100_000 == 0:
                 log.info("replay: %d records written", written)

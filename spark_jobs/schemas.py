@@ -1,8 +1,8 @@
 """Every event and row of the pipeline, versioned, in one place.
 
-On topics an event is a JSON object whose first key `v` is the version of its schema; prices and quantities are strings,
-because a double would lose digits. A change that an old reader would misread takes a new version: jobs refuse versions
-that they do not know.
+On topics an event is a JSON object whose first key `v` is the version of its schema. Prices and quantities are strings,
+because a double would lose digits. A change that an old reader would misread gets a new version: jobs refuse unknown
+versions.
 
 Decimals: price and quantity are DECIMAL(18,8); their product is DECIMAL(37,16), the sums DECIMAL(28,8) and
 DECIMAL(38,16): all exact. Quotients are rounded half up to 8 places.
@@ -10,6 +10,8 @@ DECIMAL(38,16): all exact. Quotients are rounded half up to 8 places.
 
 from dataclasses import dataclass, replace
 
+SHOWN_VERSION = 20
+"""Characters of an unknown version that a reason quotes: it is a header, a label of metrics, and a part of messages."""
 PRICE = "DECIMAL(18,8)"
 VOLUME = "DECIMAL(28,8)"
 TURNOVER = "DECIMAL(38,16)"
@@ -23,7 +25,7 @@ class Column:
     type: str
     doc: str
     is_optional: bool = False
-    """Left out of an event's JSON where it is null."""
+    """Left out of an event's JSON if it is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Schema:
     columns: tuple[Column, ...]
 
     def ddl(self) -> str:
-        """Return the columns as Spark types them."""
+        """Return the columns with Spark's types, as DDL."""
         return ", ".join(f"{column.name} {column.type}" for column in self.columns)
 
     def names(self) -> list[str]:
@@ -57,7 +59,7 @@ class Schema:
 
 
 def as_strings(*schemas: Schema) -> str:
-    """Return the DDL that reads every scalar of the schemas' columns as text: what is checked before it is cast."""
+    """Return the DDL that reads all scalar columns as text, which is checked before it is cast."""
     types = {
         column.name: column.type if column.type.startswith("ARRAY") else "STRING"
         for schema in schemas
@@ -147,14 +149,14 @@ BOOK = Schema(
         Column("symbol", "STRING", "the market: the record's key"),
         Column("partition", "INT", "where the record lies"),
         Column("offset", "LONG", "where the record lies"),
-        Column("time_ms", "LONG", "event time, or the record's timestamp where the event has none"),
+        Column("time_ms", "LONG", "event time, or the record's timestamp if the event has none"),
         Column("update_id", "LONG", "last update id of the record; -1 when malformed"),
         Column("status", "STRING", "snapshot, applied, recovered, stale, waiting, gap, crossed or malformed"),
-        Column("reason", "STRING", "why, where it is not snapshot, applied or recovered", is_optional=True),
+        Column("reason", "STRING", "why, if it is not snapshot, applied or recovered", is_optional=True),
         Column(
             "bid",
             PRICE,
-            "best bid; this and what follows is null where the book is void or a side empty",
+            "best bid; this and the next columns are null if the book is void or a side is empty",
             is_optional=True,
         ),
         Column("bid_quantity", PRICE, "quantity at the best bid", is_optional=True),
@@ -190,7 +192,7 @@ TICK = Schema(
         Column("bid_quantity", PRICE, "quantity at that bid", is_optional=True),
         Column("ask", PRICE, "of a quote: the lowest ask that the update names", is_optional=True),
         Column("ask_quantity", PRICE, "quantity at that ask", is_optional=True),
-        Column("spread", "DECIMAL(19,8)", "ask - bid, where the update names both", is_optional=True),
+        Column("spread", "DECIMAL(19,8)", "ask - bid, if the update has both", is_optional=True),
         Column(
             "is_book", "BOOLEAN", "of a quote: bid and ask are those of the whole book (a snapshot)", is_optional=True
         ),
@@ -200,7 +202,7 @@ TICK = Schema(
 BOOK_SECOND = Schema(
     "book_second",
     1,
-    "A symbol's order book as a second began, where there was one; keyed by symbol",
+    "A symbol's order book at the start of a second, if there was one; keyed by symbol",
     (
         Column("symbol", "STRING", "the market"),
         Column("time_ms", "LONG", "the second's start, ms since 1970 UTC"),

@@ -9,12 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,7 @@ from spark_jobs.checkpoints import Directory
 from spark_jobs.config import SparkConfig, StreamConfig
 from spark_jobs.connector import jars
 from spark_jobs.errors import JobError
-from spark_jobs.failures import told
+from spark_jobs.failures import message_of
 from spark_jobs.signals import stop_on_signals
 from tools.maven import ToolsMissing, require_java
 
@@ -37,12 +37,12 @@ FIXED = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.streaming.stopTimeout": "60s",
 }
-"""What the jobs' results depend on, whatever the cluster's defaults are: an overflow is an error, never a null, and
-the types of sums and quotients are those that gold.py counts on."""
+"""Settings on which the jobs' results depend: an overflow is an error, never a null, and the types of sums and
+quotients are those that gold.py assumes. They override the cluster's defaults."""
 
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_LINKS = "FileSystemBasedCheckpointFileManager"
-"""The class that writes a checkpoint on this machine's disk; it does not look for symbolic links.
+"""The class that writes a checkpoint on this machine's disk; it does not support symbolic links.
 
 By default Spark takes another class, which starts processes for each file, because PySpark does not bring Hadoop's
 native library: chmod to set its permissions, readlink when it is renamed. Four batches of a stateful query over two
@@ -66,20 +66,26 @@ def start_session(config: SparkConfig, name: str) -> SparkSession:
 
 @contextmanager
 def spark_session(config: SparkConfig, name: str) -> Iterator[SparkSession]:
-    """Hold a session for a job; stop it at the end if it was started here. Spark's failures become JobErrors."""
+    """Yield a session for a job; stop it at the end if it was started here. Errors of Spark become JobErrors."""
     was_running = _is_running()
     try:
         session = start_session(config, name)
         yield session
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise JobError(
+            "Spark's JVM has ended amid the job: was it killed, or out of memory? Start the job again; one with a "
+            "checkpoint goes on there"
+        ) from error
     except (PySparkException, Py4JError) as error:
-        raise JobError(told(error, config)) from error
+        raise JobError(message_of(error, config)) from error
     finally:
         if not was_running and _is_running():
-            SparkSession.builder.getOrCreate().stop()
+            with suppress(Py4JError, ConnectionError):  # of a JVM that has ended
+                SparkSession.builder.getOrCreate().stop()
 
 
 def _is_running() -> bool:
-    """Return whether this process has a session. (getActiveSession tells of the calling thread alone.)"""
+    """Return whether this process has a session. (getActiveSession knows only that of the calling thread.)"""
     return SparkContext._active_spark_context is not None
 
 
@@ -103,7 +109,7 @@ def _choose_checkpoint_files(spark: SparkSession, config: StreamConfig) -> None:
     jvm: Any = spark._jvm
     streaming = jvm.org.apache.spark.sql.execution.streaming
     newer, older = (getattr(package, WITHOUT_LINKS) for package in (streaming.checkpointing, streaming))
-    found = newer if isinstance(newer, JavaClass) else older  # the package is another one since Spark 4.1
+    found = newer if isinstance(newer, JavaClass) else older  # Spark 4.1 moved the class to another package
     spark.conf.set(CHECKPOINT_FILES, found._fqn)
 
 
@@ -122,7 +128,7 @@ def run_query(start: Callable[[], StreamingQuery], config: StreamConfig) -> Stre
 
 
 def stop_after_batch(query: StreamingQuery, timeout_s: float) -> None:
-    """Stop a query between two batches; after the timeout wherever it is, and then the batch is done again."""
+    """Stop a query between two batches; after the timeout at once, and the batch is repeated by the next run."""
     log.info("stopping after the running batch")
     batch, end_s = _last_batch(query), time.monotonic() + timeout_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end_s:
@@ -133,7 +139,7 @@ def stop_after_batch(query: StreamingQuery, timeout_s: float) -> None:
 
 
 def stop_amid_batch(query: StreamingQuery) -> None:
-    """Stop a query wherever it is, without the stack traces of the tasks that this interrupts."""
+    """Stop a query at once, without logging the stack traces of interrupted tasks."""
     context = query._jsq.sparkSession().sparkContext()
     context.setLogLevel("OFF")
     query.stop()
@@ -156,7 +162,7 @@ def _options(config: SparkConfig) -> dict[str, str]:
 
 
 def _launch_options(config: SparkConfig) -> dict[str, str]:
-    """Return what must be said before the JVM starts; nothing under spark-submit but its own."""
+    """Return the options that are needed before the JVM starts; under spark-submit only its own."""
     options = {"spark.sql.shuffle.partitions": str(config.shuffle_partitions)}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return options

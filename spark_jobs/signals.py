@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as an event that a loop looks at: a job ends between two pieces of work."""
+"""SIGINT and SIGTERM as an event that a loop checks, so that a job ends between two steps."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set, where this is the main thread."""
+    """Yield an event; in the main thread SIGINT and SIGTERM set it."""
     stop = threading.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:

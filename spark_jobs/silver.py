@@ -1,14 +1,16 @@
-"""silver: trades checked, typed and seen once, to a topic and to Parquet; what is wrong to a dead-letter topic.
+"""silver: trades checked, typed and deduplicated, to a topic and to Parquet; other records to a dead-letter topic.
 
-A record that is no trade goes to the dead-letter topic as it was, with its headers and, in headers of their own, the
-reason and where it came from. Of trades with the same (symbol, trade id) one stays, as long as they come within the
-watermark; a trade older than the watermark can no longer be told from a duplicate and goes to the dead-letter topic
-too, as "late". So every record that was read is in one of three places: silver, dead letters, or a duplicate in
-silver.
+- A record that is not a trade goes to the dead-letter topic as it was. Headers of ours add the reason, and its topic,
+  partition and offset.
+- Of trades with the same (symbol, trade id) one is kept, if they come within the watermark.
+- A trade whose event time is not after the watermark goes to the dead-letter topic, too, with the reason "late": Spark
+  has forgotten by then which trades it has seen.
 
-A batch is written to all outputs before it is committed, and done again after a crash: in Parquet it then replaces
-itself; on the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter), or are
-there once (delivery: exactly_once).
+So every record is in silver, in the dead-letter topic, or a duplicate of one in silver.
+
+A batch is written to all outputs before Spark commits it, and repeated after a crash. In Parquet it then replaces
+itself. On the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter), or are
+written once (delivery: exactly_once).
 """
 
 from collections.abc import Iterable
@@ -40,10 +42,16 @@ SILVER_COLUMNS = [*SILVER_TRADE.names(), "event_time", "topic", "partition", "of
 class SilverConfig(TableConfig):
     output: str | None = Field(default=None, description="directory (any Hadoop URL) of the trades in Parquet")
     output_topic: str | None = Field(default="silver_trades", description="topic of the trades")
-    dead_letter_topic: str = Field(default="dead_letters", description="topic of records that are no good trades")
-    output_partitions: int = Field(default=3, ge=1, description="partitions of these topics where they are created")
-    watermark: Duration = Field(default="10 minutes", description="how late a trade may be and still be told apart")
-    max_ahead: Duration = Field(default="1 hour", description="how far an event time may lie beyond the record's own")
+    dead_letter_topic: str = Field(
+        default="dead_letters", description="topic of records that are not valid trades, or late"
+    )
+    output_partitions: int = Field(default=3, ge=1, description="partitions of these topics if this job creates them")
+    watermark: Duration = Field(
+        default="10 minutes", description="how late a trade may come; later ones are dead letters"
+    )
+    max_ahead: Duration = Field(
+        default="1 hour", description="how far an event time may be ahead of the record's timestamp"
+    )
     unknown_version: Literal["fail", "dead_letter"] = Field(
         default="fail", description="what to do with trades of a schema version that this job does not know"
     )
@@ -66,7 +74,7 @@ def run(config: SilverConfig, *, reset_output: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch is written with."""
+    """The outputs of the job's batches, and their configuration."""
 
     config: SilverConfig
     metrics: QueryMetrics
@@ -75,13 +83,14 @@ class Output:
 
 
 def write(spark: SparkSession, output: Output, good: DataFrame, batch_id: int) -> None:
+    """Write a batch. Its late trades are not in `good`: they are found by reading the batch's records again."""
     this = batch(spark, output.config.checkpoint, batch_id)
     is_late = F.col("time_ms") <= this.late_watermark_ms
     write_sorted(output, good, read_batch(spark, output.config, this), is_late, batch_id)
 
 
 def write_sorted(output: Output, good: DataFrame, records: DataFrame, is_late: Column, batch_id: int) -> None:
-    """Write a batch's good trades, and of all its records those that are bad or late."""
+    """Write a batch: its valid trades, then the records that are not valid or late as dead letters."""
     config, metrics, sink = output.config, output.metrics, output.sink
     with kept(bad_records(records, config, is_late)) as bad:
         reasons = {row["reason"]: row["count"] for row in bad.groupBy("reason").count().collect()}
@@ -91,12 +100,13 @@ def write_sorted(output: Output, good: DataFrame, records: DataFrame, is_late: C
             letters = bad.select(*(column.alias(name) for name, column in dead_letter().items()))
             sink.write(letters, config.dead_letter_topic, batch_id)
     for reason, count in reasons.items():
-        metrics.dead.labels(metrics.job, reason).inc(count)
+        label = UNKNOWN_VERSION if reason.startswith(UNKNOWN_VERSION) else reason  # versions may be any text
+        metrics.dead.labels(metrics.job, label).inc(count)
     metrics.late.labels(metrics.job).inc(reasons.get(LATE, 0))
 
 
 def bad_records(rows: DataFrame, config: SilverConfig, is_late: Column) -> DataFrame:
-    """Return the records that are no good trades, with their reason."""
+    """Return the records that are not valid trades, or late, each with its reason."""
     parsed = parse_trades(rows, TRADE, config.max_ahead)
     late = F.when(is_late, F.lit(LATE))
     return parsed.withColumn("reason", F.coalesce("reason", late)).where("reason IS NOT NULL")

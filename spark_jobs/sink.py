@@ -1,11 +1,11 @@
-"""Where rows go: topics by Spark's Kafka sink or in transactions, and Parquet.
+"""Writes rows to topics, by Spark's Kafka sink or in transactions, to tables and to Parquet.
 
-By Spark's sink (delivery: at_least_once) a topic may get a batch's rows twice when the batch is done again after a
-crash: every row is keyed by what it is, so that compaction, or a reader that keeps the last of a key, sees it once. In
-transactions (exactly_once, transactional_sink.py) readers of read_committed see it once.
+With delivery at_least_once (Spark's sink) a batch that is repeated after a crash may write its rows to a topic twice.
+Each row has the key of what it describes, so that compaction, or a reader that keeps the last row of a key, sees it
+once. With exactly_once (transactional_sink.py) readers with read_committed see it once.
 
-Parquet of foreachBatch lies in a directory per batch that doing the batch again replaces: nothing twice, nothing lost.
-A batch's directory is complete once it holds _SUCCESS.
+Parquet has a directory for each batch, which a repeated batch replaces, so no row is lost or there twice. A batch's
+directory is complete once it has the file _SUCCESS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.checkpoints import planned_ms
 from spark_jobs.config import JobConfig, TableConfig, TopicConfig, duration_ms
 from spark_jobs.connector import require_spark
 from spark_jobs.errors import JobError
@@ -26,8 +27,15 @@ from spark_jobs.tables import Batch, BatchTable, DeltaBatches, IcebergTable, ope
 from spark_jobs.transactional_sink import QUERY_ID, SinkError, TransactionalSink, TransactionalWriter
 
 SMALL_FILES = 8
-"""So many in a partition are made one."""
+"""So many files of a partition are merged into one."""
 RECORD = ("key", "value", "headers")
+KEYS = {
+    "set first_batch to": "set first_transactional_batch to",
+    "set takes_over": "start with --reset-output",
+    "the client's": "producer's",
+    "or partitions": "or transactions",
+}
+"""What messages of the transactional sink call its settings, and a job's keys for them."""
 HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
@@ -39,7 +47,7 @@ def write_topic(rows: DataFrame, config: JobConfig, topic: str) -> None:
 
 
 class TopicSink:
-    """Where the batches of a query go on topics: by Spark's sink, which may repeat a batch."""
+    """Writes a query's batches to topics by Spark's sink, which may repeat a batch."""
 
     takes_every_batch = False
     """Whether a batch without rows must be written, too."""
@@ -48,22 +56,23 @@ class TopicSink:
         self.config = config
 
     def write(self, rows: DataFrame, topic: str, _batch_id: int) -> None:
-        """Write a batch's rows of (key, value[, headers]); further columns are of no account."""
+        """Write a batch's rows of (key, value[, headers]); other columns are ignored."""
         write_topic(rows.select(*(name for name in RECORD if name in rows.columns)), self.config, topic)
 
 
 class ExactlyOnceSink(TopicSink):
-    """The same in transactions, one TransactionalWriter a topic."""
+    """Writes a query's batches to topics in transactions, by one TransactionalWriter a topic."""
 
     takes_every_batch = True
 
-    def __init__(self, config: JobConfig, writers: Mapping[str, TransactionalWriter]) -> None:
+    def __init__(self, config: TopicConfig, writers: Mapping[str, TransactionalWriter]) -> None:
         super().__init__(config)
+        self.checkpoint = config.checkpoint
         self.writers = writers
 
     def write(self, rows: DataFrame, topic: str, batch_id: int) -> None:
-        with _as_job_errors():
-            self.writers[topic].write(rows, batch_id)
+        with as_job_errors():
+            self.writers[topic].write(rows, batch_id, planned_ms(rows.sparkSession, self.checkpoint, batch_id))
 
 
 @contextmanager
@@ -90,13 +99,13 @@ def topic_sink(
                 takes_over=reset_output,
                 at_step=Failpoints.of_environment(),
             )
-            with _as_job_errors():
+            with as_job_errors():
                 writers[topic] = stack.enter_context(sink.open())
         yield ExactlyOnceSink(config, writers)
 
 
 class TableSink:
-    """Where the batches of a query go as tables, if anywhere: each batch once."""
+    """Writes a query's batches to the configured tables (Iceberg, Delta), if any, each batch once."""
 
     def __init__(self, config: TableConfig, name: str, *, reset_output: bool) -> None:
         self.config = config
@@ -127,11 +136,15 @@ class TableSink:
 
 
 @contextmanager
-def _as_job_errors() -> Iterator[None]:
+def as_job_errors() -> Iterator[None]:
+    """Turn errors of the transactional sink into errors of the job, whose keys have other names."""
     try:
         yield
     except SinkError as error:
-        raise JobError(str(error)) from error
+        line = str(error)
+        for name, key in KEYS.items():
+            line = line.replace(name, key)
+        raise JobError(line) from error
 
 
 def write_batch(rows: DataFrame, output: str, batch_id: int, *partition_by: str) -> None:

@@ -1,4 +1,4 @@
-"""Where rows come from: topics by Spark's standard Kafka source, or the archive that bronze wrote.
+"""Reads rows: of topics by Spark's standard Kafka source, or of the archive that bronze wrote.
 
 Both give the columns of the Kafka source: key, value, topic, partition, offset, timestamp, timestampType, headers.
 """
@@ -13,7 +13,7 @@ from spark_jobs.config import JobConfig, StreamConfig
 from spark_jobs.errors import JobError
 
 POLL_RECORDS = "20000"
-"""Rows of a poll: Spark asks the broker for two offsets per poll, and the default of 500 makes that its main work."""
+"""max.poll.records: Spark requests two offsets for each poll; with the default of 500 that would be its main work."""
 
 ARCHIVE = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT, "
@@ -22,7 +22,7 @@ ARCHIVE = (
 
 
 def client_options(config: JobConfig) -> dict[str, str]:
-    """Return the options that reader and writer share: the brokers and what the configuration passes through."""
+    """Return the Kafka options of readers and writers: the brokers, and those that the configuration passes on."""
     passed = {f"kafka.{key}": value for key, value in config.kafka.items()}
     return {"kafka.bootstrap.servers": config.bootstrap_servers, **passed}
 
@@ -34,7 +34,7 @@ def subscription(config: StreamConfig) -> dict[str, str]:
 
 
 def read_topics(spark: SparkSession, config: StreamConfig) -> DataFrame:
-    """Return the stream of the configured topics. Raises JobError where one is missing or no broker answers."""
+    """Return the stream of the configured topics. Raises JobError if one is missing or no broker answers."""
     require_topics(spark, config)
     options = {
         "kafka.max.poll.records": POLL_RECORDS,
@@ -77,7 +77,7 @@ def read_topics_once(
 
 
 def read_batch(spark: SparkSession, config: StreamConfig, batch: Batch) -> DataFrame:
-    """Return the records of a batch of a query once more: what its operators dropped is found there."""
+    """Return the records of a query's batch again, to find those that its operators dropped."""
     earliest = -2
     starts = {
         topic: {partition: batch.starts.get(topic, {}).get(partition, earliest) for partition in ends}
@@ -97,21 +97,18 @@ def read_batch(spark: SparkSession, config: StreamConfig, batch: Batch) -> DataF
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """Return the rows that bronze archived, as a batch. Raises JobError where the directory is no archive."""
+    """Return the rows that bronze archived, as a batch. Raises JobError if the directory is no archive."""
     require_archive(spark, path)
     return spark.read.schema(ARCHIVE).parquet(path)
 
 
-def stream_archive(spark: SparkSession, path: str, max_files_per_trigger: int | None = None) -> DataFrame:
-    """Return the rows that bronze archived, as a stream. Raises JobError where the directory is no archive."""
+def stream_archive(spark: SparkSession, path: str) -> DataFrame:
+    """Return the rows that bronze archived, as a stream. Raises JobError if the directory is no archive."""
     require_archive(spark, path)
-    reader = spark.readStream.schema(ARCHIVE)
-    if max_files_per_trigger is not None:
-        reader = reader.option("maxFilesPerTrigger", str(max_files_per_trigger))
-    return reader.parquet(path)
+    return spark.readStream.schema(ARCHIVE).parquet(path)
 
 
 def require_archive(spark: SparkSession, path: str) -> None:
-    """Raise JobError where a directory does not hold what bronze wrote: other columns would be read as nulls."""
+    """Raise JobError if a directory was not written by bronze: missing columns would be read as nulls."""
     if not any(name == "_spark_metadata" or name.startswith("date=") for name in Directory.at(spark, path).names()):
         raise JobError(f"{path} is no archive: name the output of a bronze job")

@@ -1,18 +1,19 @@
-"""Tables that hold each batch of a query once: Iceberg by pyiceberg, Delta by deltalake. It knows no Spark.
+"""Tables that get each batch of a query once: Iceberg by pyiceberg, Delta by deltalake. Needs no Spark.
 
-The number of the batch is committed with its rows, in one step of the table's own: as a property of an Iceberg table
-(and of the snapshot, for people), as the version of an application's transaction in Delta. A batch that comes again is
-recognised by it. Both formats refuse a commit that another writer has overtaken; here the number is looked up anew
-then, and the batch written again or left alone. So two writers of one batch, of which one should long be dead, cannot
-both write it.
+The number of a batch is committed with its rows, in one commit of the table: as a property of an Iceberg table (and of
+the snapshot, for people), as the version of an application's transaction in Delta. A repeated batch is recognised by
+it. Both formats refuse a commit if another writer has committed meanwhile. Then the number is read again, and the batch
+is written or skipped. So two writers of one batch, of which one should long have ended, cannot both write it.
 
-Rows are partitioned by day and symbol. Every batch adds small files, so that now and then those of a partition are made
-one, and versions and files that only the past needs are deleted.
+Rows are partitioned by day and symbol. Every batch adds small files; from time to time those of a partition are merged,
+and versions and files that no current version needs are deleted. Each commit of an Iceberg table writes a file that
+names all versions; so there are at most MAX_VERSIONS of them, and KEPT_METADATA of these files. Delta's log is kept as
+long as its versions.
 """
 
-import os
+import math
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,12 +24,19 @@ from typing import Any, Protocol
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from pyiceberg import exceptions as iceberg_errors
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
-from pyiceberg.expressions import And, BooleanExpression, EqualTo
-from pyiceberg.table import Table
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import IdentityTransform
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from spark_jobs.errors import JobError
 
@@ -39,8 +47,20 @@ BATCH = "spark-jobs.batch"
 QUERY = "spark-jobs.query"
 RETRIES = 5
 NO_RETRY = {"commit.retry.num-retries": "0"}
-"""pyiceberg would commit an overtaken append again, without a look at who overtook it."""
-REFUSALS = (ValueError, TypeError, pa.ArrowInvalid, DeltaError, CommitFailedException, OperationalError)
+"""pyiceberg would repeat a refused commit without reading what the other writer has committed."""
+KEPT_METADATA = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
+"""By default pyiceberg keeps the metadata file of each commit for ever."""
+MAX_VERSIONS = 1_000
+SMALL_BYTES = 32 << 20
+"""Files of this size and more are not merged again: the work and the memory of a merge are bounded."""
+LOG_RETENTION = "delta.logRetentionDuration"
+COMPACTED = {"spark-jobs.compacted": "true"}
+PROPERTIES = NO_RETRY | KEPT_METADATA
+OF_ICEBERG = tuple(kind for kind in vars(iceberg_errors).values() if isinstance(kind, type))
+OF_LIBRARIES = (ValueError, TypeError, OSError, EOFError, pa.ArrowException, DeltaError, SQLAlchemyError, *OF_ICEBERG)
+"""What they raise of a table that is damaged or gone, of a catalogue that does not respond, of rows that do not fit."""
+WRITTEN = "written"
+MENDED = "correct that and start again; --reset-output begins a damaged table anew"
 OWN_TABLE = "give this query a table of its own, or start with --reset-output, which empties it"
 Step = Callable[[str, int], None]
 
@@ -59,17 +79,17 @@ class BatchTable(Protocol):
     """A table of one query."""
 
     def write(self, rows: pa.Table, batch: Batch) -> bool:
-        """Write a batch's rows; return False where they are there already. Raises JobError."""
+        """Write a batch's rows; return False if the table has them already. Raises JobError."""
 
     def maintain(self, small_files: int, keep: timedelta) -> None:
-        """Make one file of a partition's where there are so many, and forget what is older than `keep`."""
+        """Merge the files of partitions with many; delete versions that are older than `keep`."""
 
     def drop(self) -> None:
         """Delete the table with its files, if it is there."""
 
 
 def is_there(last: int | None, batch: Batch, *, has_rows: bool, name: str) -> bool:
-    """Decide by the query's last batch in the table whether this one is there. Raises JobError where it cannot tell."""
+    """Return whether the batch is in the table, by the query's last one there. Raises JobError if that cannot tell."""
     if last is None and has_rows:
         raise JobError(f"table {name} holds rows of another query than {batch.query}: {OWN_TABLE}")
     if last is not None and batch.number < last:
@@ -77,11 +97,17 @@ def is_there(last: int | None, batch: Batch, *, has_rows: bool, name: str) -> bo
             f"table {name} holds batch {last} of this query, and the checkpoint goes on with batch {batch.number}: "
             f"it is older than the table; bring back the one that belongs to it, or start with --reset-output"
         )
+    if last is not None and batch.number > last + 1:
+        raise JobError(
+            f"table {name} holds batch {last} of this query, and the checkpoint goes on with batch {batch.number}: the "
+            f"table lacks the batches between; bring back the one that belongs to the checkpoint, or start with "
+            f"--reset-output"
+        )
     return last == batch.number
 
 
 def refuse_other_schema(name: str, table: pa.Schema, rows: pa.Schema) -> None:
-    """Raise JobError where a column of the rows has another type in the table, or a required one is not among them.
+    """Raise JobError if a column of the rows has another type in the table, or a required one is not among them.
 
     deltalake would cast to the table's type, decimals to floats, too.
     """
@@ -109,13 +135,16 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def open_catalog(folder: str | None, settings: Mapping[str, str]) -> Catalog:
     """Open the catalogue of a folder, SQLite unless the settings name another. Raises JobError."""
+    if not settings and {"?", "#"} & set(str(Path(folder or "").absolute())):
+        raise JobError(f"Iceberg tables cannot be in {folder}: name a folder without ? and #")
     try:
         if settings:
             return load_catalog("spark_jobs", **settings)
         assert folder is not None
         directory = Path(folder).absolute()
         directory.mkdir(parents=True, exist_ok=True)
-        where = {"uri": f"sqlite:///{directory}/{CATALOG_FILE}", "warehouse": directory.as_uri()}
+        # Not quoted, as in Path.as_uri: pyiceberg would take %20 for three characters of another folder's name.
+        where = {"uri": f"sqlite:///{directory}/{CATALOG_FILE}", "warehouse": f"file://{directory}"}
         return load_catalog("spark_jobs", type="sql", **where)
     except Exception as error:
         raise _locked(f"the catalogue of {folder}", error) or JobError(
@@ -130,30 +159,32 @@ class IcebergTable:
         self._at_step = at_step
 
     def write(self, rows: pa.Table, batch: Batch) -> bool:
-        with _errors(f"Iceberg table {self.name}"):
-            overtaken = (CommitFailedException, CommitStateUnknownException)
+        with table_errors(f"Iceberg table {self.name}"):
+            overtaken = (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError)
             return _until_not_overtaken(lambda: self._append_once(rows, batch), *overtaken)
 
     def _append_once(self, rows: pa.Table, batch: Batch) -> bool:
-        table = self._load(rows.schema)
+        table = self._load(rows.schema, batch)
         refuse_other_schema(f"Iceberg table {self.name}", table.schema().as_arrow(), rows.schema)
         has_rows = table.current_snapshot() is not None
         if is_there(self._last(table, batch), batch, has_rows=has_rows, name=self.name):
             return False
+        if _set_properties(table):
+            raise CommitFailedException("its properties are set, what others have committed meanwhile is not read yet")
         self._append(table, rows, batch)
         return True
 
-    def _load(self, schema: pa.Schema) -> Table:
-        try:
+    def _load(self, schema: pa.Schema, batch: Batch) -> Table:
+        """Return the table; create it, partitioned in the same commit, if it is not there."""
+        with suppress(NoSuchTableError):
             return self._catalog.load_table(self.name)
-        except NoSuchTableError:
-            self._catalog.create_namespace_if_not_exists(NAMESPACE)
-            table = self._catalog.create_table_if_not_exists(self.name, schema, properties=NO_RETRY)
-            if not table.spec().fields:
-                with table.update_spec() as spec:
-                    for column in PARTITIONED_BY:
-                        spec.add_field(column, IdentityTransform(), column)
-            return table
+        self._catalog.create_namespace_if_not_exists(NAMESPACE)
+        with self._catalog.create_table_transaction(self.name, schema, properties=PROPERTIES) as transaction:
+            self._at_step("iceberg_creating", batch.number)
+            with transaction.update_spec() as spec:
+                for column in PARTITIONED_BY:
+                    spec.add_field(column, IdentityTransform(), column)
+        return self._catalog.load_table(self.name)
 
     @staticmethod
     def _last(table: Table, batch: Batch) -> int | None:
@@ -175,45 +206,80 @@ class IcebergTable:
         return self._catalog.load_table(self.name).scan().count()
 
     def maintain(self, small_files: int, keep: timedelta) -> None:
-        with _errors(f"Iceberg table {self.name}"), suppress(CommitFailedException, NoSuchTableError):
+        with table_errors(f"Iceberg table {self.name}"), suppress(CommitFailedException, NoSuchTableError):
             table = self._catalog.load_table(self.name)
+            _set_properties(table)
             self._compact(table, small_files)
             self._expire(self._catalog.load_table(self.name), keep)
 
     def _compact(self, table: Table, small_files: int) -> None:
-        records = [task.file.partition for task in table.scan().plan_files()]
-        files = Counter(tuple(record[n] for n in range(len(PARTITIONED_BY))) for record in records)
-        crowded = [values for values, count in files.items() if count >= small_files]
+        """Merge in one version: no version lacks the rows, and many partitions do not use up MAX_VERSIONS."""
+        small: defaultdict[tuple[Any, ...], list[FileScanTask]] = defaultdict(list)
+        for task in table.scan().plan_files():
+            if task.file.file_size_in_bytes < SMALL_BYTES:
+                partition = task.file.partition  # none in a table that others made
+                small[task.file.spec_id, *(partition[n] for n in range(len(partition)))].append(task)
+        crowded = [tasks for tasks in small.values() if len(tasks) >= small_files]
         if not crowded:
             return
-        with table.transaction() as transaction:
-            for values in crowded:
-                day = datetime(1970, 1, 1, tzinfo=UTC).date() + timedelta(days=values[0])
-                here = And(_equal("date", day.isoformat()), _equal("symbol", values[1]))
-                rows = table.scan(row_filter=here).to_arrow()
-                transaction.overwrite(rows, overwrite_filter=here, snapshot_properties={"spark-jobs.compacted": "true"})
+        scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+        merged = [
+            file
+            for tasks in crowded
+            for file in _dataframe_to_data_files(table.metadata, scan.to_table(tasks), table.io)
+        ]
+        with (
+            table.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties=COMPACTED).overwrite() as overwrite,
+        ):
+            for file in merged:
+                overwrite.append_data_file(file)
+            for task in (task for tasks in crowded for task in tasks):
+                overwrite.delete_data_file(task.file)
 
     def _expire(self, table: Table, keep: timedelta) -> None:
-        before = self._files(table)
-        # pyiceberg compares with the local time of the machine, without a zone
-        table.maintenance.expire_snapshots().older_than(datetime.now() - keep).commit()
-        for path in before - self._files(self._catalog.load_table(self.name)):
+        of_manifests: dict[str, set[str]] = {}
+        before = _files(table, of_manifests)
+        oldest = datetime.now(UTC) - keep
+        written_ms = sorted(snapshot.timestamp_ms for snapshot in table.snapshots())[-MAX_VERSIONS:]
+        if written_ms:
+            oldest = max(oldest, datetime.fromtimestamp(written_ms[0] / 1000, UTC))
+        table.maintenance.expire_snapshots().older_than(oldest).commit()
+        for path in before - _files(self._catalog.load_table(self.name), of_manifests):
             table.io.delete(path)
 
-    @staticmethod
-    def _files(table: Table) -> set[str]:
-        """Return all files that the table's snapshots name."""
-        found = set()
-        for snapshot in table.snapshots():
-            found.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(table.io):
-                found.add(manifest.manifest_path)
-                found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
-        return found
-
     def drop(self) -> None:
-        with _errors(f"Iceberg table {self.name}"), suppress(NoSuchTableError):
-            self._catalog.purge_table(self.name)
+        with table_errors(f"Iceberg table {self.name}"), suppress(NoSuchTableError):
+            try:
+                self._catalog.purge_table(self.name)
+            except (OSError, EOFError, iceberg_errors.ValidationError):  # damaged or gone: its files stay
+                self._catalog.drop_table(self.name)
+
+
+def _set_properties(table: Table) -> bool:
+    """Set the properties that a table lacks if others, or an older version, made it; return whether it lacked any."""
+    wanted = {**KEPT_METADATA, **table.properties, **NO_RETRY}
+    lacking = {name: value for name, value in wanted.items() if table.properties.get(name) != value}
+    if lacking:
+        with table.transaction() as transaction:
+            transaction.set_properties(lacking)
+    return bool(lacking)
+
+
+def _files(table: Table, of_manifests: dict[str, set[str]]) -> set[str]:
+    """Return all files of the table's snapshots. Snapshots share manifests: each is read once, into of_manifests."""
+    found = set()
+    for snapshot in table.snapshots():
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            path = manifest.manifest_path
+            if path in found:
+                continue
+            if path not in of_manifests:
+                entries = manifest.fetch_manifest_entry(table.io)
+                of_manifests[path] = {entry.data_file.file_path for entry in entries}
+            found |= {path} | of_manifests[path]
+    return found
 
 
 # -- Delta ----------------------------------------------------------------------------------------------------------
@@ -226,7 +292,7 @@ class DeltaBatches:
         self._at_step = at_step
 
     def write(self, rows: pa.Table, batch: Batch) -> bool:
-        with _errors(f"Delta table {self.path}"):
+        with table_errors(f"Delta table {self.path}"):
             return _until_not_overtaken(lambda: self._append_once(rows, batch), CommitFailedError)
 
     def _append_once(self, rows: pa.Table, batch: Batch) -> bool:
@@ -248,7 +314,7 @@ class DeltaBatches:
         return DeltaTable.create(self.path, schema, storage_options=self._options, **options)
 
     def _append(self, table: DeltaTable, rows: pa.Table, batch: Batch) -> None:
-        """Commit on top of the version whose last batch was looked at: deltalake refuses that one is overtaken."""
+        """Commit on the version whose last batch was read; deltalake refuses if there is a newer one."""
         self._at_step("delta_started", batch.number)
         write_deltalake(
             table,
@@ -264,53 +330,60 @@ class DeltaBatches:
         self._at_step("delta_committed", batch.number)
 
     def maintain(self, small_files: int, keep: timedelta) -> None:
-        with _errors(f"Delta table {self.path}"), suppress(CommitFailedError):
+        with table_errors(f"Delta table {self.path}"), suppress(CommitFailedError):
             table = self._load()
             if table is None:
                 return
             folders = Counter(uri.rpartition("/")[0] for uri in table.file_uris())
             if any(count >= small_files for count in folders.values()):
                 table.optimize.compact()
-            hours = max(0, int(keep.total_seconds() // 3600))
+            hours = math.ceil(keep.total_seconds() / 3600)
+            log_is_kept = {LOG_RETENTION: f"interval {hours} hours"}  # by default 30 days, a file for each batch
+            if not log_is_kept.items() <= table.metadata().configuration.items():
+                table.alter.set_table_properties(log_is_kept)
             table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
             table.create_checkpoint()
+            table.cleanup_metadata()
 
     def drop(self) -> None:
-        if os.path.isdir(self.path):
-            shutil.rmtree(self.path)
-        elif self._load() is not None:
-            raise JobError(f"Delta table {self.path} is not on this machine: remove it by its own means")
+        directory = Path(self.path.removeprefix("file://"))
+        with table_errors(f"Delta table {self.path}", "deleted"):
+            if (directory / "_delta_log").is_dir():
+                shutil.rmtree(directory)
+            elif self._load() is not None:
+                raise JobError(f"Delta table {self.path} is not on this machine: remove it by its own means")
 
 
 # -- both -----------------------------------------------------------------------------------------------------------
 
 
-class _errors:  # a context manager
-    """Turn what the libraries raise into a JobError of one line that names the table."""
+class table_errors:  # a context manager
+    """Turns errors of the libraries into a JobError, one line that names the table and what it cannot be."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, cannot_be: str = WRITTEN) -> None:
         self.what = what
+        self.cannot_be = cannot_be
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and (locked := _locked(self.what, error)):
+        if error is None:
+            return
+        if locked := _locked(self.what, error):
             raise locked from error
-        if isinstance(error, REFUSALS):
-            raise JobError(f"{self.what} does not take the rows: {_line(error)}") from error
+        # deltalake is Rust, and panics at a path with [ in it, for example
+        if isinstance(error, OF_LIBRARIES) or type(error).__name__ == "PanicException":
+            hint = f": {MENDED}" if self.cannot_be == WRITTEN else ""
+            raise JobError(f"{self.what} cannot be {self.cannot_be} ({_line(error)}){hint}") from error
 
 
 def _until_not_overtaken(attempt: Callable[[], bool], *overtaken: type[Exception]) -> bool:
-    """Return what `attempt` returns; begin again, RETRIES times in all, if another writer overtakes its commit."""
+    """Return the result of `attempt`; repeat it, at most RETRIES times, if another writer commits before it."""
     for _ in range(RETRIES - 1):
         with suppress(*overtaken):
             return attempt()
     return attempt()
-
-
-def _equal(column: str, value: str) -> BooleanExpression:
-    return EqualTo(column, value)  # type: ignore[arg-type, call-arg]  # its stubs want keywords
 
 
 def _locked(what: str, error: BaseException) -> JobError | None:

@@ -1,8 +1,8 @@
 """Ticks: trades and order-book updates of several topics, checked and typed row by row (schemas.TICK).
 
-Nothing here keeps state, groups or runs Python for a row, so that real-time mode takes the plan: filters, projections
-and one explode. What that costs: a trade that comes twice is two ticks, and a quote knows the levels of its own update
-alone. Only a snapshot's spread is the book's.
+There is no state, no grouping and no Python per row, so that real-time mode can run the plan: filters, projections and
+one explode. So a trade that comes twice makes two ticks, and a quote has only the levels of its own update: only a
+snapshot's spread is that of the book.
 """
 
 from collections.abc import Collection
@@ -23,11 +23,11 @@ DEPTH_PATTERNS = {
     "last_update_id": PATTERNS["trade_id"],
 }
 CLOCK_MS = "java_method('java.lang.System', 'currentTimeMillis')"
-"""The time at which a row is looked at: current_timestamp() is one for a whole batch, which lasts a minute here."""
+"""The time at which a row is processed: current_timestamp() is the same for a whole batch, a minute here."""
 
 
 def parse_ticks(rows: DataFrame, depth_topics: Collection[str], max_ahead: str) -> DataFrame:
-    """Add to rows of the Kafka source `_f`, `is_quote` and `reason`, which is null for a good trade or update."""
+    """Add to rows of the Kafka source `_f`, `is_quote` and `reason`, which is null for a valid trade or update."""
     parsed = with_fields(rows, TRADE, DEPTH).withColumn("is_quote", F.col("topic").isin(list(depth_topics)))
     depth_reason = field_reason(DEPTH, DEPTH_PATTERNS)
     for name in ("bids", "asks"):
@@ -45,7 +45,7 @@ def _are_levels(name: str) -> Column:
 
 
 def ticks_of(good: DataFrame, *, medium_from: Decimal, large_from: Decimal) -> DataFrame:
-    """Add the columns of schemas.TICK to good rows of parse_ticks."""
+    """Add the columns of schemas.TICK to valid rows of parse_ticks."""
     price, quantity = _trade_decimal("price"), _trade_decimal("quantity")
     turnover = price * quantity
     size_class = (
@@ -82,15 +82,15 @@ def _trade_decimal(name: str) -> Column:
 
 
 def _best(name: str, choose: str) -> Column:
-    """Return the best level of a side that holds anything, as (price, quantity); null where none does."""
-    # try_cast, since Spark may compute this for rows that the filter on the reason takes away.
+    """Return the best level of a side with a quantity above 0, as (price, quantity); null if there is none."""
+    # try_cast, because Spark may compute this for rows that the filter on the reason removes
     level = "named_struct('price', try_cast(x[0] AS DECIMAL(18,8)), 'quantity', try_cast(x[1] AS DECIMAL(18,8)))"
     levels = f"transform(_f.{name}, x -> {level})"
     return F.expr(f"{choose}(filter({levels}, x -> x.quantity > 0))")
 
 
 def tick_record() -> dict[str, Column]:
-    """Return key, value and headers of a tick: the source's headers stay, with ours before them.
+    """Return key, value and headers of a tick: the source's headers stay, after ours.
 
     `latency_ms` is the time from the source record's timestamp to the moment at which its tick is made.
     """

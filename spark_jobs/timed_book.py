@@ -1,11 +1,12 @@
-"""An order book with a clock: it tells itself as each second begins, and is forgotten when its symbol falls silent.
+"""An order book with a clock: returns the whole book at the start of each second, and forgets it after a long silence.
 
-A machine without IO, over order_book.py. Time is the messages' own. A second begins for a symbol with its first message
-of that second or a later one, or with the watermark, which passes for silent symbols, too. What is told is the book as
-it was before, where it is whole. A message whose time is behind the clock changes the book, not a second that was told.
+A machine without IO, on order_book.py. Time is that of the messages. A second starts for a symbol with its first
+message of that second or a later one, or with the watermark, which passes also for symbols without messages. Its row
+has the book before that message, if it is not void. A message with a time before the clock changes the book, but no
+second that has been returned.
 
-A symbol without a message for longer than `forget_after_ms` is forgotten: such a book is out of date, and deltas for it
-wait for the next snapshot. So the seconds of one silence are bounded, too.
+A symbol without a message for longer than `forget_after_ms` is forgotten: its book is out of date, and deltas are kept
+for the next snapshot. So the number of seconds without a message is bounded, too.
 """
 
 import json
@@ -19,7 +20,7 @@ SECOND_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class BookSecond:
-    """A whole book as a second began; the best DEPTH_LEVELS of each side."""
+    """A book at the start of a second: the best DEPTH_LEVELS of each side."""
 
     time_ms: int
     update_id: int
@@ -35,10 +36,10 @@ class TimedBook:
     last_ms: int | None = None
     """The latest time of a message; None before the first, and once forgotten."""
     next_ms: int = 0
-    """The second to be told next."""
+    """The next second to be returned."""
 
     def step(self, message: DepthMessage, time_ms: int | None) -> tuple[list[BookSecond], list[BookRow]]:
-        """Take the next message; return the seconds that it begins, and its own rows. Without a time: no seconds."""
+        """Apply the next message; return the seconds that start with it, and its rows. Without a time: no seconds."""
         if time_ms is None:
             return [], self.book.step(message)
         seconds = self.advance(time_ms)
@@ -48,18 +49,18 @@ class TimedBook:
         return seconds, self.book.step(message)
 
     def advance(self, now_ms: int) -> list[BookSecond]:
-        """Return the seconds that have begun by now; forget a silent symbol."""
+        """Return the seconds that have started by now; forget a symbol that was silent for too long."""
         if self.last_ms is None:
             return []
         forgotten_ms = self.last_ms + self.forget_after_ms
         begun = range(self.next_ms, min(now_ms, forgotten_ms) + 1, SECOND_MS)
-        seconds = self._told(begun)
+        seconds = self._seconds_of(begun)
         self.next_ms = max(self.next_ms, _next_second_ms(now_ms))
         if now_ms > forgotten_ms:
             self.book, self.last_ms = OrderBook(), None
         return seconds
 
-    def _told(self, begun: range) -> list[BookSecond]:
+    def _seconds_of(self, begun: range) -> list[BookSecond]:
         quote = self.book.quote() if begun else None
         if quote is None or self.book.last_update_id is None:
             return []

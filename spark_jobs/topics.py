@@ -1,4 +1,4 @@
-"""Makes topics, with the stock client."""
+"""Creates topics, with the stock client."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def create_topics(
     replication_factor: int = -1,
     config: dict[str, str] | None = None,
 ) -> None:
-    """Create the topics that are not there; `client` holds librdkafka's options.
+    """Create the topics that do not exist; `client`: librdkafka's options.
 
     Raises JobError when the broker refuses or does not answer.
     """

@@ -15,11 +15,11 @@ A batch has `partitions` sink partitions; a row belongs to the one that the hash
 and of the groups that hold the notes below: NAME for the driver, NAME-0, NAME-1, ... for the sink partitions.
 
     driver   open     D0  init_transactions of NAME, which fences a driver that holds it
-             batch b  D1  read the claim of NAME: what it says must come right before b, or be b itself
+             batch b  D1  read the claim of NAME: its batch must be b - 1 or b
                       D2  commit a transaction with nothing but a new claim: {query, run, batch, partitions, since}
     task p   batch b  T1  init_transactions of NAME-p, which aborts an open transaction and fences who holds it
-                      T2  read the claim of NAME; where it is not this run's, end as fenced
-                      T3  read the note of NAME-p; where it says b, skip: these rows are committed
+                      T2  read the claim of NAME; if it is not this run's, end as fenced
+                      T3  read the note of NAME-p; if it says b, skip: these rows are committed
                       T4  begin; add the note {query, batch b} to the transaction; produce the rows; commit
     driver                return to Spark, which writes its commit log, once each task has skipped or committed
 
@@ -33,7 +33,8 @@ A1  A batch that comes again has the same rows: Spark reads the same offsets, an
     the attempts wins, for each sink partition as a whole), a random key is not.
 A2  The cluster keeps what it acknowledged: replicated transaction and offset topics, no unclean elections.
 A3  Notes live for `notes_live_s`, 6 days, as they do where offsets.retention.minutes has its default of 7. A batch that
-    was begun so long ago and comes again, and a claim that is gone, are refused (D1), since notes may be gone, too.
+    was begun so long ago and comes again, and a claim that is gone, are refused (D1), since notes may be gone, too:
+    also if a query ran, without batches. The age of a first batch without a claim is what `write` is told (planned_ms).
 A4  Readers use isolation.level=read_committed.
 
 Proof
@@ -45,7 +46,7 @@ L1  Of the transactions that write sink partition p of batch b at most one commi
     skipped, and did not commit.
 L2  All attempts at batch b cut it into the same sink partitions. The count is that of the claim: the first attempt
     commits it (D2) before a task starts, every other reads it (D1) and repeats it. The hash is Spark's own of the key
-    (pmod(hash(key), partitions)), and a task asserts for each row that the row is its own.
+    (pmod(hash(key), partitions)), and a task asserts for each row that it sends that the row is its own.
 L3  No batch is left out, none comes again later: D1 refuses a batch that is neither the claim's nor the next.
 P1  Nothing is lost: Spark takes a batch as done when `write` has returned, hence each sink partition of it is
     committed, by this attempt or one before (T3); by L2 these are all of its rows, by L3 all batches.
@@ -56,28 +57,26 @@ P4  Of two drivers of one query the later one wins. Its D0 fences the older at D
     away the older's tasks at T2. A task of the older that is past T2 either commits before the newer's T1, which then
     skips; or is fenced by it.
 
-The crash of anything, at any place, is one of these cases: what is open is aborted by the next T1 (or by
-transaction.timeout.ms), what is committed is skipped. tests/compat/test_spark_exactly_once.py stops the sink at each
-step, kills the driver, an executor and the broker there, and counts.
+A crash, anywhere, is one of these cases: what is open is aborted by the next T1 (or by transaction.timeout.ms), what is
+committed is skipped. tests/compat/test_spark_exactly_once.py and its neighbours stop and kill at each step, and count.
 
 Progress
 --------
-send_offsets_to_transaction of librdkafka 2.10 to 2.16 may never return, whatever its time-out (its issue 5456): it
-waits for a connection to the group's coordinator, even after that broker has left the metadata (issue 5511). By
-librdkafka's default each restart of a single broker led to this: while no broker answers, a client goes back to
-bootstrap.servers, and its metadata lose the coordinator. So producers have metadata.recovery.strategy=none here.
+send_offsets_to_transaction of librdkafka 2.10 to 2.16 may never return, whatever its time-out (its issues 5456, 5511):
+it waits for a connection to a coordinator that has left the metadata, as after each restart of a single broker, since a
+client without brokers goes back to bootstrap.servers. So producers have metadata.recovery.strategy=none here.
 
-If a note is still not answered within STUCK_S, the attempt ends together with its producer, and the next one begins at
-T1 (or D0), which aborts the open transaction. The note is sent before the rows, so that no row has been taken from
-Spark by then. A driver whose next attempt finds the claim of another driver ends as fenced.
+If a note is not answered within STUCK_S, the attempt ends with its producer, and the next one begins at T1 (or D0),
+which aborts the open transaction. The note is sent before the rows: none is taken from Spark by then. A driver whose
+next attempt finds the claim of another driver ends as fenced.
 
-What it costs: a transaction for each sink partition of a batch that has rows, and one for the batch. A sink partition
-must be sent within transaction.timeout.ms (60 s), else the broker aborts it: raise that in `client`, or `partitions`.
-What it needs of ACLs: Write on the topic, Read on it (its offset is what notes are committed for), Write and Describe
-on the transactional ids and Read on the groups with the prefix NAME.
+It costs a transaction for each sink partition of a batch that has rows, and one for the batch. A sink partition must be
+sent within transaction.timeout.ms (60 s), else the broker aborts it. ACLs: Write and Read (for the notes' offsets) on
+the topic, Write and Describe on the transactional ids and Read on the groups with the prefix NAME.
 """
 
 import json
+import re
 import secrets
 import threading
 import time
@@ -91,26 +90,32 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition, libversion
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-OUTCOME = "sink_partition INT, status STRING, records LONG, message STRING"
-COMMITTED, SKIPPED, EMPTY, FENCED = "committed", "skipped", "empty", "fenced"
-ABORT_S = 5.0
-STUCK_S = 20.0
+OUTCOME = "is_done BOOLEAN"
+ABORT_S, STUCK_S, STUCK_ATTEMPTS = 5.0, 20.0, 3
 """The response to a note takes milliseconds; after so long librdkafka waits for a coordinator that is gone."""
-STUCK_ATTEMPTS = 3
 QUERY_ID = "sql.streaming.queryId"
 FENCINGS = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 PASSING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 """Why a note cannot be read while a broker starts or its groups move."""
+IN_A_TASK = re.compile(r'KafkaError\{(?:FATAL,)?code=(\w+),val=-?\d+,str="([^"]*)')
+"""An error of librdkafka in the text of Spark's."""
+HINTS = {
+    "_FENCED": "a transaction took too long: raise the client's transaction.timeout.ms, or partitions",
+    "MSG_SIZE_TOO_LARGE": "raise the client's message.max.bytes and the topic's max.message.bytes",
+    "UNKNOWN_TOPIC_OR_PART": "create the topic again; nothing of the batch is lost",
+}
+NO_CLAIM = ("UNKNOWN_TOPIC_OR_PART", "the claim of the batch is gone, as after its topic was deleted")
 NO_NEW_BOOTSTRAP = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020A0000 else {}
 T = TypeVar("T")
 Step = Callable[[str, int], None]
 
 
 class SinkError(Exception):
-    """What ends the query: one line that says what to do."""
+    """Ends the query. The message is one line that says what to do."""
 
 
 class Stuck(KafkaException):
@@ -118,35 +123,35 @@ class Stuck(KafkaException):
 
 
 def no_step(_name: str, _sink_partition: int) -> None:
-    """Tests stop the sink at its steps; see failpoints.py."""
+    """Tests stop the sink at its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalSink:
-    """What a sink is made of. It goes to the executors as it is."""
+    """The settings of a sink. They are sent to the executors."""
 
     name: str
-    """Of this query and topic alone: transactional ids and groups are NAME and NAME-0, NAME-1, ..."""
+    """Used by this query and topic only: transactional ids and groups are NAME and NAME-0, NAME-1, ..."""
     topic: str
-    """Exists already."""
+    """It must exist."""
     client: Mapping[str, str]
-    """librdkafka's options: bootstrap.servers, security.protocol, ..., of producers also compression.type."""
+    """librdkafka's options: bootstrap.servers, security.protocol, ...; producers also take compression.type."""
     partitions: int = 4
-    """Sink partitions of a batch: so many tasks, so many transactions."""
+    """The number of sink partitions of a batch, each with a task and a transaction."""
     order_by: tuple[str, ...] = ()
-    """Columns by which rows of one key are ordered; needed where a batch has several of a key."""
+    """Columns by which rows of one key are ordered; needed if a batch has several rows of a key."""
     first_batch: int = 0
-    """The number of the first batch that is written this way: above 0 where a query changes over to this sink."""
+    """The number of the first batch that is written this way: above 0 if a query has used another sink before."""
     takes_over: bool = False
-    """Whether claims of another query are passed over: after its checkpoint and its topic were emptied."""
+    """Whether to ignore claims of another query: after its checkpoint and its topic were emptied."""
     notes_live_s: float = 6 * 86_400.0
-    """How long Kafka keeps the notes of a query that stands still, and less than it may."""
+    """A lower bound of how long Kafka keeps notes."""
     timeout_s: float = 60.0
     at_step: Step = no_step
 
     @contextmanager
     def open(self) -> Iterator["TransactionalWriter"]:
-        """Fence an older driver and hold the name until the end. Raises SinkError."""
+        """Fence an older driver; hold the name until the context ends. Raises SinkError."""
         writer = TransactionalWriter(self)
         try:
             yield writer
@@ -159,14 +164,14 @@ class TransactionalSink:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a committed offset says: which batch of which query is committed, or claimed by which run of a driver."""
+    """The metadata of a committed offset: the query's batch that is committed, or claimed by a run of a driver."""
 
     query: str
     batch: int
     partitions: int
     run: str = ""
     since_ms: int = 0
-    """Of a claim: when the batch was claimed first."""
+    """Of a claim: the time at which the batch was claimed first."""
 
     def to_json(self) -> str:
         return json.dumps([self.query, self.batch, self.partitions, self.run, self.since_ms])
@@ -188,8 +193,8 @@ class Transactions:
         self._place = TopicPartition(sink.topic, 0)
         self._consumer = new_consumer(sink, transactional_id)
         own = {"transactional.id": transactional_id, "log_level": "2"}
-        defaults = {"compression.type": "zstd", "partitioner": "murmur2_random", "linger.ms": "5"}
-        self._producer = Producer({**defaults, **NO_NEW_BOOTSTRAP, **sink.client, **own})
+        defaults = {"compression.type": "zstd", "partitioner": "murmur2_random", "linger.ms": "5", **NO_NEW_BOOTSTRAP}
+        self._producer = Producer({**defaults, **sink.client, **own})
         try:
             self._until_done(self._producer.init_transactions)
         except BaseException:
@@ -197,11 +202,11 @@ class Transactions:
             raise
 
     def note(self) -> Note | None:
-        """Return what is committed for this id; waits while a transaction has something pending."""
+        """Return the committed note of this id; wait while a transaction has a pending one."""
         return read_note(self._consumer, self._place, self._sink.timeout_s)
 
-    def commit(self, note: Note, records: Iterable[Mapping[str, Any]] = ()) -> int:
-        """Commit the note and records in one transaction; return how many records. Raises KafkaException.
+    def commit(self, note: Note, records: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Commit the note and records in one transaction. Raises KafkaException.
 
         Raises Stuck before the first record is taken; then another object of the same id must begin again.
         """
@@ -212,28 +217,26 @@ class Transactions:
             group = self._consumer.consumer_group_metadata()
             self._until_done(lambda timeout_s: send_offsets(producer, place, group, timeout_s))
             self._at_step("noted", note)
-            count = self._produce(records)
+            self._produce(records)
             self._at_step("produced", note)
             self._until_done(producer.commit_transaction)
         except Stuck:
-            raise  # the producer takes no other call
+            raise  # the producer allows no other call
         except BaseException:
-            with suppress(KafkaException):  # fenced, or out of reach: then the next holder of the id aborts it
+            with suppress(KafkaException):  # fenced or unreachable: the next holder of the id aborts the transaction
                 producer.abort_transaction(ABORT_S)
             raise
         self._at_step("committed", note)
-        return count
 
     def close(self) -> None:
-        """Give back sockets and threads; what is open is aborted by the id's next holder, or by its time-out."""
+        """Release sockets and threads. The id's next holder aborts an open transaction."""
         self._consumer.close()
         self.__dict__.pop("_producer", None)  # librdkafka's handle ends with the object
 
     def _at_step(self, name: str, note: Note) -> None:
         self._sink.at_step(f"claim_{name}" if self._is_claim else name, note.batch)
 
-    def _produce(self, records: Iterable[Mapping[str, Any]]) -> int:
-        count = 0
+    def _produce(self, records: Iterable[Mapping[str, Any]]) -> None:
         for record in records:
             headers = [(one["key"], one["value"]) for one in record.get("headers") or ()]
             while True:
@@ -242,12 +245,10 @@ class Transactions:
                     break
                 except BufferError:  # the queue is full
                     self._producer.poll(0.1)
-            count += 1
             self._producer.poll(0)
-        return count
 
     def _until_done(self, call: Callable[[float], object]) -> None:
-        """Call again while librdkafka says that this is right: a commit that timed out may have been done, or not."""
+        """Repeat the call while librdkafka's error is retriable: a commit that timed out may have been done or not."""
         end_s = time.monotonic() + self._sink.timeout_s
         while True:
             try:
@@ -259,7 +260,7 @@ class Transactions:
 
 
 def new_consumer(sink: TransactionalSink, group: str) -> Consumer:
-    """Return a consumer that reads notes, without the options that librdkafka would call a producer's."""
+    """Return a consumer that reads notes, without the options of producers, which librdkafka would log."""
     producers = ("compression", "linger.ms", "batch.", "acks", "partitioner", "message.", "queue.buffering", "retries")
     client = {name: value for name, value in sink.client.items() if not name.startswith(producers)}
     fixed = {"enable.auto.commit": "false", "isolation.level": "read_committed", "log_level": "2"}
@@ -281,7 +282,7 @@ def read_note(consumer: Consumer, place: TopicPartition, timeout_s: float) -> No
 
 
 def send_offsets(producer: Producer, place: TopicPartition, group: object, timeout_s: float) -> None:
-    """Add a committed offset to the producer's transaction. Raises Stuck where librdkafka does not return in time."""
+    """Add a committed offset to the producer's transaction. Raises Stuck if librdkafka does not return in time."""
     ended: Future[None] = Future()
 
     def call() -> None:
@@ -299,7 +300,7 @@ def send_offsets(producer: Producer, place: TopicPartition, group: object, timeo
 
 
 def unless_stuck(attempt: Callable[[], T]) -> T:
-    """Return what an attempt returns; begin again, STUCK_ATTEMPTS times in all, where one is stuck."""
+    """Return the result of an attempt; repeat it if it is stuck, up to STUCK_ATTEMPTS attempts."""
     for _ in range(STUCK_ATTEMPTS - 1):
         with suppress(Stuck):
             return attempt()
@@ -309,51 +310,42 @@ def unless_stuck(attempt: Callable[[], T]) -> T:
 # -- on the driver --------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What became of a batch: records by what was done with their sink partition."""
-
-    committed: int = 0
-    skipped: int = 0
-
-
 class TransactionalWriter:
-    """The driver's side, made by TransactionalSink.open; `write` is what foreachBatch takes."""
+    """The driver's side, made by TransactionalSink.open; pass `write` to foreachBatch."""
 
     def __init__(self, sink: TransactionalSink) -> None:
         self.sink = sink
         self.run = secrets.token_hex(8)
-        self.last = Outcome()
         self._takes_over = sink.takes_over
         with self._failures():
             self._transactions = Transactions(sink, sink.transactional_id())
 
-    def write(self, rows: DataFrame, batch_id: int) -> None:
-        """Write a batch. Raises SinkError where that cannot be done, or must not."""
+    def write(self, rows: DataFrame, batch_id: int, planned_ms: int | None = None) -> None:
+        """Write a batch; planned_ms: its batchTimestampMs in the checkpoint, if known. Raises SinkError."""
         query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if not query:
             raise SinkError("a transactional sink writes batches of a streaming query: call it in foreachBatch")
-        claim = self.claim(str(query), batch_id)
+        claim = self.claim(str(query), batch_id, planned_ms)
         self.sink.at_step("claimed", batch_id)
-        self.last = self._deliver(rows, claim)
+        self._deliver(rows, claim)
         self.sink.at_step("delivered", batch_id)
 
     def close(self) -> None:
         self._transactions.close()
 
-    def claim(self, query: str, batch_id: int) -> Note:
-        """Commit that this run writes the batch now, cut as an attempt before has cut it."""
+    def claim(self, query: str, batch_id: int, planned_ms: int | None = None) -> Note:
+        """Commit the claim of this run on the batch, with the number of sink partitions of an earlier attempt."""
         with self._failures():
             standing, now_ms = self._transactions.note(), int(time.time() * 1000)
             is_passed_over = self._takes_over and standing is not None and standing.query != query
             before = None if is_passed_over else standing
-            claim = replace(next_claim(self.sink, before, query, batch_id, now_ms), run=self.run)
+            claim = replace(next_claim(self.sink, before, query, batch_id, now_ms, planned_ms), run=self.run)
             unless_stuck(lambda: self._commit(claim, standing))
         self._takes_over = False
         return claim
 
     def _commit(self, claim: Note, standing: Note | None) -> None:
-        """Replace the standing claim. When stuck, hold the name anew for another attempt. Raises Stuck, SinkError."""
+        """Replace the current claim. If stuck, take the name again for another attempt. Raises Stuck, SinkError."""
         try:
             self._transactions.commit(claim)
         except Stuck:
@@ -363,24 +355,31 @@ class TransactionalWriter:
                 raise SinkError(fenced(self.sink.name)) from None
             raise
 
-    def _deliver(self, rows: DataFrame, claim: Note) -> Outcome:
+    def _deliver(self, rows: DataFrame, claim: Note) -> None:
         sink = self.sink
         spread = spread_by_key(rows, claim.partitions, sink.order_by)
 
         def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield deliver(sink, claim, batches)
-            for _ in batches:  # a fenced task has left some, and Spark's worker is used again
+            yield pa.RecordBatch.from_pydict({"is_done": [deliver(sink, claim, batches)]})
+            for _ in batches:  # a task that skips, or is fenced, leaves rows, and Spark reuses the worker
                 pass
 
-        outcome = Outcome()
-        for row in spread.mapInArrow(write_partition, OUTCOME).collect():
-            if row["status"] == FENCED:
-                raise SinkError(row["message"])
-            if row["status"] == COMMITTED:
-                outcome.committed += row["records"]
-            elif row["status"] == SKIPPED:
-                outcome.skipped += row["records"]
-        return outcome
+        if not all(row["is_done"] for row in self._collected(spread.mapInArrow(write_partition, OUTCOME))):
+            with self._failures():
+                raise SinkError(fenced(sink.name) if self._transactions.note() else self._line(*NO_CLAIM))
+
+    def _collected(self, outcomes: DataFrame) -> list[Row]:
+        """Run the tasks. Raises SinkError if Spark gives up because of an error of librdkafka."""
+        try:
+            return outcomes.collect()
+        except PySparkException as error:
+            if (found := IN_A_TASK.search(str(error))) is None:
+                raise
+            raise SinkError(self._line(found[1], found[2])) from None
+
+    def _line(self, code: str, text: str) -> str:
+        place = f"{self.sink.client.get('bootstrap.servers')}, transactional id {self.sink.name}"
+        return f"{place}: {text}" + (f" ({HINTS[code]})" if code in HINTS else "")
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -390,25 +389,27 @@ class TransactionalWriter:
             found = error.args[0]
             if found.code() in FENCINGS:
                 raise SinkError(fenced(self.sink.name)) from None
-            servers = self.sink.client.get("bootstrap.servers")
-            raise SinkError(f"{servers}, transactional id {self.sink.name}: {found.str()}") from None
+            raise SinkError(self._line(found.name(), found.str())) from None
 
 
-def next_claim(sink: TransactionalSink, before: Note | None, query: str, batch_id: int, now_ms: int) -> Note:
-    """Return the claim of a batch, by the one that stands. Raises SinkError where it does not follow."""
+def next_claim(
+    sink: TransactionalSink, before: Note | None, query: str, batch_id: int, now_ms: int, planned_ms: int | None = None
+) -> Note:
+    """Return the claim of a batch after the current claim. Raises SinkError if the batch does not follow it."""
     new = Note(query, batch_id, sink.partitions, since_ms=now_ms)
     if before is None:
         if batch_id == sink.first_batch:
+            refuse_forgotten(sink, batch_id, planned_ms or now_ms, now_ms)
             return new
         raise SinkError(
             f"batch {batch_id} is the first that {sink.name} is to write, and no batch before it is noted in Kafka "
             f"(notes expire after offsets.retention.minutes): look whether {sink.topic} holds it, in part or whole; to "
-            f"write it from its beginning, name it as the first batch"
+            f"write it from its beginning, set first_batch to {batch_id}"
         )
     if before.query != query:
         raise SinkError(
             f"the transactional id {sink.name} belongs to query {before.query}, this is query {query}: give each query "
-            f"its own; where its checkpoint and the topic {sink.topic} were emptied, take it over"
+            f"its own; if its checkpoint and the topic {sink.topic} were emptied, set takes_over"
         )
     if batch_id not in (before.batch, before.batch + 1):
         raise SinkError(
@@ -417,13 +418,19 @@ def next_claim(sink: TransactionalSink, before: Note | None, query: str, batch_i
         )
     if batch_id > before.batch:
         return new
-    if now_ms - before.since_ms > sink.notes_live_s * 1000 and not 0 < batch_id == sink.first_batch:
-        raise SinkError(
-            f"batch {batch_id} of {sink.name} was begun {(now_ms - before.since_ms) // 86_400_000} days ago, and Kafka "
-            f"may have forgotten which parts of it are written: look whether {sink.topic} holds them; to write those "
-            f"that are not noted, name it as the first batch"
-        )
+    refuse_forgotten(sink, batch_id, before.since_ms, now_ms)
     return before
+
+
+def refuse_forgotten(sink: TransactionalSink, batch_id: int, since_ms: int, now_ms: int) -> None:
+    """Raise SinkError if the notes of a batch may have expired since an attempt, unless it is named."""
+    if now_ms - since_ms > sink.notes_live_s * 1000 and not 0 < batch_id == sink.first_batch:
+        what = f"set first_batch to {batch_id}" if batch_id else f"empty checkpoint and {sink.topic}, set takes_over"
+        raise SinkError(
+            f"batch {batch_id} of {sink.name} was begun {(now_ms - since_ms) // 86_400_000} days ago, and Kafka may "
+            f"have forgotten which parts of it are written: look whether {sink.topic} holds them; to write those that "
+            f"are not noted, {what}"
+        )
 
 
 def fenced(transactional_id: str) -> str:
@@ -441,48 +448,46 @@ def spread_by_key(rows: DataFrame, partitions: int, order_by: Iterable[str] = ()
     spread = rows.withColumns({**columns, "_place": place}).repartition(partitions, "_place")
     if tuple(order_by):
         spread = spread.sortWithinPartitions("_place", *order_by)
-    number = F.pmod(F.hash("_place"), F.lit(partitions)).alias("sink_partition")
-    return spread.select(*columns, number)
+    return spread.select(*columns, F.pmod(F.hash("_place"), F.lit(partitions)).alias("sink_partition"))
 
 
 # -- in a task ------------------------------------------------------------------------------------------------------
 
 
-def deliver(sink: TransactionalSink, claim: Note, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
-    """Write a sink partition, or find that it is written; return one row of OUTCOME."""
+def deliver(sink: TransactionalSink, claim: Note, batches: Iterator[pa.RecordBatch]) -> bool:
+    """Write a sink partition, unless it is written already; return False if a newer driver has fenced this one."""
     context = TaskContext.get()
     assert context is not None
     sink_partition = context.partitionId()
     records = own_records(batches, sink_partition)
     first = next(records, None)
     if first is None:
-        return _outcome(sink_partition, EMPTY)
+        return True
     sink.at_step("task_started", claim.batch)
     try:
         return unless_stuck(lambda: deliver_once(sink, claim, sink_partition, chain([first], records)))
     except KafkaException as error:
         if error.args[0].code() in FENCINGS and read_claim(sink) != claim:
-            return _outcome(sink_partition, FENCED, message=fenced(sink.name))
-        raise  # the task is tried again, and finds out what became of its transaction
+            return False
+        raise  # Spark repeats the task, which reads the note of its transaction
 
 
 def deliver_once(
     sink: TransactionalSink, claim: Note, sink_partition: int, records: Iterator[Mapping[str, Any]]
-) -> pa.RecordBatch:
+) -> bool:
     """T1 to T4 of the proof. Raises Stuck before a record is taken."""
     with closing(Transactions(sink, sink.transactional_id(sink_partition))) as transactions:
         sink.at_step("initialized", claim.batch)
         if read_claim(sink) != claim:
-            return _outcome(sink_partition, FENCED, message=fenced(sink.name))
+            return False
         noted = transactions.note()
-        if noted is not None and (noted.query, noted.batch) == (claim.query, claim.batch):
-            return _outcome(sink_partition, SKIPPED, sum(1 for _ in records))
-        count = transactions.commit(Note(claim.query, claim.batch, claim.partitions), records)
-        return _outcome(sink_partition, COMMITTED, count)
+        if noted is None or (noted.query, noted.batch) != (claim.query, claim.batch):
+            transactions.commit(Note(claim.query, claim.batch, claim.partitions), records)
+        return True
 
 
 def own_records(batches: Iterator[pa.RecordBatch], sink_partition: int) -> Iterator[dict[str, Any]]:
-    """Yield the records as dicts. Raises AssertionError where Spark gave this task another's: L2 would not hold."""
+    """Yield the records as dicts. Raises AssertionError if a record is of another task: L2 would not hold."""
     for batch in batches:
         for record in batch.to_pylist():
             found = record["sink_partition"]
@@ -493,8 +498,3 @@ def own_records(batches: Iterator[pa.RecordBatch], sink_partition: int) -> Itera
 def read_claim(sink: TransactionalSink) -> Note | None:
     with closing(new_consumer(sink, sink.name)) as consumer:
         return read_note(consumer, TopicPartition(sink.topic, 0), sink.timeout_s)
-
-
-def _outcome(sink_partition: int, status: str, records: int = 0, message: str = "") -> pa.RecordBatch:
-    arrays = [pa.array([sink_partition], pa.int32()), pa.array([status]), pa.array([records]), pa.array([message])]
-    return pa.RecordBatch.from_arrays(arrays, names=["sink_partition", "status", "records", "message"])

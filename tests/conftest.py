@@ -36,11 +36,14 @@ settings.register_profile(
 )
 settings.load_profile("kafkapy")
 descriptors = Descriptors()
-os.environ["XDG_CONFIG_HOME"] = os.devnull  # those of whoever runs the tests are not used
+for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+    os.environ[variable] = os.devnull  # the settings of the user who runs the tests are not used
 for variable in ("KAFKAPY_BOOTSTRAP_SERVERS", "KAFKAPY_COMMAND_CONFIG"):
     os.environ.pop(variable, None)
 
 
+FIRST = "tests/unit/test_pages.py"
+"""A file is one worker's. This one takes three minutes, and in the order of names it would be the last one."""
 SHORT_SEEDS = {"seed": 10, "first_seed": 2}
 """How many values of such a parameter are in `make test`; `first_seed` begins a block of seeds."""
 GC_THRESHOLDS = (5_000, 5, 5)
@@ -62,6 +65,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.match(FIRST))
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: an address in a test's name; give the parameters ids")

@@ -38,6 +38,7 @@ PAGES: Final = (
     "/topic/configs?name=orders",
     "/topic/groups?name=orders",
     "/topic/producers?name=payments",
+    f"/topic/access?name={LONG}",
     "/topic/record?name=orders&partition=0&offset=1",
     f"/topic?name={LONG}",
     f"/topic/messages?name={LONG}&count=10",

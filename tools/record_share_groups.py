@@ -29,20 +29,23 @@ GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "share_group
 
 SOURCE = Path(__file__).with_name("ShareGroupDriver.java")
 SCRIPTS, STEPS = 60, 60
+WIDE_SCRIPTS, MOST_PARTITIONS = 20, 40
+"""Scripts whose topics have more partitions than a HashSet has buckets: then their order in it counts."""
 TOPICS = ("foo", "bar", "baz")
 
 
 def main() -> None:
     dice = random.Random(932)
     script = [line for _ in range(SCRIPTS) for line in _script(dice)]
+    script += [line for _ in range(WIDE_SCRIPTS) for line in _script(dice, MOST_PARTITIONS)]
     answers = run_java(SOURCE, script)
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
         out.writelines(f"{answer}\n" for answer in answers)
 
 
-def _script(dice: random.Random) -> list[str]:
+def _script(dice: random.Random, most_partitions: int = 4) -> list[str]:
     lines = [f"# assignment.interval={dice.choice((0, 0, 1000))} max.size={dice.choice((3, 200))}"]
-    counts = {topic: dice.randint(1, 4) for topic in TOPICS}
+    counts = {topic: dice.randint(1, most_partitions) for topic in TOPICS}
     lines.append(f"topics {_counts(counts)}")
     for _ in range(STEPS):
         lines += _step(dice, counts)

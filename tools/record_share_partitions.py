@@ -1,7 +1,9 @@
 """Record how Apache Kafka's SharePartition answers while members acquire, acknowledge, and are gone.
 
 `python -m tools.record_share_partitions` writes tests/golden/share_partitions.txt.gz, with Apache Kafka 4.4.0's own
-class and a clock, a timer and a persister made here. Each line is a step with, after a tab, what came of it:
+class and a clock, a timer and a persister made here. Of share_partition_cases.txt, which has cases of Apache Kafka's
+SharePartitionTest (4.3.1) by their names there, it takes the steps and writes anew what comes of them: a case is added
+by its steps alone, and recorded by `--cases`. Each line is a step with, after a tab, what came of it:
 
     # 5 200 30000 0 1 10 12-15:0:1    loaded: delivery limit, record locks, lock in ms, dead letters, renewals allowed;
                                       start offset; persisted batches (offsets:state:count), `-` for none
@@ -25,6 +27,8 @@ that a write is under way (archive() of kafkapy/share/in_flight.py).
 
 import gzip
 import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -34,6 +38,9 @@ from tools.java_programs import NO_LOG, java_command
 from tools.kafka import fetch_kafka
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "share_partitions.txt.gz"
+CASES = GOLDEN.with_name("share_partition_cases.txt")
+HEADINGS = ("== ", "---- ")
+"""Begin a line with the name of a case, and one with the subject of those that follow."""
 DRIVER = Path(__file__).with_name("SharePartitionDriver.java")
 EPISODES = 240
 STEPS = 70
@@ -45,13 +52,27 @@ def main() -> None:
     with (
         java_command(DRIVER, log4j=NO_LOG) as command,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as java,
-        gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out,
     ):
         assert java.stdin is not None
         assert java.stdout is not None
-        for seed in range(EPISODES):
-            out.writelines(Episode(seed, java.stdin, java.stdout).lines())
+        CASES.write_text("".join(case_lines(java.stdin, java.stdout)))
+        if "--cases" not in sys.argv:
+            with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
+                for seed in range(EPISODES):
+                    out.writelines(Episode(seed, java.stdin, java.stdout).lines())
         java.stdin.close()
+
+
+def case_lines(to_java: IO[str], from_java: IO[str]) -> Iterator[str]:
+    """Yield the lines of the cases: those with a name or a subject as they are, steps with what comes of them."""
+    for line in CASES.read_text().splitlines():
+        if line.startswith(HEADINGS):
+            yield f"{line}\n"
+            continue
+        step = line.partition("\t")[0]
+        to_java.write(f"{step}\n")
+        to_java.flush()
+        yield f"{step}\t{from_java.readline()}"
 
 
 @dataclass

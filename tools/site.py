@@ -23,6 +23,8 @@ ICON: Final = ROOT / "kafkapy" / "console" / "static" / "icon.svg"
 FIRST: Final = "README.md"
 """The page that becomes index.html."""
 PICTURE: Final = re.compile(r"!\[[^\]]*\]\(([^):]+)\)")
+GENERATED: Final = {"the site's Python API": "[the Python API](docs/reference/python.md)"}
+"""What the first page says of generated pages, which the repository does not hold: on the site they are linked."""
 LINK: Final = re.compile(r"(?<!!)\[(?P<text>[^\]\[]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 SECTIONS: Final = {
@@ -124,6 +126,9 @@ def with_links(text: str, page: str) -> str:
     """Return the text of a page with its links to other pages, and without those to files that are none."""
     known = {FIRST, *pages()}
     here = posixpath.dirname(page)
+    if page == FIRST:
+        for words, linked in GENERATED.items():
+            text = text.replace(words, linked)
 
     def link(found: re.Match[str]) -> str:
         target, anchor = found["target"], found["anchor"] or ""

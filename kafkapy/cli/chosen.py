@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 import typer
 
 from kafkapy.cli.failure import fail
+from kafkapy.cli.table import printable
 
 WILDCARDS = frozenset("*?[")
-MOST_SIMILAR = 3
+MAX_SIMILAR = 3
 """Suggestions in one line of an error message."""
 
 
@@ -29,11 +30,12 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
 def chosen(given: Sequence[str], names: Collection[str], kind: str) -> list[str]:
     """Return the names that were given, or match a pattern that was, each once. Exits if one is not there.
 
-    kind: what the names are of, as `topic`.
+    A text that is one of the names is not read as a pattern: a group may be called app[1]. kind: what the names are
+    of, as `topic`.
     """
     found: dict[str, None] = {}
     for each in given:
-        hits = matching(each, names) if is_pattern(each) else [each] * (each in names)
+        hits = [each] if each in names else matching(each, names) if is_pattern(each) else []
         if not hits:
             what = f"no {kind} matches {each}" if is_pattern(each) else missing(kind, each, names)
             raise typer.Exit(fail(what))
@@ -48,14 +50,14 @@ def missing(kind: str, name: str, names: Iterable[str]) -> str:
 
 def similar(name: str, names: Iterable[str]) -> str:
     """Return a "Did you mean" sentence with similar names, "" if there are none."""
-    alike = difflib.get_close_matches(name, sorted(names), MOST_SIMILAR)
+    alike = difflib.get_close_matches(name, sorted(names), MAX_SIMILAR)
     return f" Did you mean {' or '.join(alike)}?" if alike else ""
 
 
 def confirm(lines: Iterable[str], question: str, *, is_confirmed: bool) -> None:
     """Print what is going to be done, and ask. Exits if the answer is not yes, or if there is no terminal to ask on."""
     for line in lines:
-        print(line, flush=True)
+        print(printable(line).replace("\n", "\\n"), flush=True)  # names come from anybody, and must hide no other line
     if is_confirmed:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

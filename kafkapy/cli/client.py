@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -79,6 +79,22 @@ def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
     properties = client_properties(server, settings)
     check_reachable(properties)
     return kafka.admin.AdminClient(properties)  # type: ignore[no-any-return]
+
+
+def reachable_properties(server: str, settings: list[str] | None) -> dict[str, Any]:
+    """Return client_properties(), once a broker accepts connections. Raises UnreachableError, KafkaException.
+
+    For commands with connections of our own, which use only the properties of TLS and logins. A property of -X that
+    librdkafka does not know is an error here, too, unless confluent-kafka is not installed.
+    """
+    from kafkapy.cli.reachable import check_reachable  # not for what asks no broker
+
+    properties = client_properties(server, settings)
+    if settings:
+        with suppress(MissingClientError):
+            confluent().admin.AdminClient(properties)
+    check_reachable(properties)
+    return properties
 
 
 @contextmanager

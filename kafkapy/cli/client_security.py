@@ -1,6 +1,5 @@
 """TLS and login of a connection of our own, from librdkafka's properties: those of -X, or of --command-config."""
 
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +23,7 @@ class ConnectionSecurity(Protocol):
 
 
 def security_of(properties: Mapping[str, Any]) -> ConnectionSecurity:
-    """Return what librdkafka would use with these properties: the --command-config, unless -X changes it."""
+    """Return the settings that librdkafka uses with these properties: the --command-config, changed by -X."""
     config = command_config.current()
     of_config = command_config.security_settings(config.librdkafka())
     if command_config.security_settings(properties) == of_config:
@@ -75,6 +74,8 @@ class PropertiesSecurity:
     def login(self) -> "SaslClient | None":
         if not self._protocol.startswith("SASL_"):
             return None
+        import secrets  # only for a login: 4 ms
+
         from kafkapy.metadata.scram_types import MECHANISMS
         from kafkapy.security.plain import PlainClient
         from kafkapy.security.scram import ScramClient

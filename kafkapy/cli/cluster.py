@@ -27,7 +27,7 @@ app = typer.Typer(help=GROUPS["cluster"], no_args_is_help=True)
 DEFAULT_BROKERS = 3
 DEFAULT_PORT = 9092
 DEFAULT_SYNC_S = 300.0
-"""A replica that was away for minutes catches up within it; the option gives a longer one."""
+"""Enough for a replica that was down for minutes to catch up; the option gives another."""
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", show_default=False, help="A node's id.")]
 
@@ -78,7 +78,7 @@ def up(
                 first_port=port,
             )
         cluster.up()
-    # alone on standard output, and last: scripts take it for the address of a cluster that serves
+    # the only line on standard output, and the last: scripts read the address of a running cluster from it
     print(cluster.plan.bootstrap_servers)
 
 

@@ -10,7 +10,7 @@ from kafkapy.cli.client import AsJson
 from kafkapy.cli.cluster_where import Where, WhereOrControllers, numbers
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.options import takes
-from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.output import counted, print_json, print_table
 from kafkapy.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ def move(options: MoveOptions) -> None:
         raise typer.BadParameter("--to, --replication-factor, or --cancel alone")
     chosen = numbers(options.partitions, "--partitions") if options.partitions else None
     to = numbers(options.to, "--to") if options.to else []
-    with options.asked() as ask:
+    with options.connected() as ask:
         replicas = moving.replicas_of(ask, options.topic, chosen)
         if options.is_cancelled:
             found = [each.partition_index for each in moving.running(ask, options.topic, list(replicas))]
             if found:
                 moving.reassign(ask, options.topic, dict.fromkeys(found))
-            print(f"Cancelled the move of {len(found)} partitions.")
+            print(f"Cancelled the move of {counted(len(found), 'partition')}.")
             return
         if to:
             wanted = moving.targets(replicas, to, options.replication_factor)
@@ -132,13 +132,13 @@ def elect(options: ElectOptions) -> None:
     if options.topic and not options.partitions and options.controllers:
         raise typer.BadParameter("controllers do not know a topic's partitions: --partitions, or --bootstrap-server")
     chosen = numbers(options.partitions, "--partitions") if options.partitions else None
-    with options.asked() as ask:
+    with options.connected() as ask:
         wanted = None
         if options.topic:
             known = chosen if options.controllers else [*moving.replicas_of(ask, options.topic, chosen)]
             wanted = {options.topic: known or []}
         elected, refused = electing.elect(ask, wanted, is_unclean=options.is_unclean)
-    print(f"Elected leaders of {len(elected)} partitions.")
+    print(f"Elected leaders of {counted(len(elected), 'partition')}.")
     for name, reason in refused.items():
         fail(f"{name}: {reason}")
     if refused:
@@ -164,7 +164,7 @@ def throttle(options: ThrottleOptions) -> None:
 
     if options.rate is not None and options.is_off:
         raise typer.BadParameter("BYTES or --off")
-    with options.asked() as ask:
+    with options.connected() as ask:
         topics = list(queries.partitions(ask).leaders)
         if options.is_off:
             throttling.lift(ask, sorted({each.topic for each in throttling.throttles(ask, topics) if each.topic}))
@@ -204,7 +204,7 @@ def unregister(options: UnregisterOptions) -> None:
     from kafkapy.server.cluster import queries
     from kafkapy.server.cluster.plan import ClusterError
 
-    with options.asked() as ask:
+    with options.connected() as ask:
         known = queries.brokers(ask)
         if options.node not in known:
             raise ClusterError(f"there is no broker {options.node}: this cluster has {', '.join(map(str, known))}")

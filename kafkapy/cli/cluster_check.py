@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.server.migration.findings import Finding
 
 POLL_S: Final = 0.5
-"""What goes away by itself, such as a replica that catches up, is seen soon after."""
+"""The interval of checks for findings that may go away by themselves, such as a replica that catches up."""
 
 
 def check(
@@ -38,7 +38,7 @@ def check(
     Without --bootstrap-server only files are checked. Exit status: 0 nothing prevents it; 1 something does or has to be
     waited for, or no node answers.
     """
-    # files alone are checked without a network: the cluster that they are for may not be there yet
+    # only files are checked, without a network: their cluster may not run yet
     servers = bootstrap_server or ("" if config else DEFAULT_SERVER)
     try:
         found = _of_files(config or ())

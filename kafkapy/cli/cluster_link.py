@@ -1,4 +1,4 @@
-"""How commands reach a cluster that they have not made: a server.cluster.queries.Ask with negotiated versions.
+"""Connects commands to any running cluster: a server.cluster.queries.Ask with negotiated versions.
 
 Works with kafkapy and Apache Kafka, over connections of our own (--command-config), at the highest common versions.
 """

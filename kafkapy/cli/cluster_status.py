@@ -54,7 +54,7 @@ def _found(options: StatusOptions) -> "ClusterStatus":
     if options.is_here:
         with failures():
             return LocalCluster.load(options.data_dir).status()
-    with options.asked() as ask:
+    with options.connected() as ask:
         return status_of_controllers(ask) if options.controllers else status_of_brokers(ask, is_answering)
     raise AssertionError("a failure ends the command")
 

@@ -29,7 +29,7 @@ SET_SOURCES: Final = (DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC)
 """Sources of explicitly set configs."""
 TOPIC_KEYS: Final = ["min.insync.replicas", "remote.storage.enable"]
 TOPICS_AT_ONCE: Final = 500
-"""Of one DescribeConfigs: a response of some 2 MB."""
+"""Topics of one DescribeConfigs: a response of some 2 MB."""
 CAUGHT_UP_MS: Final = 10_000
 """How far a voter may be behind the most recent one, by its last caught-up time."""
 

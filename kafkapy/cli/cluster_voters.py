@@ -57,7 +57,7 @@ def add(options: AddOptions) -> None:
         with failures():
             LocalCluster.load(options.data_dir).add_voter(options.node)
     else:
-        with options.asked() as ask:
+        with options.connected() as ask:
             join(
                 ask,
                 options.node,
@@ -75,6 +75,6 @@ def remove(options: RemoveOptions) -> None:
     """Take a voter out of the quorum: one that does not run any more, or runs on and only follows."""
     from kafkapy.server.cluster.joining import leave
 
-    with options.asked() as ask:
+    with options.connected() as ask:
         leave(ask, options.node, directory_id=options.directory, timeout_s=CHANGE_TIMEOUT_S)
     print(f"Removed voter {options.node}.")

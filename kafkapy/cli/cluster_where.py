@@ -51,8 +51,8 @@ class Where:
         return not self.bootstrap_server and not self.controllers
 
     @contextmanager
-    def asked(self) -> "Iterator[Ask]":
-        """Yield what asks the cluster; turn a failure into one line and exit status 1."""
+    def connected(self) -> "Iterator[Ask]":
+        """Yield the object that sends requests to the cluster; turn a failure into one line and exit status 1."""
         from kafkapy.cli.cluster_link import ClusterLink
         from kafkapy.server.cluster.local import LocalCluster
 

@@ -22,7 +22,7 @@ OPTION: Final = "--command-config"
 PASSED_ON: Final = ("security.protocol", "sasl.mechanism", "client.id", "ssl.key.password")
 """Keys that librdkafka has under the same name."""
 SECURITY_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
-"""Of librdkafka's properties of TLS and logins."""
+"""The prefixes of librdkafka's properties of TLS and logins."""
 PEM_KEYS: Final = {
     "ssl.truststore.location": ("ssl.ca.location",),
     "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
@@ -224,7 +224,7 @@ _current = [NOTHING]
 
 
 _of_context: Final[ContextVar[CommandConfig | None]] = ContextVar("command_config", default=None)
-"""Of one of several clusters in one process: of the console."""
+"""The settings of one of several clusters in a process (the console)."""
 
 
 def current() -> CommandConfig:

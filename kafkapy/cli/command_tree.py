@@ -83,7 +83,7 @@ def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> C
     commands = [own.get(name) or _of_typer(each, (*path, name), {}) for name, each in sorted(below.items())]
     options = [_of_typer_option(each) for each in command.params if each.param_type_name == "option"]
     arguments = [
-        Argument(_metavar(each), _line(each.help)) for each in command.params if each.param_type_name == "argument"
+        Argument(str(each.metavar), _line(each.help)) for each in command.params if each.param_type_name == "argument"
     ]
     options.append(Option(HELP, "", "Show this message and exit."))
     first, *more = [*_paragraphs(command.help), *_paragraphs(command.epilog)] or [""]
@@ -93,11 +93,7 @@ def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> C
 def _of_typer_option(option: Any) -> Option:
     flags = (*option.opts, *option.secondary_opts)
     choices = tuple(str(choice) for choice in getattr(getattr(option, "type", None), "choices", ()))
-    return Option(flags, "" if option.is_flag else _metavar(option), option.help or "", choices)
-
-
-def _metavar(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name.replace("_", "-").upper())
+    return Option(flags, "" if option.is_flag else str(option.metavar), option.help or "", choices)
 
 
 def _of_argparse(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Command:

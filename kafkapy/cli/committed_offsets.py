@@ -1,8 +1,8 @@
-"""The committed offsets of a group, fetched from its coordinator over connections of our own.
+"""Requests to the coordinator of a group over connections of our own, and the committed offsets by them.
 
 Not librdkafka's list_consumer_group_offsets: answered COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, as by a node that
 is restarted, it dereferences NULL, and the process ends by SIGSEGV (librdkafka 2.16.0, its issue 5040). Its other
-requests to coordinators, describe, delete and alter offsets, report these errors.
+requests to coordinators end the process, too, if a response is too late: consumer_groups.py has them.
 
 Versions: FindCoordinator 1 and OffsetFetch 2, the oldest with key types and with all partitions of a group;
 OffsetDelete 0.
@@ -10,7 +10,6 @@ OffsetDelete 0.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -30,6 +29,7 @@ from kafkapy.protocol.messages.offset_delete_request import (
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest
 
 T = TypeVar("T")
+Partition = tuple[str, int]
 
 GROUP_KEY_TYPE: Final = 0
 RETRY_S: Final = 0.1
@@ -47,11 +47,24 @@ NO_SUCH_GROUP: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPP
 
 
 class CoordinatorError(KafkapyError):
-    """The coordinator did not answer, or refused; the message is one line."""
+    """The coordinator did not answer, or refused with an error code; the message is one line."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.NONE) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may be served soon: the coordinator is being loaded, or is another broker by now."""
+        return self.code in RETRIED
 
 
 class NoResponseError(CoordinatorError):
     """A broker did not answer: another one may be the coordinator soon."""
+
+    @property
+    def is_passing(self) -> bool:
+        return True
 
 
 class BrokerCalls(Protocol):
@@ -62,7 +75,7 @@ class BrokerCalls(Protocol):
 
 
 def of_each_broker(brokers: BrokerCalls, ask: Callable[[int], T]) -> tuple[dict[int, T], "list[CoordinatorError]"]:
-    """Return what ask(node id) returns for each broker of the cluster, and the errors that it raises instead.
+    """Return the results of ask(node id) for the brokers of the cluster, and the errors of those that failed.
 
     Raises CoordinatorError if no broker lists the others.
     """
@@ -77,39 +90,43 @@ def of_each_broker(brokers: BrokerCalls, ask: Callable[[int], T]) -> tuple[dict[
     return found, errors
 
 
-def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[tuple[str, int], int]:
-    """Return the committed offset of each partition that has one. Raises CoordinatorError.
+def ask_coordinator(brokers: BrokerCalls, group_id: str, ask: Callable[[Any], T], timeout_s: float = TIMEOUT_S) -> T:
+    """Return the result of `ask`, which takes FindCoordinator's response. Raises CoordinatorError.
 
-    While the group's coordinator moves, it is looked for again and again, for at most timeout_s.
+    While the group's coordinator moves, or does not answer, it is looked for and asked again: for at most timeout_s.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + timeout_s
     while True:
         try:
-            found = _ask(brokers, group_id)
-            if found.error_code not in RETRIED or time.monotonic() >= deadline:
-                check(found.error_code, getattr(found, "error_message", None))
-                break
-        except NoResponseError:
-            if time.monotonic() >= deadline:
+            found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
+            check(found.error_code, found.error_message)
+            return ask(found)
+        except CoordinatorError as error:
+            if not error.is_passing or time.monotonic() >= deadline_s:
                 raise
         time.sleep(RETRY_S)
+
+
+def committed_offsets(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[Partition, int]:
+    """Return the committed offset of each partition that has one. Raises CoordinatorError.
+
+    timeout_s: how long a coordinator that moves is looked for.
+    """
+    return ask_coordinator(
+        brokers, group_id, lambda coordinator: offsets_at(brokers, coordinator.node_id, group_id), timeout_s
+    )
+
+
+def offsets_at(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partition, int]:
+    """Like committed_offsets, of this coordinator. Raises CoordinatorError."""
+    found = brokers.call(node_id, OffsetFetchRequest(group_id, topics=None), 2)
+    check(found.error_code, None)
     return {
         (topic.name, each.partition_index): each.committed_offset
         for topic in found.topics
         for each in topic.partitions
         if each.committed_offset >= 0 and not each.error_code
     }
-
-
-def coordinator_of(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> Any:
-    """Return FindCoordinator's response; one that is not available is looked for again. Raises CoordinatorError."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
-        if found.error_code not in RETRIED or time.monotonic() >= deadline:
-            check(found.error_code, getattr(found, "error_message", None))
-            return found
-        time.sleep(RETRY_S)
 
 
 def described_by(brokers: BrokerCalls, node_id: int, request: Any, version: int) -> Any | None:
@@ -140,27 +157,22 @@ def delete_offsets(brokers: BrokerCalls, group_id: str, topics: Iterable[str]) -
             raise CoordinatorError(f"{name}: the group has committed nothing of it")
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         requested.append(OffsetDeleteRequestTopic(name, partitions=partitions))
-    coordinator = coordinator_of(brokers, group_id)
-    response = brokers.call(coordinator.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
-    check(response.error_code, None)
-    for topic in response.topics:
-        for each in topic.partitions:
-            check(each.error_code, None)
 
+    def ask(coordinator: Any) -> None:
+        response = brokers.call(coordinator.node_id, OffsetDeleteRequest(group_id, topics=requested), 0)
+        check(response.error_code, None)
+        for topic in response.topics:
+            for each in topic.partitions:
+                check(each.error_code, None)
 
-def _ask(brokers: BrokerCalls, group_id: str) -> Any:
-    """Return the response to OffsetFetch, or to FindCoordinator if that has an error. Raises NoResponseError."""
-    found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
-    if found.error_code:
-        return found
-    return brokers.call(found.node_id, OffsetFetchRequest(group_id, topics=None), 2)
+    ask_coordinator(brokers, group_id, ask)
 
 
 def check(code: int, message: str | None, what: str = "") -> None:
     """Raise CoordinatorError if the code is one of an error."""
     if code:
         error = ErrorCode(code)
-        raise CoordinatorError(f"{what}{message or error.message} ({error.name})")
+        raise CoordinatorError(f"{what}{message or error.message} ({error.name})", error)
 
 
 class BrokerConnections:
@@ -170,7 +182,6 @@ class BrokerConnections:
         servers = filter(None, map(str.strip, str(properties["bootstrap.servers"]).split(",")))
         self._servers = ",".join("{}:{}".format(*host_and_port(server)) for server in servers)
         self._security = security_of(properties)
-        self._stack = ExitStack()
         self._connections: dict[str, Connection] = {}
         self._addresses: dict[int, str] = {}
 
@@ -180,24 +191,31 @@ class BrokerConnections:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        for connection in self._connections.values():
+            connection.close()
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
         """Return the response of one broker; None: of any. Raises CoordinatorError, CommandConfigError."""
         address = self._servers if node_id is None else self._address(node_id)
         try:
             if address not in self._connections:
-                connection = Connection.to_any(address, security=self._security)
-                self._connections[address] = self._stack.enter_context(connection)
+                self._connections[address] = Connection.to_any(address, security=self._security)
             return self._connections[address].call(request, version)
         except LoginRefusedError as error:
             raise CoordinatorError(f"{address}: {error}") from error
         except OSError as error:
-            self._connections.pop(address, None)
+            self._drop(address)
             raise NoResponseError(f"no broker answers at {address}: {error.strerror or error}") from error
         except ProtocolError as error:
-            self._connections.pop(address, None)
+            self._drop(address)
             raise NoResponseError(f"what answers at {address} is not understood: {error}") from error
+
+    def _drop(self, address: str) -> None:
+        """Close a connection that failed, and forget its address: the broker may have another one by now."""
+        self._addresses = {node_id: each for node_id, each in self._addresses.items() if each != address}
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
 
     def _address(self, node_id: int) -> str:
         if node_id not in self._addresses:

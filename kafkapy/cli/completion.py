@@ -8,7 +8,7 @@
 
     kafkapy completion fish > ~/.config/fish/completions/kafkapy.fish
 
-It holds all words, so that nothing has to be run for a completion: made anew for each version, from the parsers.
+It holds all words, so that nothing has to be run for a completion: made again for each version, from the parsers.
 """
 
 import shlex

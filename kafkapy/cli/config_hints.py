@@ -1,4 +1,4 @@
-"""What a refused config may have meant: another key, milliseconds, or bytes."""
+"""Suggests what a refused config may have meant: another key, milliseconds, or bytes."""
 
 import re
 from collections.abc import Iterable

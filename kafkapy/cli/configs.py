@@ -53,10 +53,11 @@ class DescribeOptions:
 @app.command()
 @takes(DescribeOptions)
 def describe(options: DescribeOptions) -> None:
-    """Show what is set, where it comes from, and with --all what stands at its default."""
+    """Show the configs that are set, and their sources; with --all those with default values, too."""
     with failures(options.bootstrap_server):
         resource = _resource(options.topic, options.broker, options.group)
         admin = admin_client(options.bootstrap_server, options.client_config)
+        _check_broker(admin, options.broker)
         ((_, entries, error),) = outcomes(admin.describe_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
             raise typer.Exit(fail(error))
@@ -115,6 +116,7 @@ def alter(options: AlterOptions) -> None:
             raise typer.BadParameter("nothing to alter: give --set, --delete, --append or --subtract")
         resource = _resource(options.topic, options.broker, options.group, changes)
         admin = admin_client(options.bootstrap_server, options.client_config)
+        _check_broker(admin, options.broker)
         ((_, _, error),) = outcomes(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
             raise typer.Exit(fail(f"{error}{hint((key, value) for _, key, value in changes)}"))
@@ -158,6 +160,16 @@ def _resource(
     ]
     kind, name = given[0]
     return kafka_admin.ConfigResource(kind, name, incremental_configs=entries)
+
+
+def _check_broker(admin: Any, broker: str | None) -> None:
+    """Exit if there is no broker of this id: librdkafka would wait for it. Raises KafkaException."""
+    if not broker:
+        return
+    nodes = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 5).nodes
+    known = sorted(each.id for each in nodes)
+    if broker not in map(str, known):
+        raise typer.Exit(fail(f"no such broker: {broker}; there are: {', '.join(map(str, known))}"))
 
 
 def _document(resource_type: int, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What commands with argparse share that connect to a cluster and serve: their options, and the defaults of these."""
+"""Options, with their defaults, of the argparse commands that connect to a cluster and serve HTTP."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ from kafkapy.cli.defaults import (
 
 HELP: Final = ("-h", "--help")
 BACKLOG: Final = 128
-"""As many as Linux queued by default before 5.4 (net.core.somaxconn)."""
+"""The default of Linux before 5.4 (net.core.somaxconn)."""
 
 
 def add_servers_and_listen(parser: argparse.ArgumentParser, default_listen: str) -> None:

@@ -4,7 +4,9 @@ TLS and login settings come from --command-config, where the caller gives no oth
 """
 
 import contextlib
+import select
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -13,6 +15,7 @@ from kafkapy.cli.deadline import TIMEOUT_S, arm, deadline_in, receive
 from kafkapy.errors import ProtocolError, quoted
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.primitives import Writer
 from kafkapy.security.sasl import SaslClient
 
@@ -21,10 +24,10 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "kafkapy-cli"
 MAX_RESPONSE_BYTES: Final = 100_000_000
-"""As librdkafka's receive.message.max.bytes: a server that is not a broker may announce 4 GiB."""
+"""librdkafka's receive.message.max.bytes: a server that is not a broker may announce 4 GiB."""
 ASKED_ELSEWHERE: Final = frozenset((3, 10, 60, 75))
 """Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions: each broker can respond. A broker whose metadata
-stands still closes the connection instead (handlers/standing_metadata.py)."""
+is stale closes the connection instead (handlers/stale_metadata.py)."""
 
 
 class LoginRefusedError(ConnectionError):
@@ -43,6 +46,12 @@ class Connection:
     ) -> None:
         self._security = security
         self._others = ""
+        self.server = ""
+        """The address that was given to `to_any`."""
+        self.has_answered = False
+        """Whether the server has responded in the time that `answering` allows."""
+        self._slow_s: float | None = None
+        self._on_slow: Callable[[], None] = lambda: None
         config = security or command_config.current()
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
@@ -61,23 +70,69 @@ class Connection:
             raise
 
     @classmethod
-    def to_any(cls, servers: str, *, security: "ConnectionSecurity | None" = None) -> Self:
-        """Connect to the first of HOST:PORT,... that accepts. Raises OSError."""
-        failure: OSError | None = None
+    def to_any(
+        cls, servers: str, *, security: "ConnectionSecurity | None" = None, answer_s: float | None = None
+    ) -> Self:
+        """Connect to the first of HOST:PORT,... that accepts. Raises OSError.
+
+        answer_s: if there are several, the first that also responds to a request in this time. If none does, the first
+        that accepts.
+        """
         every = servers.split(",")
+        if answer_s is not None and len(every) > 1:
+            try:
+                return cls._to_first(every, security, answer_s)
+            except LoginRefusedError:
+                raise
+            except OSError:
+                pass  # none answers in time: wait for one of them
+        return cls._to_first(every, security, None)
+
+    @classmethod
+    def _to_first(cls, every: list[str], security: "ConnectionSecurity | None", answer_s: float | None) -> Self:
+        failure: OSError | None = None
         for number, server in enumerate(every, 1):
             host, _, port = server.strip().rpartition(":")
             try:
-                found = cls(host.strip("[]"), int(port), security=security)
+                if answer_s is None:
+                    found = cls(host.strip("[]"), int(port), security=security)
+                else:
+                    found = cls.answering(host.strip("[]"), int(port), security=security, answer_s=answer_s)
             except ValueError:
                 failure = OSError(f"{quoted(server)} is not HOST:PORT")
             except OSError as error:
                 failure = error
             else:
-                found._others = ",".join(every[number:])
+                found.server, found._others = server.strip(), ",".join(every[number:])
                 return found
         assert failure is not None
         raise failure
+
+    @classmethod
+    def answering(cls, host: str, port: int, *, security: "ConnectionSecurity | None" = None, answer_s: float) -> Self:
+        """Connect to a broker that responds to a request. Raises OSError, TimeoutError after answer_s for each step."""
+        found = cls(host, port, timeout_s=answer_s, security=security)
+        try:
+            found.check_answers(answer_s)
+        except BaseException:
+            found.close()
+            raise
+        found._timeout_s, found.has_answered = TIMEOUT_S, True
+        return found
+
+    def check_answers(self, timeout_s: float) -> None:
+        """Send the request that costs a broker the least. Raises OSError if no response comes in time."""
+        slow_s, self._slow_s = self._slow_s, None  # its own time-out is as short
+        try:
+            self.call(ApiVersionsRequest(), 0, timeout_s)
+        except ProtocolError as error:
+            raise ConnectionError(f"its response is not understood: {error}") from error
+        finally:
+            self._slow_s = slow_s
+
+    def watch(self, slow_s: float, on_slow: Callable[[], None]) -> None:
+        """Call on_slow if a response has not begun after slow_s, once for each request: it may raise OSError."""
+        self._slow_s, self._on_slow = slow_s, on_slow
 
     def call(self, request: Any, version: int, timeout_s: float | None = None) -> Any:
         """Send a request and return its response. timeout_s: other than the connection's."""
@@ -98,6 +153,7 @@ class Connection:
         """Take the place of a connection to another server."""
         self._socket.close()
         self._socket, self._others, self._correlation_id = other._socket, other._others, other._correlation_id
+        self.server = other.server
 
     def _ask(self, request: Any, version: int) -> Any:
         return _decoded(request, self._exchange(request, version), version)
@@ -135,16 +191,24 @@ class Connection:
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def _receive(self) -> bytes:
+        if self._slow_s is not None and not self._has_begun(self._slow_s):
+            self._on_slow()
         size = int.from_bytes(receive(self._socket, 4, self._deadline_s), "big")
         if size > MAX_RESPONSE_BYTES:
             raise ProtocolError(f"a response of {size} bytes")
         return receive(self._socket, size, self._deadline_s)
 
+    def _has_begun(self, slow_s: float) -> bool:
+        """Return whether there is something to receive, or the connection has ended, at the latest after slow_s."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(slow_s * 1000))
+
     def close(self) -> None:
         self._socket.close()
 
     def abort(self) -> None:
-        """End the connection, from another thread too: whoever waits for its response gets an error at once."""
+        """End the connection, from any thread: a call that waits for its response raises at once."""
         self._others = ""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -67,6 +67,7 @@ def new_parser() -> argparse.ArgumentParser:
     parser.add_argument("--schema-registry", metavar="URL|DIR", help="where schemas of records are")
     add_config_and_profile(parser)
     parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
+    # `kafkapy start --console` holds the other end of the pipe: its end, by kill -9 too, ends the console
     parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")
     return parser
 

@@ -1,4 +1,4 @@
-"""`kafkapy consume TOPIC`: prints records as lines, or as JSON lines."""
+"""`kafkapy consume TOPIC...`: prints records as lines, or as JSON lines."""
 
 import sys
 import time
@@ -26,17 +26,18 @@ from kafkapy.cli.received import (
     text_format,
     write,
 )
+from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.decoders.formats import Decoders
 
 POLL_S = 0.2
-"""How long Ctrl-C may go unnoticed, as librdkafka's poll is not interruptible."""
+"""How long Ctrl-C may be delayed: librdkafka's poll is not interruptible."""
 
 
 @takes(ConsumeOptions)
 def consume(options: ConsumeOptions) -> None:
-    """Print the records of a topic as lines, until --max-messages, --until-end, --until, --timeout-ms or Ctrl-C.
+    """Print the records of topics as lines, until --max-messages, --until-end, --until, --timeout-ms or Ctrl-C.
 
     Filters may be combined: records that all of them accept are printed, and count for --max-messages.
     """
@@ -50,7 +51,7 @@ def consume(options: ConsumeOptions) -> None:
         with _consumer(kafka, properties) as consumer:
             span, total = begin(consumer, options)
             if sys.stderr.isatty() and sys.stdout.isatty() and not (options.until_end or options.until):
-                note(f"waiting for records of {options.topic}, Ctrl-C ends")
+                note(f"waiting for records of {', '.join(span.topics)}, Ctrl-C ends")
             _print_records(consumer, span, total, _Printer(decoders, accept, form), options)
 
 
@@ -150,7 +151,7 @@ def _print_records(consumer: Any, span: Span, total: int | None, printer: _Print
             if message is None:
                 if options.timeout_ms is not None and (time.monotonic() - last_s) * 1000 >= options.timeout_ms:
                     return
-                span.maybe_stop(consumer)
+                span.maybe_find_ends(consumer)
                 continue
             error = message.error()
             if error is None:
@@ -161,16 +162,16 @@ def _print_records(consumer: Any, span: Span, total: int | None, printer: _Print
                 if not span.excludes(message):
                     count += printer.print(message)
                 elif span.until_ms is not None:
-                    # what follows in it is taken to be later still, and not fetched
+                    # later records of the partition are assumed to be later in time, and are not fetched
                     consumer.pause([kafka.TopicPartition(message.topic(), message.partition())])
             elif error.code() == kafka.KafkaError._PARTITION_EOF:
-                span.reached_end(message.partition(), message.offset())
+                span.reached_end(TopicPartition(message.topic(), message.partition()), message.offset())
             elif error.code() not in ignored:
                 raise kafka.KafkaException(error)
 
 
 def _decoders(key_format: str | None, value_format: str | None, location: str | None) -> "Decoders":
-    """Return the decoders of the options. With a registry, what it has schemas of is decoded by default."""
+    """Return the decoders of the options. With a registry, values with its schemas are decoded by default."""
     from kafkapy.decoders.errors import DecodeError
     from kafkapy.decoders.formats import AUTO, Decoders
     from kafkapy.decoders.registry import SchemaRegistry

@@ -20,7 +20,10 @@ MAX_OFFSET = INT64_MAX
 class ConsumeOptions:
     """The arguments and options of `kafkapy consume`."""
 
-    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to read.")]
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC...", show_default=False, help="Topics to read, or patterns: 'orders-*'."),
+    ]
     from_beginning: Annotated[
         bool,
         typer.Option("--from-beginning", "-B", help="Begin at the first record; without, only new records are shown."),

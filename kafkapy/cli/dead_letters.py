@@ -1,10 +1,11 @@
-"""Dead letters of share groups (KIP-1191) read, and sent back to where their records were.
+"""Reads dead letters of share groups (KIP-1191), and sends their records back (redrive).
 
 For `groups redrive` (redrive.py) and the console.
 
-A dead letter says by its headers where its record was. It has the record's key and value only if the group had
-errors.deadletterqueue.copy.record.enable, and never its headers and time; so the record itself is looked up, and goes
-back as it was if it is still there. A letter whose record is gone, and that has neither key nor value, cannot go back.
+The headers of a dead letter name the topic, partition and offset of its record. The letter has the record's key and
+value only if the group had errors.deadletterqueue.copy.record.enable, and never its headers and timestamp. So the
+record itself is looked up, and sent again unchanged if it still exists; else the letter's copy is sent. A letter
+without key and value whose record is gone cannot be sent.
 
     survey = survey_letters(consumer, "dlq.jobs", Choice(group="workers"))   # counts, nothing is sent
     sent = redrive(consumer, lookup, producer, survey, on_progress=print)    # a second consumer looks records up
@@ -13,11 +14,12 @@ Consumers need enable.partition.eof=true and enable.auto.commit=false. They are 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kafkapy.cli.client import confluent
+from kafkapy.cli.sender import FLUSH_S, FLUSH_SLICE_S, INTERRUPTED_FLUSH_S
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
 from kafkapy.named_tuple import NamedTuple
@@ -31,13 +33,12 @@ from kafkapy.share.letter_headers import (
 )
 
 LETTERS_AT_ONCE: Final = 500
-"""Letters whose records are looked up together."""
+"""The number of letters whose records are looked up together."""
 READ_ON: Final = 1000
-"""Offsets that are read over rather than sought past."""
+"""Gaps up to so many offsets are read, longer ones skipped by a seek."""
 POLL_S: Final = 0.2
 SILENCE_S: Final = 30.0
-"""Reading fails when no record has come for so long, although some are left."""
-FLUSH_S: Final = 30.0
+"""Reading fails if no record comes for so long, although some are left."""
 
 
 class RedriveError(KafkapyError):
@@ -45,7 +46,7 @@ class RedriveError(KafkapyError):
 
 
 class Letter(NamedTuple):
-    """A dead letter: its place in its own topic, what it has of the record, and where that was."""
+    """A dead letter: its place in its own topic, its copy of the record, and the place of the record."""
 
     partition: int
     offset: int
@@ -59,31 +60,48 @@ class Letter(NamedTuple):
     delivery_count: int
     message: str
 
+    @property
+    def place(self) -> "Place":
+        return self.partition, self.offset
+
+    @property
+    def source(self) -> tuple[str, int, int]:
+        """The place of the record: topic, partition and offset."""
+        return self.source_topic, self.source_partition, self.source_offset
+
+
+Place = tuple[int, int]
+"""The place of a letter in its own topic: partition and offset."""
+
 
 class Choice(NamedTuple):
     """Which letters: all, those of one group, those from one topic, and those at some (partition, offset)."""
 
     group: str | None = None
     source_topic: str | None = None
-    places: frozenset[tuple[int, int]] | None = None
+    places: frozenset[Place] | None = None
 
     def has(self, letter: Letter) -> bool:
-        if self.places is not None and (letter.partition, letter.offset) not in self.places:
+        if self.places is not None and letter.place not in self.places:
             return False
         return self.group in (None, letter.group) and self.source_topic in (None, letter.source_topic)
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a choice comes to. `ends`: by partition, where the topic ended; what comes later is left alone."""
+    """The letters that a choice selects. `ends`: the partitions' ends at that time; later letters are not read."""
 
     topic: str
     choice: Choice
     ends: dict[int, int]
     counts: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """By group, source topic and its partition."""
+    """The numbers of letters, by group, source topic and its partition."""
     foreign_count: int = 0
-    """Records without the headers of a dead letter."""
+    """The number of records that are not dead letters: they lack the headers."""
+    delivered: frozenset[Place] = frozenset()
+    """Letters whose records an earlier redrive, which this one resumes, has delivered: they are left out."""
+    sources_delivered: dict[tuple[str, int], dict[int, Place]] = field(default_factory=dict)
+    """The places of the delivered letters, by source topic and partition, then source offset."""
 
     @property
     def letter_count(self) -> int:
@@ -92,7 +110,7 @@ class Survey:
 
 @dataclass(slots=True)
 class Redriven:
-    """What was sent back. `done`: the places of the letters whose records were delivered.
+    """The result of a redrive. `done`: the places of letters whose records were delivered, now or by what this resumes.
 
     repeated_count: letters of a record that had gone back already, because several groups gave it up, or because a
     broker died after it wrote the letter and before it had recorded that.
@@ -101,9 +119,14 @@ class Redriven:
     count: int = 0
     repeated_count: int = 0
     gone: list[Letter] = field(default_factory=list)
-    """Letters whose record is nowhere."""
+    """Letters whose record is gone, and that have no copy of it."""
     failures: list[str] = field(default_factory=list)
-    done: set[tuple[int, int]] = field(default_factory=set)
+    done: set[Place] = field(default_factory=set)
+
+    @classmethod
+    def before(cls, survey: Survey) -> Self:
+        """Return the result before anything is sent: with the deliveries of the redrive that this one resumes."""
+        return cls(done=set(survey.delivered))
 
     def trimmed_to(self, survey: Survey, starts: dict[int, int]) -> dict[int, int]:
         """Return, by partition, the offset before which every record was sent back: what may be deleted."""
@@ -118,7 +141,7 @@ class Redriven:
 
 
 def letter_of(message: Any) -> Letter | None:
-    """Return the dead letter that a message of confluent-kafka is, None if it lacks the headers."""
+    """Return the dead letter in a message of confluent-kafka, None if it lacks the headers."""
     headers = {name: value or b"" for name, value in message.headers() or ()}
     try:
         return Letter(
@@ -138,59 +161,144 @@ def letter_of(message: Any) -> Letter | None:
         return None
 
 
-def survey_letters(consumer: Any, topic: str, choice: Choice = Choice()) -> Survey:  # noqa: B008  # a constant
-    """Count the chosen letters of a topic, up to where it ends now. Raises RedriveError, KafkaException."""
-    bounds = bounds_of(consumer, topic)
-    survey = Survey(topic, choice, {partition: end for partition, (_, end) in bounds.items()})
+def survey_letters(
+    consumer: Any,
+    topic: str,
+    choice: Choice = Choice(),  # noqa: B008  # a constant
+    *,
+    ends: dict[int, int] | None = None,
+    delivered: Collection[Place] = (),
+) -> Survey:
+    """Count the chosen letters of a topic, up to its current end or `ends`. Raises RedriveError, KafkaException.
+
+    ends, delivered: of a redrive that is to be resumed.
+    """
+    if ends is None:
+        ends = {partition: end for partition, (_, end) in bounds_of(consumer, topic).items()}
+    survey = Survey(topic, choice, ends, delivered=frozenset(delivered))
     for message in _messages(consumer, topic, survey.ends):
         letter = letter_of(message)
         if letter is None:
             survey.foreign_count += 1
-        elif choice.has(letter):
-            place = letter.group, letter.source_topic, letter.source_partition
-            survey.counts[place] = survey.counts.get(place, 0) + 1
+        elif not choice.has(letter):
+            continue
+        elif letter.place in survey.delivered:
+            by_offset = survey.sources_delivered.setdefault((letter.source_topic, letter.source_partition), {})
+            by_offset[letter.source_offset] = letter.place
+        else:
+            source = letter.group, letter.source_topic, letter.source_partition
+            survey.counts[source] = survey.counts.get(source, 0) + 1
     return survey
 
 
 def letters_of(consumer: Any, survey: Survey) -> Iterator[Letter]:
-    """Yield the letters that a survey has counted, those of a partition in order. Raises as survey_letters."""
+    """Yield the letters that a survey has counted; those of a partition are in order. Raises as survey_letters."""
     for message in _messages(consumer, survey.topic, survey.ends):
         letter = letter_of(message)
-        if letter is not None and survey.choice.has(letter):
+        if letter is not None and survey.choice.has(letter) and letter.place not in survey.delivered:
             yield letter
 
 
 def redrive(
-    consumer: Any, lookup: Any, producer: Any, survey: Survey, on_progress: Callable[[int], None] = lambda done: None
+    consumer: Any,
+    lookup: Any,
+    producer: Any,
+    survey: Survey,
+    on_progress: Callable[[int], None] = lambda done: None,
+    redriven: Redriven | None = None,
 ) -> Redriven:
     """Send the letters of a survey back, each to the end of the partition where its record was.
 
     lookup: a second consumer, which looks records up. on_progress(letters handled so far). Those that read the topic,
-    all groups, get the records again. Raises RedriveError, KafkaException; what was sent by then, was sent.
+    all groups, get the records again. `redriven`, of Redriven.before, is filled and returned: after an exception it
+    has what was delivered. Raises RedriveError, KafkaException.
     """
-    redriven = Redriven()
-    sent: dict[tuple[str, int], set[int]] = {}
+    redriven = Redriven.before(survey) if redriven is None else redriven
+    run = _Run(producer, redriven, survey)
     handled = 0
+    flush_s = FLUSH_S
     try:
         for some in _chunks(letters_of(consumer, survey)):
             found = originals_of(lookup, some)
             for letter in some:
-                offsets = sent.setdefault((letter.source_topic, letter.source_partition), set())
-                if letter.source_offset in offsets:
-                    redriven.repeated_count += 1
-                    redriven.done.add((letter.partition, letter.offset))
-                elif _send_back(producer, letter, found.get(_place(letter)), redriven):
-                    offsets.add(letter.source_offset)
+                run.send(letter, found.get(letter.source))
             handled += len(some)
             on_progress(handled)
-    finally:
-        left = producer.flush(FLUSH_S)
+    except KeyboardInterrupt:
+        flush_s = INTERRUPTED_FLUSH_S
+        raise
+    finally:  # also after an error: what librdkafka has queued may still be delivered, and must be counted
+        left = _flush(producer, flush_s)
         redriven.failures += ["not delivered in time"] * left
     return redriven
 
 
+def _flush(producer: Any, timeout_s: float) -> int:
+    """Wait until all records are delivered or have failed; return how many are pending after timeout_s."""
+    deadline_s = time.monotonic() + timeout_s
+    left = len(producer)
+    while left and time.monotonic() < deadline_s:
+        left = producer.flush(FLUSH_SLICE_S)
+    return left
+
+
+class _Run:
+    """Sends each record once, although several letters may name it; all of them are done when it is delivered."""
+
+    def __init__(self, producer: Any, redriven: Redriven, survey: Survey) -> None:
+        self._producer = producer
+        self._redriven = redriven
+        # also of letters to be read later: partitions may come in another order than in the earlier redrive
+        self._first = {source: dict(by_offset) for source, by_offset in survey.sources_delivered.items()}
+        """The first letter of each record, by topic and partition, then offset."""
+        self._others: dict[Place, list[Place]] = {}
+        """By the first letter of a record in flight: the later letters of the same record."""
+
+    def send(self, letter: Letter, original: Any) -> None:
+        """Send a letter's record, unless it is gone or went back already."""
+        firsts = self._first.setdefault((letter.source_topic, letter.source_partition), {})
+        first = firsts.get(letter.source_offset)
+        if first is not None:
+            self._redriven.repeated_count += 1
+            if first in self._redriven.done:
+                self._redriven.done.add(letter.place)
+            else:
+                self._others.setdefault(first, []).append(letter.place)
+        elif (record := _record(letter, original)) is not None:
+            firsts[letter.source_offset] = letter.place
+            self._produce(letter, record)
+        else:
+            self._redriven.gone.append(letter)
+
+    def _produce(self, letter: Letter, record: dict[str, Any]) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
+            if error is not None:
+                self._redriven.failures.append(f"{letter.source_topic}-{letter.source_partition}: {error.str()}")
+                return
+            self._redriven.count += 1
+            self._redriven.done.add(letter.place)
+            self._redriven.done.update(self._others.pop(letter.place, ()))
+
+        topic, partition = letter.source_topic, letter.source_partition
+        kafka = confluent()
+        while True:
+            try:
+                self._producer.produce(topic, partition=partition, on_delivery=on_delivery, **record)
+                break
+            except BufferError:  # the queue is full: let it drain
+                self._producer.poll(0.1)
+            except (
+                kafka.KafkaException
+            ) as error:  # an error of this record only: it is too large, or its partition is gone
+                if error.args[0].code() == kafka.KafkaError._FATAL:
+                    raise
+                on_delivery(error.args[0], None)
+                break
+        self._producer.poll(0)
+
+
 def originals_of(lookup: Any, letters: Sequence[Letter]) -> dict[tuple[str, int, int], Any]:
-    """Return the messages that letters stand for, by topic, partition and offset, as far as they are still there.
+    """Return the records that letters name, by topic, partition and offset, if they still exist.
 
     A message that is newer than its letter, or another one than the letter's copy, is not the letter's: the topic was
     deleted and made again.
@@ -212,7 +320,7 @@ def bounds_of(consumer: Any, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _partitions(consumer: Any, topic: str) -> list[int]:
-    """Raises RedriveError if there is no such topic."""
+    """Check that the topic exists. Raises RedriveError."""
     found = consumer.list_topics(topic, timeout=SILENCE_S).topics.get(topic)
     if found is None or found.error is not None or not found.partitions:
         raise RedriveError(f"no such topic: {topic}")
@@ -226,10 +334,6 @@ def _bounds(consumer: Any, topic: str, partition: int) -> tuple[int, int]:
     return bounds
 
 
-def _place(letter: Letter) -> tuple[str, int, int]:
-    return letter.source_topic, letter.source_partition, letter.source_offset
-
-
 def _is_original(message: Any, letter: Letter) -> bool:
     kind, timestamp_ms = message.timestamp()
     if kind and timestamp_ms > letter.timestamp_ms:
@@ -239,33 +343,16 @@ def _is_original(message: Any, letter: Letter) -> bool:
     return (message.key(), message.value()) == (letter.key, letter.value)
 
 
-def _send_back(producer: Any, letter: Letter, original: Any, redriven: Redriven) -> bool:
-    """Send a letter's record; return False if there is none."""
-    record: dict[str, Any] = {"key": letter.key, "value": letter.value}
-    if original is not None:
-        kind, timestamp_ms = original.timestamp()
-        record = {"key": original.key(), "value": original.value(), "headers": original.headers() or []}
-        if kind and timestamp_ms > 0:  # librdkafka takes 0 for now
-            record["timestamp"] = timestamp_ms
-    elif letter.key is None and letter.value is None:
-        redriven.gone.append(letter)
-        return False
-
-    def on_delivery(error: Any, message: Any) -> None:
-        if error is not None:
-            redriven.failures.append(f"{letter.source_topic}-{letter.source_partition}: {error.str()}")
-        else:
-            redriven.count += 1
-            redriven.done.add((letter.partition, letter.offset))
-
-    while True:
-        try:
-            producer.produce(letter.source_topic, partition=letter.source_partition, on_delivery=on_delivery, **record)
-            break
-        except BufferError:  # the queue is full: let it drain
-            producer.poll(0.1)
-    producer.poll(0)
-    return True
+def _record(letter: Letter, original: Any) -> dict[str, Any] | None:
+    """Return the record to send: the record itself if it exists, else the letter's copy; None without either."""
+    if original is None:
+        has_copy = letter.key is not None or letter.value is not None
+        return {"key": letter.key, "value": letter.value} if has_copy else None
+    kind, timestamp_ms = original.timestamp()
+    record = {"key": original.key(), "value": original.value(), "headers": original.headers() or []}
+    if kind and timestamp_ms > 0:  # librdkafka treats 0 as the current time
+        record["timestamp"] = timestamp_ms
+    return record
 
 
 def _chunks(letters: Iterator[Letter]) -> Iterator[list[Letter]]:
@@ -280,7 +367,7 @@ def _chunks(letters: Iterator[Letter]) -> Iterator[list[Letter]]:
 
 
 def _messages(consumer: Any, topic: str, ends: dict[int, int]) -> Iterator[Any]:
-    """Yield the messages of a topic that lie before the ends of its partitions."""
+    """Yield the messages of a topic before the ends of its partitions."""
     kafka = confluent()
     starts = bounds_of(consumer, topic)
     left = {each: end for each, end in ends.items() if each in starts and starts[each][0] < end}
@@ -302,7 +389,7 @@ def _messages(consumer: Any, topic: str, ends: dict[int, int]) -> Iterator[Any]:
 
 
 def _look_up(lookup: Any, topic: str, partition: int, offsets: list[int]) -> Iterator[Any]:
-    """Yield the messages at some offsets, in order, that are still there."""
+    """Yield the messages at these offsets, in order, if they still exist."""
     kafka = confluent()
     try:
         if partition not in _partitions(lookup, topic):
@@ -329,7 +416,7 @@ def _look_up(lookup: Any, topic: str, partition: int, offsets: list[int]) -> Ite
 
 
 def _polled(consumer: Any, is_wanted: Callable[[], bool], where: str) -> Iterator[Any]:
-    """Yield messages and ends of partitions while they are wanted. Raises RedriveError after a silence."""
+    """Yield messages and partition ends as long as the caller iterates. Raises RedriveError after a silence."""
     kafka = confluent()
     last_s = time.monotonic()
     while is_wanted():

@@ -1,6 +1,6 @@
 """A deadline over several calls of a blocking socket: a server that sends a byte now and then cannot exceed it.
 
-A socket's own time-out begins anew with each call. (A TLS handshake is one call.)
+A socket's own time-out begins again with each call. (A TLS handshake is one call.)
 """
 
 import socket
@@ -18,7 +18,7 @@ def deadline_in(timeout_s: float) -> float:
 
 
 def arm(connection: socket.socket, deadline_s: float) -> None:
-    """Let the socket's next call take until the deadline at most. Raises TimeoutError when it has passed."""
+    """Limit the socket's next call to the time until the deadline. Raises TimeoutError when it has passed."""
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("timed out")

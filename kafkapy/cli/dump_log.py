@@ -1,6 +1,6 @@
 """`kafkapy dump-log FILE...`: prints segments, snapshots and indexes like kafka-dump-log.sh.
 
-Takes that tool's options, including `--files a,b`. A directory stands for its segments; that tool ignores it as
+Takes that tool's options, including `--files a,b`. For a directory its segments are printed; that tool ignores it as
 unknown. Exit status 1 if a file cannot be read or is corrupt. The parser needs nothing but the standard library: a
 build of the wheel makes the manual pages of it.
 """
@@ -24,7 +24,7 @@ _DECODERS = {
     "transaction-log-decoder": ("decode_transaction", "read records as those of __transaction_state"),
     "share-group-state-decoder": ("decode_share", "read records as those of __share_group_state"),
 }
-"""The functions of kafkapy.storage.offline.dump_records by the options that choose them."""
+"""The functions of kafkapy.storage.offline.dump_records, by the option that selects each."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _segments(directory: str) -> list[str]:
-    """Return the segments of a partition's directory, in order. Raises OSError where there are none."""
+    """Return the segments of a partition's directory, in order. Raises OSError if there are none."""
     found = sorted(name for name in os.listdir(directory) if name.endswith(".log"))
     if not found:
         raise FileNotFoundError(errno.ENOENT, "no .log file is in this directory: name a partition's, or a file")

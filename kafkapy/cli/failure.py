@@ -1,4 +1,10 @@
-"""Error output of commands: one line on stderr, exit status 1."""
+"""Error output of commands, and their exit statuses.
+
+0    success
+1    the command failed, for example because no broker is reachable: one line on stderr says why
+2    the arguments are wrong (usage error)
+130  Ctrl-C
+"""
 
 import sys
 from typing import Final

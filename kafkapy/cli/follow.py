@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Final
 
 POLL_S: Final = 0.2
-"""A person does not see that a line is so late."""
+"""The interval of reads: people do not notice this delay."""
 READ_BYTES: Final = 1 << 20
-"""Of one read: a file that grew by gigabytes is shown in parts."""
+"""The bytes of one read: a file that grew by gigabytes is shown in parts."""
 
 
 class GrowingFile:
-    """Lines that are appended to a file; one that is replaced or truncated is read from its begin."""
+    """Lines that are appended to a file; one that is replaced or truncated is read from its start."""
 
     def __init__(self, path: Path) -> None:
-        """Begin at the end of the file; a missing one is read once it is there."""
+        """Start at the end of the file; a missing one is read once it exists."""
         self._path = path
         self._position, self._inode = self._state() or (0, None)
         self._partial = b""

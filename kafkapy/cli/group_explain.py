@@ -4,7 +4,8 @@ import json
 from datetime import datetime
 from typing import Any
 
-from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, check, coordinator_of
+from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, ask_coordinator, check
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.output import print_table
 from kafkapy.group.explain import EXPLAIN_TAG
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -15,10 +16,19 @@ NO_EXPLANATIONS = "the group's coordinator keeps no explanations: it is no kafka
 COLUMNS = ("MEMBER", "CLIENT", "HOST", "CHANGE", "GAINED", "LOST")
 
 
-def rebalances_of(brokers: BrokerCalls, group_id: str) -> list[dict[str, Any]]:
-    """Return the rebalances from the group's coordinator. Raises CoordinatorError, also if it keeps none."""
+def rebalances_of(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
+    """Return the rebalances from the group's coordinator. Raises CoordinatorError, also if it keeps none.
+
+    timeout_s: how long a coordinator that moves is looked for.
+    """
+    return ask_coordinator(
+        brokers, group_id, lambda coordinator: _rebalances_at(brokers, coordinator, group_id), timeout_s
+    )
+
+
+def _rebalances_at(brokers: BrokerCalls, coordinator: Any, group_id: str) -> list[dict[str, Any]]:
     requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={EXPLAIN_TAG: b""})
-    (group,) = brokers.call(coordinator_of(brokers, group_id).node_id, requested, 6).groups
+    (group,) = brokers.call(coordinator.node_id, requested, 6).groups
     encoded = (group.unknown_tagged_fields or {}).get(EXPLAIN_TAG)
     if encoded is None:
         if OTHER_KIND not in (group.error_message or ""):

@@ -1,53 +1,53 @@
-"""Groups of a list with members, topics and lag: what `groups list` asks besides their names.
+"""Members, topics and lag of groups, for `kafkapy groups list`.
 
-Offsets come from each group's coordinator, ends of all partitions at once. What is not known is None.
+Committed offsets come from each group's coordinator, end offsets of all partitions at once. Unknown values are None.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from kafkapy.cli.client import outcomes
-from kafkapy.cli.committed_offsets import BrokerCalls, CoordinatorError, committed_offsets
-from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.committed_offsets import (
+    BrokerCalls,
+    CoordinatorError,
+    Partition,
+    ask_coordinator,
+    committed_offsets,
+    offsets_at,
+)
+from kafkapy.cli.consumer_groups import ConsumerGroup, described_at
 from kafkapy.cli.progress import Progress
-from kafkapy.cli.share_groups import describe_share_group
-from kafkapy.cli.streams_groups import described_group, inputs_of, subtopologies_of
 from kafkapy.cli.topic_facts import LATEST, TopicQueries
 from kafkapy.dataclass import dataclass
 
 GROUP_TIMEOUT_S: Final = 2.0
-"""How long a coordinator is looked for: one that moves is not waited for as by `describe`."""
+"""How long a coordinator is looked up. `describe` waits longer for one that moves."""
 SILENCE_S: Final = 20.0
-"""In all, for groups whose coordinators do not answer: the lag of those that are left is not fetched."""
-GROUPS_AT_ONCE: Final = 500
-"""Of one request to a coordinator: it takes some milliseconds."""
+"""The time for all groups whose coordinators do not answer; after it no more lags are fetched."""
 
-Partition = tuple[str, int]
 Offsets = Mapping[Partition, int]
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class GroupFacts:
-    """`topics`: those that it has committed, or that its members are assigned."""
+    """`topics`: those with committed offsets, and those assigned to members."""
 
     members: int | None
     lag: int | None
     topics: list[str]
 
 
-def facts_of(admin: Any, brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
-    """Return the facts of each group. Raises KafkaException, CoordinatorError."""
-    described = _described(admin, group_ids)
-    committed = _asked(group_ids, lambda group_id: committed_offsets(brokers, group_id, GROUP_TIMEOUT_S))
-    return _facts(brokers, {each: (described.get(each), committed[each]) for each in group_ids}, _assigned)
+def facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
+    """Return the facts of each group. Raises CoordinatorError."""
+    asked = ask_each(group_ids, lambda group_id: _consumers(brokers, group_id))
+    return _facts(brokers, {group_id: found or (None, None) for group_id, found in asked.items()}, _assigned)
 
 
 def _facts(
     brokers: BrokerCalls, groups: Mapping[str, tuple[Any, Offsets | None]], topics_of: Callable[[Any], set[str]]
 ) -> dict[str, GroupFacts]:
-    """Return the facts of groups by what they are and have committed, each None if it is not known."""
+    """Return the facts of groups, from their descriptions and committed offsets; a fact is None if unknown."""
     ends = _ends(brokers, {partition for _, offsets in groups.values() for partition in offsets or ()})
     found = {}
     for group_id, (group, offsets) in groups.items():
@@ -62,8 +62,12 @@ def _facts(
 
 
 def share_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
-    """As facts_of, of share groups."""
-    described = _asked(group_ids, lambda group_id: describe_share_group(brokers, group_id, GROUP_TIMEOUT_S))
+    """Like facts_of, for share groups."""
+    if not group_ids:
+        return {}
+    from kafkapy.cli.share_groups import describe_share_group  # only if there are such groups: 9 ms
+
+    described = ask_each(group_ids, lambda group_id: describe_share_group(brokers, group_id, GROUP_TIMEOUT_S))
     return {
         group_id: GroupFacts(None, None, [])
         if group is None
@@ -73,40 +77,40 @@ def share_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, 
 
 
 def streams_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
-    """As facts_of, of streams groups: the topics are those that are read, and those of which something is committed."""
-    asked = _asked(group_ids, lambda group_id: _streams_group(brokers, group_id))
+    """Like facts_of, for streams groups: the topics are their source topics, and those with committed offsets."""
+    asked = ask_each(group_ids, lambda group_id: _streams_group(brokers, group_id))
     return _facts(brokers, {group_id: found or (None, None) for group_id, found in asked.items()}, _read)
 
 
 def _streams_group(brokers: BrokerCalls, group_id: str) -> tuple[Any, Offsets] | None:
+    from kafkapy.cli.streams_groups import described_group
+
     group = described_group(brokers, group_id, GROUP_TIMEOUT_S)
     return None if group is None else (group, committed_offsets(brokers, group_id, GROUP_TIMEOUT_S))
 
 
 def _read(group: Any) -> set[str]:
+    from kafkapy.cli.streams_groups import inputs_of, subtopologies_of
+
     return {topic for each in subtopologies_of(group) for topic in inputs_of(each)}
 
 
-def _described(admin: Any, group_ids: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for start in range(0, len(group_ids), GROUPS_AT_ONCE):
-        part = list(group_ids[start : start + GROUPS_AT_ONCE])
-        futures = admin.describe_consumer_groups(part, request_timeout=TIMEOUT_S)
-        found |= {group_id: group for group_id, group, error in outcomes(futures) if error is None}
-    return found
+def _consumers(brokers: BrokerCalls, group_id: str) -> tuple[ConsumerGroup, Offsets]:
+    """Raises CoordinatorError."""
+
+    def ask(coordinator: Any) -> tuple[ConsumerGroup, Offsets]:
+        group = described_at(brokers, coordinator, group_id)
+        return group, offsets_at(brokers, coordinator.node_id, group_id)
+
+    return ask_coordinator(brokers, group_id, ask, GROUP_TIMEOUT_S)
 
 
-def _assigned(group: Any) -> set[str]:
-    return {
-        partition.topic
-        for member in group.members
-        if member.assignment is not None
-        for partition in member.assignment.topic_partitions
-    }
+def _assigned(group: ConsumerGroup) -> set[str]:
+    return {topic for member in group.members for topic, _ in member.partitions}
 
 
-def _asked(group_ids: Sequence[str], ask: Callable[[str], T]) -> dict[str, T | None]:
-    """Return what `ask` returns for each group, None if its coordinator does not answer."""
+def ask_each(group_ids: Sequence[str], ask: Callable[[str], T]) -> dict[str, T | None]:
+    """Return the results of `ask` by group, None if a group's coordinator does not answer."""
     found: dict[str, T | None] = dict.fromkeys(group_ids)
     silence_s = 0.0
     with Progress("groups asked", len(group_ids)) as progress:
@@ -127,4 +131,4 @@ def _ends(brokers: BrokerCalls, partitions: Iterable[Partition]) -> Offsets:
     if not names:
         return {}
     queries = TopicQueries(brokers)
-    return queries.offsets([topic for name, topic in queries.topics().items() if name in names], LATEST)
+    return queries.offsets(queries.topics(names).values(), LATEST)

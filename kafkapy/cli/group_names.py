@@ -1,4 +1,4 @@
-"""The groups of a cluster of every type, asked of each broker: librdkafka lists no share groups.
+"""The groups of a cluster of every type, for the command line and the console: librdkafka lists no share groups.
 
 Versions: ListGroups 5, the first with types; 4, whose groups are all classic, of brokers that lack it (before Apache
 Kafka 3.8).
@@ -27,15 +27,19 @@ STATES: Final = (
     "Reconciling",
     "NotReady",
 )
-"""As Apache Kafka writes them."""
+"""The states of groups, as Apache Kafka writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`type` and `state` as Apache Kafka writes them: Classic, Stable."""
+    """`type` and `state` as Apache Kafka writes them: Classic, Stable.
+
+    `protocol`: the protocol type: consumer, connect, share, streams; empty if only offsets were committed.
+    """
 
     type: str
     state: str
+    protocol: str
 
 
 def choice(text: str, names: Collection[str]) -> str:
@@ -62,7 +66,7 @@ def listed_groups(
             error_code = ErrorCode(listed.error_code)
             reasons.append(f"broker {node_id}: {error_code.message} ({error_code.name})")
         for each in listed.groups:
-            group = ListedGroup(each.group_type.title() or TYPES[0], each.group_state)
+            group = ListedGroup(each.group_type.title() or TYPES[0], each.group_state, each.protocol_type)
             if (not states or group.state in states) and (not types or group.type in types):
                 found[each.group_id] = group
     return found, reasons

@@ -2,11 +2,9 @@
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from kafkapy.cli.client import confluent
-from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.moments import FORMS, moment_ms
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
@@ -16,8 +14,6 @@ if TYPE_CHECKING:  # its messages are imported when a command runs
 
 Partition: TypeAlias = tuple[str, int]
 
-OFFSET_INVALID = -1001
-"""librdkafka's value for "no offset"."""
 PARTITION_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -58,7 +54,7 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
 def offset_row(
     partition: Partition, committed: int | None, end: int | None, reader: tuple[str, str, str] | None
 ) -> dict[str, Any]:
-    """Return what `groups describe` shows of a partition, in the order of its columns.
+    """Return the values of a partition's row in `groups describe`, in the order of its columns.
 
     reader: the member id, client id and host of the member that reads it.
     """
@@ -76,9 +72,9 @@ def offset_row(
 
 
 class OffsetStore(Protocol):
-    """Where a group is: committed offsets, or the start offsets of a share group (share_groups.ShareOffsets).
+    """The offsets of a group: its committed ones, or the start offsets of a share group (share_groups.ShareOffsets).
 
-    Methods raise KafkaException, CoordinatorError.
+    Methods raise CoordinatorError.
     """
 
     def committed(self) -> dict[Partition, int]:
@@ -91,8 +87,7 @@ class OffsetStore(Protocol):
 class CommittedOffsets:
     """The committed offsets of a group: an OffsetStore."""
 
-    def __init__(self, admin: Any, brokers: "BrokerCalls", group_id: str) -> None:
-        self._admin = admin
+    def __init__(self, brokers: "BrokerCalls", group_id: str) -> None:
         self._brokers = brokers
         self._group_id = group_id
 
@@ -102,23 +97,19 @@ class CommittedOffsets:
         return committed_offsets(self._brokers, self._group_id)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        kafka = confluent()
-        positions = [kafka.TopicPartition(name, partition, offset) for (name, partition), offset in offsets.items()]
-        requested = kafka.ConsumerGroupTopicPartitions(self._group_id, positions)
-        (future,) = self._admin.alter_consumer_group_offsets([requested], request_timeout=TIMEOUT_S).values()
-        for position in future.result().topic_partitions:
-            if position.error is not None:
-                raise kafka.KafkaException(position.error)
+        from kafkapy.cli.consumer_groups import commit_offsets
+
+        commit_offsets(self._brokers, self._group_id, offsets)
 
 
 class GroupOffsets:
-    """The offsets of one group.
+    """The offsets of one group, and those of the partitions that it reads.
 
-    Methods raise KafkaException, CoordinatorError, and LookupError for unknown topics and partitions.
+    Methods raise CoordinatorError, and LookupError for unknown topics and partitions.
     """
 
-    def __init__(self, admin: Any, store: OffsetStore) -> None:
-        self._admin = admin
+    def __init__(self, brokers: "BrokerCalls", store: OffsetStore) -> None:
+        self._brokers = brokers
         self._store = store
 
     def committed(self) -> dict[Partition, int]:
@@ -126,36 +117,45 @@ class GroupOffsets:
         return self._store.committed()
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """Return the end offsets, None for a deleted partition."""
-        spec = confluent().admin.OffsetSpec.latest()
-        return self._offsets(dict.fromkeys(partitions, spec))
+        """Return the end offsets, None for a deleted partition, and for one whose leader does not answer."""
+        from kafkapy.cli.topic_facts import LATEST
 
-    def partitions_of(self, requested: Mapping[str, list[int] | None]) -> list[Partition]:
+        wanted = list(partitions)
+        found = self._offsets(wanted, LATEST)
+        return {each: found.get(each) for each in wanted}
+
+    def partitions_of(self, requested: Mapping[str, Sequence[int] | None]) -> list[Partition]:
         """Return the partitions; raises LookupError for one that does not exist."""
-        topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        from kafkapy.cli.topic_facts import TopicQueries
+
+        topics = TopicQueries(self._brokers).topics(requested)
         found = []
         for name, numbers in requested.items():
-            topic = topics.get(name)
-            if topic is None or topic.error is not None:
+            if name not in topics:
                 raise LookupError(f"no such topic: {name}")
-            missing = [number for number in numbers or () if number not in topic.partitions]
+            existing = [each.number for each in topics[name].partitions]
+            missing = [number for number in numbers or () if number not in existing]
             if missing:
                 raise LookupError(f"{name} has no partition {missing[0]}")
-            found += [(name, number) for number in (topic.partitions if numbers is None else numbers)]
+            found += [(name, number) for number in (existing if numbers is None else numbers)]
         return found
 
-    def plan(self, partitions: list[Partition], target: ResetTarget) -> dict[Partition, tuple[int | None, int]]:
+    def plan(self, targets: Mapping[Partition, ResetTarget]) -> dict[Partition, tuple[int | None, int]]:
         """Return (offset before, offset after) of each partition, clamped to the partition's range."""
+        from kafkapy.cli.topic_facts import EARLIEST, LATEST
+
         committed = self.committed()
-        spec = confluent().admin.OffsetSpec
-        starts = self._offsets(dict.fromkeys(partitions, spec.earliest()))
-        ends = self._offsets(dict.fromkeys(partitions, spec.latest()))
-        at_time = {}
-        if target.kind == "time":
-            at_time = self._offsets(dict.fromkeys(partitions, spec.for_timestamp(target.value)))
+        starts, ends = self._offsets(targets, EARLIEST), self._offsets(targets, LATEST)
+        by_time: dict[int, list[Partition]] = {}
+        for each, target in targets.items():
+            if target.kind == "time":
+                by_time.setdefault(max(target.value, 0), []).append(each)  # a time before 1970 is before all records
+        at_time: dict[Partition, int] = {}
+        for time_ms, partitions in by_time.items():
+            at_time |= self._offsets(partitions, time_ms)
         plan = {}
-        for each in partitions:
-            start, end, before = starts[each], ends[each], committed.get(each)
+        for each, target in targets.items():
+            start, end, before = starts.get(each), ends.get(each), committed.get(each)
             if start is None or end is None:
                 raise LookupError(f"{each[0]}-{each[1]} does not answer where it begins and ends")
             plan[each] = before, goal_of(target, each, start=start, end=end, before=before, at_time=at_time.get(each))
@@ -165,18 +165,10 @@ class GroupOffsets:
         """Move the group to these offsets."""
         self._store.commit(offsets)
 
-    def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int | None]:
-        if not specs:
-            return {}
-        kafka = confluent()
-        requested = {kafka.TopicPartition(name, partition): spec for (name, partition), spec in specs.items()}
-        found: dict[Partition, int | None] = {}
-        for position, future in self._admin.list_offsets(requested, request_timeout=TIMEOUT_S).items():
-            try:
-                found[position.topic, position.partition] = future.result().offset
-            except kafka.KafkaException:
-                found[position.topic, position.partition] = None
-        return found
+    def _offsets(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+        from kafkapy.cli.topic_facts import TopicQueries
+
+        return TopicQueries(self._brokers).offsets_of(partitions, timestamp)
 
 
 def goal_of(

@@ -1,32 +1,34 @@
 """`kafkapy groups list|describe|explain|reset|delete`; redrive.py has redrive."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkapy.cli.chosen import is_pattern, matching
+from kafkapy.cli.chosen import chosen, confirm, is_pattern, matching, missing
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
     AsJson,
     ClientConfig,
     Server,
-    admin_client,
-    client_properties,
     failures,
-    outcomes,
+    reachable_properties,
 )
-from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
-from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, offset_row, parse_topics
-from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.group_offsets import GroupOffsets, offset_row, parse_topics
+from kafkapy.cli.options import takes
+from kafkapy.cli.output import counted, print_json, print_table
 from kafkapy.cli.overview import GROUPS
 from kafkapy.cli.redrive import redrive_letters
+from kafkapy.cli.reset_targets import ResetOptions, targets_of
 from kafkapy.errors import first_of
 
 if TYPE_CHECKING:
     from kafkapy.cli.committed_offsets import BrokerConnections
+    from kafkapy.cli.consumer_groups import ConsumerGroup
+    from kafkapy.cli.group_names import ListedGroup
     from kafkapy.cli.group_offsets import OffsetStore
     from kafkapy.cli.share_explain import PartitionFacts
 
@@ -36,7 +38,10 @@ app = typer.Typer(
 )
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, help="The id of a group.")]
-GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups.")]
+GroupIds = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups, or patterns: 'app-*'."),
+]
 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
 SHARE, STREAMS = "Share", "Streams"
@@ -65,7 +70,6 @@ def list_groups(
     client_config: ClientConfig = None,
 ) -> None:
     """List groups with type, state, members, lag and topics."""
-    from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.group_list import facts_of, share_facts_of, streams_facts_of
     from kafkapy.cli.group_names import STATES, TYPES, choice, listed_groups
 
@@ -74,12 +78,10 @@ def list_groups(
         types = [choice(each, TYPES) for each in kind or ()]
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    properties = client_properties(bootstrap_server, client_config)
-    with failures(bootstrap_server), BrokerConnections(properties) as brokers:
-        admin = admin_client(bootstrap_server, client_config)
+    with _brokers(bootstrap_server, client_config) as brokers:
         listed, reasons = listed_groups(brokers, states, types)
         names = matching(pattern, listed) if pattern else sorted(listed)
-        facts = facts_of(admin, brokers, [name for name in names if listed[name].type not in (SHARE, STREAMS)])
+        facts = facts_of(brokers, [name for name in names if listed[name].type not in (SHARE, STREAMS)])
         facts |= streams_facts_of(brokers, [name for name in names if listed[name].type == STREAMS])
         facts |= share_facts_of(brokers, [name for name in names if listed[name].type == SHARE])
     groups: list[dict[str, Any]] = [
@@ -92,6 +94,15 @@ def list_groups(
         print_table(("GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "TOPICS"), rows)
     if reasons:
         raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
+
+
+@contextmanager
+def _brokers(server: str, client_config: list[str] | None) -> "Iterator[BrokerConnections]":
+    """Yield connections to the brokers of a cluster; turn an error into one line and exit status 1."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
+
+    with failures(server), BrokerConnections(reachable_properties(server, client_config)) as brokers:
+        yield brokers
 
 
 def _named(topics: list[str]) -> str:
@@ -111,21 +122,22 @@ def describe(
     client_config: ClientConfig = None,
 ) -> None:
     """Show groups: committed offsets and lag of each partition, who reads it; state and members."""
-    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError
+    from kafkapy.cli.committed_offsets import CoordinatorError
+    from kafkapy.cli.group_names import listed_groups
 
     if every == bool(group_ids):
         raise typer.BadParameter("GROUP..., or --all")
     # What can be described is shown, also if another group cannot: scripts see that by the status.
     status = 0
     described = []
-    properties = client_properties(bootstrap_server, client_config)
-    with failures(bootstrap_server), BrokerConnections(properties) as brokers:
-        admin = admin_client(bootstrap_server, client_config)
+    with _brokers(bootstrap_server, client_config) as brokers:
         for group_id, group_type in _chosen_groups(brokers, group_ids or ["*"]).items():
             try:
-                described.append(_describe_one(admin, brokers, group_id, group_type))
-            except (CoordinatorError, LookupError) as error:
-                status = fail(f"{group_id}: {error.args[0]}")
+                described.append(_describe_one(brokers, group_id, group_type))
+            except CoordinatorError as error:
+                status = fail(f"{group_id}: {error}")
+            except LookupError:
+                status = fail(missing("group", group_id, listed_groups(brokers)[0]))
     if as_json:
         print_json(described)
     else:
@@ -135,25 +147,25 @@ def describe(
         raise typer.Exit(status)
 
 
-def _describe_one(admin: Any, brokers: "BrokerConnections", group_id: str, group_type: str) -> dict[str, Any]:
-    """Return what is shown of a group of this type; "" for one of any type.
+def _describe_one(brokers: "BrokerConnections", group_id: str, group_type: str) -> dict[str, Any]:
+    """Return the fields that are shown of a group of this type; "" for any type.
 
     Raises CoordinatorError, and LookupError if there is no such group.
     """
+    from kafkapy.cli.consumer_groups import DEAD, describe_consumers
     from kafkapy.cli.group_offsets import CommittedOffsets
     from kafkapy.cli.share_groups import describe_share_group
     from kafkapy.cli.streams_groups import describe_streams_group
 
-    error: str | None = None
     if group_type not in (SHARE, STREAMS):
-        ((_, group, error),) = outcomes(admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S))
-        if error is None and _word(group.state) != "Dead":
-            return _described(group, GroupOffsets(admin, CommittedOffsets(admin, brokers, group_id)))
+        group = describe_consumers(brokers, group_id)
+        if group.state != DEAD:
+            return _described(group, GroupOffsets(brokers, CommittedOffsets(brokers, group_id)))
     for describe_other in (describe_share_group, describe_streams_group):
         other = describe_other(brokers, group_id)
         if other is not None:
             return other
-    raise LookupError(error or "no such group")
+    raise LookupError(group_id)
 
 
 def _chosen_groups(brokers: "BrokerConnections", given: list[str]) -> dict[str, str]:
@@ -161,19 +173,25 @@ def _chosen_groups(brokers: "BrokerConnections", given: list[str]) -> dict[str, 
 
     Exits if a broker does not list its groups.
     """
-    from kafkapy.cli.group_names import listed_groups
-
     if not any(map(is_pattern, given)):
         return dict.fromkeys(given, "")
-    listed, reasons = listed_groups(brokers)
-    if reasons:
-        raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
+    listed = _listed(brokers)
     found = [name for each in given for name in (sorted(listed) if each == "*" else _matches(each, listed))]
     return {name: listed[name].type if name in listed else "" for name in found}
 
 
+def _listed(brokers: "BrokerConnections") -> "dict[str, ListedGroup]":
+    """Return all groups by id. Exits if a broker does not list its groups."""
+    from kafkapy.cli.group_names import listed_groups
+
+    listed, reasons = listed_groups(brokers)
+    if reasons:
+        raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
+    return listed
+
+
 def _matches(given: str, listed: Collection[str]) -> list[str]:
-    found = matching(given, listed) if is_pattern(given) else [given]
+    found = matching(given, listed) if is_pattern(given) and given not in listed else [given]
     if not found:
         raise typer.Exit(fail(f"no group matches {given}"))
     return found
@@ -190,10 +208,11 @@ def explain_group(
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
 ) -> None:
     """Show why a group last rebalanced (kafkapy brokers only); of a share group also what is in flight, and why; of a
     streams group which tasks no member runs, and why."""
-    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError
+    from kafkapy.cli.committed_offsets import CoordinatorError
     from kafkapy.cli.group_explain import print_rebalances, rebalances_of
     from kafkapy.cli.streams_groups import streams_tasks
 
@@ -201,7 +220,7 @@ def explain_group(
         wanted = parse_topics([topic] if topic else [])
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    with failures(bootstrap_server), BrokerConnections(client_properties(bootstrap_server, None)) as brokers:
+    with _brokers(bootstrap_server, client_config) as brokers:
         try:
             rebalances = rebalances_of(brokers, group_id)
         except CoordinatorError as error:
@@ -212,10 +231,7 @@ def explain_group(
             raise typer.Exit(fail(f"{group_id} is no share group: --topic and --offset are for those"))
         tasks = None if facts is not None else streams_tasks(brokers, group_id)
     if as_json:
-        # A list where there is nothing but rebalances, an object else: scripts knew the list before there was more.
-        more = {} if facts is None else {"partitions": list(map(asdict, facts))}
-        more |= {} if tasks is None else {"tasks": tasks}
-        print_json({"rebalances": rebalances, **more} if more else rebalances)
+        _print_explained(rebalances, facts, tasks)
         return
     if offset is None:
         print_rebalances(group_id, rebalances)
@@ -227,10 +243,19 @@ def explain_group(
         _print_idle_tasks(tasks)
 
 
+def _print_explained(
+    rebalances: list[dict[str, Any]], facts: "list[PartitionFacts] | None", tasks: list[dict[str, Any]] | None
+) -> None:
+    more = {} if facts is None else {"partitions": list(map(asdict, facts))}
+    more |= {} if tasks is None else {"tasks": tasks}
+    # A list where there is nothing but rebalances, an object else: scripts knew the list before there was more.
+    print_json({"rebalances": rebalances, **more} if more else rebalances)
+
+
 def _facts_of(
     brokers: "BrokerConnections", group_id: str, wanted: dict[str, list[int] | None]
 ) -> "list[PartitionFacts] | None":
-    """Return what is in flight of a share group, None of another one. Exits if a wanted partition is not in use."""
+    """Return a share group's records in flight, None for another type. Exits if a wanted partition is not in use."""
     from kafkapy.cli.share_explain import UNKNOWN, share_facts
     from kafkapy.cli.share_groups import member_names
 
@@ -257,65 +282,38 @@ def _is_wanted(topic: str, partition: int, wanted: dict[str, list[int] | None]) 
 
 
 @app.command()
-def reset(
-    group_id: GroupId,
-    topic: Annotated[
-        list[str],
-        typer.Option(
-            "--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="The partitions to reset; may be repeated."
-        ),
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="earliest, latest, an offset, +N or -N from where it is, or a time: 2026-01-31T12:00:00Z, -1h.",
-        ),
-    ],
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Commit the new offsets; without, they are only shown.")
-    ] = False,
-    as_json: AsJson = False,
-    bootstrap_server: Server = DEFAULT_SERVER,
-    client_config: ClientConfig = None,
-) -> None:
+@takes(ResetOptions)
+def reset(options: ResetOptions) -> None:
     """Move a group that has no members to other offsets; a share group to other start offsets."""
-    from kafkapy.cli.committed_offsets import BrokerConnections
-
-    try:
-        target = ResetTarget.parse(to)
-        requested = parse_topics(topic)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    properties = client_properties(bootstrap_server, client_config)
-    with failures(bootstrap_server), BrokerConnections(properties) as brokers:
-        admin = admin_client(bootstrap_server, client_config)
-        store, members = _store_of(admin, brokers, group_id)
-        offsets = GroupOffsets(admin, store)
+    targets = targets_of(options)
+    with _brokers(options.bootstrap_server, options.client_config) as brokers:
+        store, members = _store_of(brokers, options.group_id)
+        offsets = GroupOffsets(brokers, store)
         try:
-            plan = offsets.plan(offsets.partitions_of(requested), target)
+            plan = offsets.plan(targets(offsets))
         except LookupError as error:
             raise typer.Exit(fail(str(error))) from error
         # brokers refuse an outsider's commit while there are members: rather say so than move some partitions
-        if execute and members:
-            raise typer.Exit(fail(f"{group_id} has members, stop them first: {', '.join(members)}"))
-        if execute:
+        if options.execute and members:
+            raise typer.Exit(fail(f"{options.group_id} has members, stop them first: {', '.join(members)}"))
+        if options.execute:
             offsets.commit({partition: after for partition, (_, after) in plan.items()})
     rows = [
         {"topic": name, "partition": partition, "before": before, "after": after}
         for (name, partition), (before, after) in sorted(plan.items())
     ]
-    if members and not execute:
-        note(f"{group_id} has members, --execute would be refused until they stop: {', '.join(members)}")
-    if as_json:
+    if members and not options.execute:
+        note(f"{options.group_id} has members, --execute would be refused until they stop: {', '.join(members)}")
+    if options.as_json:
         print_json(rows)
         return
-    title = None if execute else "Would be done with --execute:"
+    title = None if options.execute else "Would be done with --execute:"
     print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), (_dashed(row.values()) for row in rows), title=title)
 
 
-def _store_of(admin: Any, brokers: "BrokerConnections", group_id: str) -> "tuple[OffsetStore, list[str]]":
-    """Return what keeps the group's offsets, and its members. Raises KafkaException, CoordinatorError."""
+def _store_of(brokers: "BrokerConnections", group_id: str) -> "tuple[OffsetStore, list[str]]":
+    """Return the store of the group's offsets, and its members. Raises CoordinatorError."""
+    from kafkapy.cli.consumer_groups import describe_consumers
     from kafkapy.cli.group_offsets import CommittedOffsets
     from kafkapy.cli.share_groups import ShareOffsets, member_names
     from kafkapy.cli.streams_groups import described_group
@@ -326,14 +324,9 @@ def _store_of(admin: Any, brokers: "BrokerConnections", group_id: str) -> "tuple
     streams_group = described_group(brokers, group_id)
     if streams_group is not None:
         names = [f"{member.client_id} ({member.client_host})" for member in streams_group.members]
-        return CommittedOffsets(admin, brokers, group_id), names
-    return CommittedOffsets(admin, brokers, group_id), _members_of(admin, group_id)
-
-
-def _members_of(admin: Any, group_id: str) -> list[str]:
-    """Return the group's members as `client id (host)`; none for a group that does not exist."""
-    (future,) = admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S).values()
-    return [f"{member.client_id} ({member.host})" for member in future.result().members]
+        return CommittedOffsets(brokers, group_id), names
+    members_of_it = describe_consumers(brokers, group_id).members  # none of a group that does not exist
+    return CommittedOffsets(brokers, group_id), [f"{each.client_id} ({each.host})" for each in members_of_it]
 
 
 @app.command()
@@ -343,68 +336,85 @@ def delete(
         list[str] | None,
         typer.Option("--topic", "-t", help="Only what the groups have of this topic; may be repeated."),
     ] = None,
+    is_confirmed: Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """Delete groups that have no members, with all that they have committed; or only their offsets of topics."""
-    if topic:
-        _delete_offsets(group_ids, topic, bootstrap_server, client_config)
-        return
+    """Delete groups that have no members, with all that they have committed; or only their offsets of topics.
+
+    Of a pattern, those that match, after a question.
+    """
+    from kafkapy.cli.committed_offsets import CoordinatorError
+    from kafkapy.cli.consumer_groups import delete_group
+
+    # what can be deleted is, also if another group cannot: scripts see that by the status
     status = 0
-    with failures(bootstrap_server):
-        admin = admin_client(bootstrap_server, client_config)
-        for group_id, _, error in outcomes(admin.delete_consumer_groups(group_ids, request_timeout=TIMEOUT_S)):
-            if error is None:
-                print(f"Deleted group {group_id}.")
-            else:
-                status = fail(f"{group_id}: {error}")
-    if status:
-        raise typer.Exit(status)
-
-
-def _delete_offsets(group_ids: list[str], topics: list[str], server: str, client_config: list[str] | None) -> None:
-    from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, delete_offsets
-    from kafkapy.cli.share_groups import ShareOffsets, member_names
-
-    status = 0
-    with failures(server), BrokerConnections(client_properties(server, client_config)) as brokers:
+    with _brokers(bootstrap_server, client_config) as brokers:
+        if any(map(is_pattern, group_ids)):
+            group_ids = _confirmed(brokers, group_ids, topic, is_confirmed=is_confirmed)
         for group_id in group_ids:
             try:
-                if member_names(brokers, group_id) is not None:
-                    ShareOffsets(brokers, group_id).delete(topics)
+                if topic:
+                    _delete_offsets(brokers, group_id, topic)
+                    print(f"Deleted the offsets of group {group_id} for {', '.join(topic)}.")
                 else:
-                    delete_offsets(brokers, group_id, topics)
-                print(f"Deleted the offsets of group {group_id} for {', '.join(topics)}.")
+                    delete_group(brokers, group_id)
+                    print(f"Deleted group {group_id}.")
             except CoordinatorError as error:
                 status = fail(f"{group_id}: {error}")
     if status:
         raise typer.Exit(status)
 
 
+def _confirmed(
+    brokers: "BrokerConnections", given: list[str], topics: list[str] | None, *, is_confirmed: bool
+) -> list[str]:
+    """Return the ids that were given or match a pattern that was, after a question. Exits if the answer is not yes."""
+    listed = _listed(brokers)
+    if all(each in listed for each in given):  # they only look like patterns
+        return given
+    group_ids = chosen(given, listed, "group")
+    what = f"the offsets of {', '.join(topics)} in " if topics else ""
+    lines = (f"{each}  {listed[each].type}, {listed[each].state}" for each in group_ids)
+    confirm(lines, f"Delete {what}{counted(len(group_ids), 'group')}?", is_confirmed=is_confirmed)
+    return group_ids
+
+
+def _delete_offsets(brokers: "BrokerConnections", group_id: str, topics: list[str]) -> None:
+    """Raises CoordinatorError."""
+    from kafkapy.cli.committed_offsets import delete_offsets
+    from kafkapy.cli.share_groups import ShareOffsets, member_names
+
+    if member_names(brokers, group_id) is not None:
+        ShareOffsets(brokers, group_id).delete(topics)
+    else:
+        delete_offsets(brokers, group_id, topics)
+
+
 app.command("redrive")(redrive_letters)
 
 
-def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:
+def _described(group: "ConsumerGroup", offsets: GroupOffsets) -> dict[str, Any]:
     readers = {
-        (partition.topic, partition.partition): (member.member_id, member.client_id, member.host)
+        partition: (member.member_id, member.client_id, member.host)
         for member in group.members
-        for partition in (member.assignment.topic_partitions if member.assignment is not None else ())
+        for partition in member.partitions
     }
     committed = offsets.committed()
     ends = offsets.ends(set(committed) | set(readers))
     partitions = [offset_row(each, committed.get(each), end, readers.get(each)) for each, end in sorted(ends.items())]
     return {
         "group": group.group_id,
-        "type": _word(group.type),
-        "state": _word(group.state),
-        "assignor": group.partition_assignor,
-        "coordinator": f"{group.coordinator.host}:{group.coordinator.port}" if group.coordinator else None,
+        "type": group.type,
+        "state": group.state,
+        "assignor": group.assignor,
+        "coordinator": group.address,
         "lag": sum(each["lag"] or 0 for each in partitions),
         "partitions": partitions,
         "members": [
             {
                 "member": member.member_id,
-                "instance": member.group_instance_id,
+                "instance": member.instance_id or None,
                 "client": member.client_id,
                 "host": member.host,
                 "partitions": sum(member_id == member.member_id for member_id, _, _ in readers.values()),
@@ -419,7 +429,7 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
         group["state"],
         group["type"],
         group["assignor"],
-        f"{len(group['members'])} members",
+        counted(len(group["members"]), "member"),
         f"lag {group['lag']}",
     ]
     title = f"{group['group']}  {', '.join(fact for fact in facts if fact)}"
@@ -452,9 +462,4 @@ def _print_idle_tasks(tasks: list[dict[str, Any]]) -> None:
 
 
 def _dashed(cells: Any) -> list[object]:
-    return ["-" if cell in (None, OFFSET_INVALID, "") else cell for cell in cells]
-
-
-def _word(member: Any) -> str:
-    """Return an enum member's name in Kafka's spelling: PREPARING_REBALANCING -> PreparingRebalancing."""
-    return "".join(word.capitalize() for word in member.name.split("_"))
+    return ["-" if cell in (None, "") else cell for cell in cells]

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafkapy.cli.client import confluent, outcomes
+from kafkapy.cli.committed_offsets import Partition
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.cli.topic_facts import EARLIEST, LATEST, Partition, PartitionFacts, TopicFacts
+from kafkapy.cli.topic_facts import EARLIEST, LATEST, PartitionFacts, TopicFacts
 
 OF_TOPIC = 1
 

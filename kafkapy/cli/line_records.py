@@ -22,11 +22,11 @@ LineReader = Callable[[bytes], dict[str, Any]]
 """Returns the arguments of a Producer's produce() for a line. Raises ValueError."""
 FIELDS: Final = {"k": "key", "v": "value", "s": "value", "h": "headers", "p": "partition", "T": "ms", "d": "time"}
 IGNORED: Final = ("t", "o")
-"""Topic and offset, which consume prints."""
+"""Topic and offset, which only consume prints."""
 
 
 def reader_of(pattern: str | None, key_separator: str | None) -> LineReader:
-    """Raises ValueError for a pattern that is none."""
+    """Return the reader for a pattern, a key separator, or neither. Raises ValueError for an invalid pattern."""
     if pattern is not None:
         return _by_pattern(pattern)
     if key_separator is None:
@@ -105,7 +105,7 @@ def with_nulls(read: LineReader, marker: str) -> LineReader:
 
 
 def encoder_of(location: str, schema: str) -> Callable[[bytes], bytes]:
-    """Return what encodes JSON text by a schema: its number, or a subject's latest. Raises ValueError."""
+    """Return the encoder of JSON text for a schema: by its id, or the latest of a subject. Raises ValueError."""
     from kafkapy.decoders.encode import SchemaEncoder
     from kafkapy.decoders.errors import DecodeError
     from kafkapy.decoders.registry import NotRegisteredError, SchemaRegistry
@@ -132,7 +132,7 @@ def encoder_of(location: str, schema: str) -> Callable[[bytes], bytes]:
 
 
 def _schema_in_words(registry: "SchemaRegistry", schema: str) -> str:
-    """Return a schema or a subject that is not there, with similar subjects."""
+    """Return the error of a missing schema or subject, with similar subjects."""
     from kafkapy.decoders.errors import DecodeError
 
     if schema.isdecimal():

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -27,24 +27,26 @@ from kafkapy.cli.defaults import (
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.overview import ALONE, GROUPS, OWN_PARSERS
 from kafkapy.cli.profiles import ProfileError
+from kafkapy.cli.stand_ins import add_stand_in, without_others
 from kafkapy.version import __version__
 
-STAND_IN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""For commands that are registered for the overview alone."""
-
 CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security", "cluster")
-"""Commands from which --command-config FILE is taken, in front of their parsers."""
+"""Commands that take --command-config FILE and --profile NAME; `main` reads both before their parsers."""
 LOCAL = (("configs", "explain"), ("security", "init"))
+"""Commands below those that connect to no broker."""
 OF_ANY_CLUSTER = ("check", "status", "voters", "move", "elect", "throttle", "unregister")
-"""Below `kafkapy cluster`: the others are for nodes of this machine."""
+"""Commands below `kafkapy cluster` for any cluster; the others are for nodes of this machine."""
 HELP = ("-h", "--help")
 DEFAULT_DATA_DIR = Path("kafkapy-cluster")
 CLUSTER_FILE = "cluster.json"
-"""Of a cluster that `kafkapy cluster up` has made in the directory."""
+"""The file of a cluster that `kafkapy cluster up` has created in the directory."""
 
 
-def new_app(names: Sequence[str]) -> typer.Typer:
-    """Return kafkapy's parser with these of its commands; the others are there by name, for help and errors."""
+def new_app(names: Sequence[str], words: Sequence[str] | None = None) -> typer.Typer:
+    """Return kafkapy's parser. Only the commands `names` have their options; the others are stand-ins (stand_ins.py).
+
+    words: the arguments of this call: of the commands below `names` only those among them have options. None: all have.
+    """
     app = typer.Typer(
         name="kafkapy",
         help="A Kafka-compatible broker in pure Python, and tools for it.",
@@ -54,14 +56,16 @@ def new_app(names: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # rich's import takes longer than all else that the overview needs
         context_settings={"help_option_names": list(HELP)},
     )
     app.callback()(_root)
     for name, text in {**ALONE, **OWN_PARSERS, **GROUPS}.items():
         if name not in names:
-            _stand_in(app, name, text)
+            add_stand_in(app, name, text)
         elif name in GROUPS:
-            app.add_typer(import_module(f"kafkapy.cli.{name}").app, name=name)
+            group = import_module(f"kafkapy.cli.{name}").app
+            app.add_typer(group if words is None else without_others(group, words), name=name)
         else:
             app.command(name)(getattr(import_module(f"kafkapy.cli.{name}"), name))
     return app
@@ -85,15 +89,17 @@ def _root(
 
 
 def connects(path: Sequence[str]) -> bool:
-    """Whether a command connects to a broker by --command-config."""
+    """Whether a command connects to a broker, so that it takes --command-config and --profile."""
     if path[0] == "cluster":
         return len(path) > 1 and path[1] in OF_ANY_CLUSTER
     return path[0] in CONNECTING and tuple(path[:2]) not in LOCAL
 
 
-def command(names: Sequence[str] = (*GROUPS, *ALONE), defaults: Defaults = NO_DEFAULTS) -> Any:
-    """Return the command kafkapy with these of its commands; those that connect show the options of all."""
-    root = typer.main.get_command(new_app(names))
+def command(
+    names: Sequence[str] = (*GROUPS, *ALONE), defaults: Defaults = NO_DEFAULTS, words: Sequence[str] | None = None
+) -> Any:
+    """Return click's command of `new_app`; the help of commands that connect shows --command-config and --profile."""
+    root = typer.main.get_command(new_app(names, words))
     options: list[Any] = typer.main.get_command(_with_options_of_all).params[:2]
     for option in options:
         option.expose_value = False
@@ -103,6 +109,8 @@ def command(names: Sequence[str] = (*GROUPS, *ALONE), defaults: Defaults = NO_DE
     if defaults.names_servers:
         _use_servers(root, defaults.servers)
     _refuse_repetitions(root)
+    _show_whole_lines(root)
+    _name_values(root)
     return root
 
 
@@ -129,7 +137,7 @@ def _add_options(command: Any, path: tuple[str, ...], options: list[Any]) -> Non
 
 
 def _use_servers(command: Any, servers: Setting, path: tuple[str, ...] = ()) -> None:
-    """Let the commands that connect use these brokers without --bootstrap-server; their help says who names them."""
+    """Make these brokers the default of --bootstrap-server; the commands' help says where the default comes from."""
     for name, below in getattr(command, "commands", {}).items():
         _use_servers(below, servers, (*path, name))
     if not path or hasattr(command, "commands") or not connects(path):
@@ -144,8 +152,44 @@ def _named(setting: Setting) -> str:
     return f"{setting.value} of {setting.source}"
 
 
+def _show_whole_lines(command: Any) -> None:
+    """Let the list of commands have the first paragraph of each one's help whole: click would cut it off."""
+    for below in getattr(command, "commands", {}).values():
+        below.short_help = " ".join((below.help or "").partition("\n\n")[0].split())
+        _show_whole_lines(below)
+
+
+VALUES: Final = {
+    "key_separator": "TEXT",
+    "timeout_ms": "MS",
+    "isolation": "LEVEL",
+    "key_format": "FORMAT",
+    "value_format": "FORMAT",
+    "partition": "PARTITION",
+    "to": "TARGET",
+}
+"""What the help calls the values of these options."""
+
+
+def value_name(parameter: Any) -> str:
+    """Return what the help and the manual pages call a value: N, a number; else as the option or argument is called."""
+    if parameter.metavar:
+        return str(parameter.metavar)
+    is_number = parameter.param_type_name == "option" and parameter.type.name.startswith("int")
+    return VALUES.get(parameter.name) or ("N" if is_number else parameter.name.replace("_", "-").upper())
+
+
+def _name_values(command: Any) -> None:
+    """Have the help name the values of options and arguments, where typer would show their types: <str>."""
+    for below in getattr(command, "commands", {}).values():
+        _name_values(below)
+    for param in command.params:
+        if not getattr(param, "is_flag", False):
+            param.metavar = value_name(param)
+
+
 def _refuse_repetitions(command: Any) -> None:
-    """Let a command refuse an option that is given twice and takes one value: click would take the last one."""
+    """Make a command refuse an option of one value that is given twice: click would use the last one."""
     for below in getattr(command, "commands", {}).values():
         _refuse_repetitions(below)
     make_parser = command.make_parser
@@ -155,12 +199,12 @@ def _refuse_repetitions(command: Any) -> None:
         parse = parser.parse_args
 
         def parse_args(args: list[str]) -> Any:
-            values, left, order = parse(args)
+            values, remaining, order = parse(args)
             once = [each for each in order if each.param_type_name == "option" and not (each.multiple or each.is_flag)]
             twice = next((each for each in once if once.count(each) > 1), None)
             if twice is not None:
                 raise typer.BadParameter(f"it is given more than once: {'/'.join(twice.opts)} takes one value", context)
-            return values, left, order
+            return values, remaining, order
 
         parser.parse_args = parse_args
         return parser
@@ -169,15 +213,15 @@ def _refuse_repetitions(command: Any) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; return the exit status (2 for a usage error)."""
+    """Run a command; return the exit status, as failure.py lists them."""
     try:
         if not arguments or arguments[0] not in CONNECTING:
             status = _run(arguments, NO_DEFAULTS)
         else:
-            left, profile_name = _profile_taken(arguments)
-            defaults = _defaults(left, profile_name)
-            is_help = not set(HELP).isdisjoint(left)  # whatever the file is
-            with option_taken(left, None if is_help else defaults.config) as given:
+            remaining, profile_name = _profile_taken(arguments)
+            defaults = _defaults(remaining, profile_name)
+            is_help = not set(HELP).isdisjoint(remaining)  # help is printed even if the file cannot be read
+            with option_taken(remaining, None if is_help else defaults.config) as given:
                 status = _run(given, defaults)
     except CLICK_ERROR as error:
         return _explain(error)
@@ -190,12 +234,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _profile_taken(arguments: Sequence[str]) -> tuple[list[str], str | None]:
     """Take --profile from the arguments of a command that connects. Raises ProfileError."""
-    left, name = profile_taken(arguments)
-    return (left, name) if len(left) > 1 and connects(left) else (list(arguments), None)
+    remaining, name = profile_taken(arguments)
+    return (remaining, name) if len(remaining) > 1 and connects(remaining) else (list(arguments), None)
 
 
 def _defaults(arguments: list[str], profile_name: str | None) -> Defaults:
-    """Return what the environment and the profile name, nothing for a command that does not connect.
+    """Return the defaults of the environment and the profile; none for a command that does not connect.
 
     Raises ProfileError.
     """
@@ -204,15 +248,15 @@ def _defaults(arguments: list[str], profile_name: str | None) -> Defaults:
     if profile_name is not None:
         return defaults_of(os.environ, arguments, profile_name)
     if arguments[0] == "cluster" and (DEFAULT_DATA_DIR / CLUSTER_FILE).exists():
-        return NO_DEFAULTS  # as `cluster up` and `cluster kill` here
+        return NO_DEFAULTS  # the cluster of this directory, which `cluster up` has made
     if arguments[:2] == ["cluster", "check"] and any(each.partition("=")[0] == "--config" for each in arguments):
-        return NO_DEFAULTS  # files alone are checked
+        return NO_DEFAULTS  # only files are checked
     return defaults_of(os.environ, arguments)
 
 
 def _run(arguments: Sequence[str], defaults: Defaults) -> int:
     names = [name for name in (*GROUPS, *ALONE) if name in arguments]
-    status = command(names, defaults)(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
+    status = command(names, defaults, arguments)(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
     return status if isinstance(status, int) else 0
 
 
@@ -269,7 +313,7 @@ OTHERS_NAMES = {
 
 
 def _hint(message: str, path: str) -> str:
-    """Return what was meant, as far as one can tell: a command by another name, or a topic without its option."""
+    """Return a hint at the intended command, after another name for it, or a topic without its option."""
     for name, elsewhere in ELSEWHERE.items():
         if message.startswith(f"No such command '{name}'"):
             return f" It is `kafkapy {elsewhere}`."
@@ -280,9 +324,3 @@ def _hint(message: str, path: str) -> str:
     if message.startswith("Got unexpected extra argument") and path.startswith("kafkapy configs "):
         return " Say whose configs by --topic, --broker or --group, a change by --set KEY=VALUE."
     return ""
-
-
-def _stand_in(app: typer.Typer, name: str, text: str) -> None:
-    @app.command(name, help=text, context_settings=STAND_IN)
-    def _(arguments: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> None:
-        raise AssertionError(f"{name} is not imported, or has a parser of its own that __main__ calls")

@@ -1,9 +1,12 @@
-"""Output of the client commands: rich tables for people, JSON for programs."""
+"""Output of the client commands: tables for people, JSON for programs."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from kafkapy.cli.table import printable, table_lines
 
 
 def print_json(value: Any) -> None:
@@ -12,17 +15,12 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table: as wide as the terminal, or as wide as needed if stdout is not a terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    width = None if sys.stdout.isatty() else 10_000
-    Console(width=width, soft_wrap=not sys.stdout.isatty()).print(table)
+    if title is not None:
+        print(printable(title))
+    is_screen = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_screen else None
+    for line in table_lines(columns, rows, screen_width=width, is_bold=is_screen):
+        print(line)
 
 
 def shown_bytes(count: int | None) -> str:
@@ -38,6 +36,11 @@ def shown_bytes(count: int | None) -> str:
 
 def shown_count(count: int | None) -> str:
     return "-" if count is None else f"{count:,}"
+
+
+def not_delivered(count: int) -> str:
+    """Return "1 record was not delivered", "2 records were not delivered"."""
+    return f"{counted(count, 'record')} {'was' if count == 1 else 'were'} not delivered"
 
 
 def counted(count: int, noun: str) -> str:

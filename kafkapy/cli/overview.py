@@ -1,4 +1,4 @@
-"""What `kafkapy -h` says of each command, without importing it: each takes far longer than the overview."""
+"""The text of `kafkapy -h` for each command, without importing the command, which takes far longer."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ GROUPS: Final = {
 ALONE: Final = {
     "produce": "Produce a record for each line.",
     "consume": (
-        "Print the records of a topic as lines, until --max-messages, --until-end, --until, --timeout-ms or Ctrl-C."
+        "Print the records of topics as lines, until --max-messages, --until-end, --until, --timeout-ms or Ctrl-C."
     ),
 }
 """Commands that are the function of their name, in the module of their name: the first line of its docstring."""

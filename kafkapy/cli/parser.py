@@ -4,7 +4,8 @@ import argparse
 import sys
 from typing import NoReturn
 
-MOST_SIMILAR = 3
+MAX_SIMILAR = 3
+"""Options that an error names in place of an unknown one."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -22,5 +23,7 @@ class OneLineParser(argparse.ArgumentParser):
         import difflib  # for this error alone
 
         option = unknown.partition(" ")[0].partition("=")[0]
-        alike = difflib.get_close_matches(option, sorted(self._option_string_actions), MOST_SIMILAR)
+        if option == "--port" and "--listen" in self._option_string_actions:  # as it is called of a broker
+            return ". Here it is --listen HOST:PORT"
+        alike = difflib.get_close_matches(option, sorted(self._option_string_actions), MAX_SIMILAR)
         return f". Did you mean {' or '.join(alike)}?" if alike else ""

@@ -135,7 +135,7 @@ def produce(options: ProduceOptions) -> None:
         _check_files(options.files)
         check_reachable(properties)
         producer = kafka.Producer(properties)
-        # a slip in the name would make a topic; scripts may rely on auto.create.topics.enable
+        # a typing error would create a topic; scripts may rely on auto.create.topics.enable
         if options.create is False or (options.create is None and sys.stderr.isatty()):
             _check_topic(producer, options.topic)
         sender = Sender(producer, options.topic)
@@ -152,7 +152,7 @@ def produce(options: ProduceOptions) -> None:
 
 
 def _check_topic(producer: Any, topic: str) -> None:
-    """Exit if the topic is not there. Raises KafkaException."""
+    """Exit if the topic does not exist. Raises KafkaException."""
     from kafkapy.cli.chosen import missing
 
     known = producer.list_topics(timeout=TIMEOUT_S).topics
@@ -161,7 +161,7 @@ def _check_topic(producer: Any, topic: str) -> None:
 
 
 def _reader(options: ProduceOptions) -> LineReader:
-    """Return what makes a record of a line. Raises BadParameter for options that do not fit."""
+    """Return the reader that turns a line into a record. Raises BadParameter for options that contradict."""
     if options.is_json and (options.line_format is not None or options.key_separator is not None):
         raise typer.BadParameter("--json says how a line reads: no --format, no --key-separator")
     if options.line_format is not None and options.key_separator is not None:

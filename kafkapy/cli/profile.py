@@ -29,7 +29,13 @@ def add(
         str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers of the cluster.")
     ],
     config: Annotated[
-        str, typer.Option("--config", metavar="FILE", help="Its client.properties; the path is kept, not the content.")
+        str,
+        typer.Option(
+            "--command-config",
+            "--config",
+            metavar="FILE",
+            help="Its client.properties; the path is kept, not the content.",
+        ),
     ] = "",
     use_it: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a profile of this name.")] = False,
@@ -54,7 +60,7 @@ def use(
     name: Annotated[str, typer.Argument(metavar="[NAME]", show_default=False, help="The profile to use.")] = "",
     is_none: Annotated[bool, typer.Option("--none", help="Use no profile.")] = False,
 ) -> None:
-    """Have commands use a profile from now on, or none."""
+    """Set the profile that commands use from now on, or none."""
     if is_none == bool(name):
         raise typer.BadParameter("NAME, or --none")
     with _changed() as profiles:
@@ -133,7 +139,7 @@ def _row(name: str, profile: Profile, profiles: Profiles) -> dict[str, Any]:
 
 @contextmanager
 def _changed() -> Iterator[Profiles]:
-    """Yield the profiles and save what became of them."""
+    """Yield the profiles, and save them with the caller's changes."""
     path = path_of_profiles(os.environ)
     profiles = load(path)
     yield profiles

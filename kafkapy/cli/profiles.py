@@ -7,7 +7,6 @@ that reads it meanwhile finds the old one or the new one.
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from os.path import expanduser
@@ -78,8 +77,6 @@ def load(path: Path) -> Profiles:
 
 def save(path: Path, profiles: Profiles) -> None:
     """Write the profiles to a file that only its owner may read. Raises ProfileError."""
-    import tempfile
-
     named = {
         name: {"bootstrap_servers": each.bootstrap_servers, "command_config": each.command_config}
         for name, each in sorted(profiles.by_name.items())
@@ -87,12 +84,10 @@ def save(path: Path, profiles: Profiles) -> None:
     text = json.dumps({"current": profiles.current, "profiles": named}, indent=2) + "\n"
     if not path.is_absolute():
         raise ProfileError("there is no home directory to keep profiles in: set XDG_CONFIG_HOME")
+    from kafkapy.private_file import write_private  # commands that only read are not to import it
+
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with 0600
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_private(path, text)
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}") from error
 

@@ -1,4 +1,4 @@
-"""How far a command has come that takes long: a bar on a terminal, a line now and then elsewhere; on stderr."""
+"""The progress of a long command, on stderr: a bar on a terminal, else a line now and then."""
 
 import sys
 import time
@@ -11,14 +11,14 @@ from kafkapy.cli.failure import note
 BAR_S: Final = 0.1
 """Ten frames a second look like motion."""
 LINE_S: Final = 10.0
-"""Without a terminal progress is a line of a log."""
+"""Without a terminal: the interval of lines, as for a log."""
 WIDTH: Final = 30
-"""Fits beside the numbers into 80 columns."""
+"""The width of the bar, which fits beside the numbers into 80 columns."""
 CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """A context manager: the bar is gone at its end. `what`: in the plural, as `records copied`."""
+    """A context manager, which removes the bar at its end. `what`: in the plural, as `records copied`."""
 
     def __init__(self, what: str, total: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -30,7 +30,7 @@ class Progress:
         self._is_drawn = False
 
     def show(self, done: int, doing: str = "") -> None:
-        """Show how many of the total are done, if it is time to. `doing`: what happens from now on; shown at once."""
+        """Show how many of the total are done, if it is time for it. `doing`: a new phase, shown at once."""
         now_s = self._clock_s()
         if not doing and now_s - self._shown_s < (BAR_S if self._is_terminal else LINE_S):
             return

@@ -1,6 +1,7 @@
 """Checks, before librdkafka connects, that a broker accepts connections, and the TLS settings and login of this client.
 
-librdkafka tries again and again, and says only after 10 to 30 s that it timed out, whatever the reason was.
+librdkafka retries, and reports after 10 to 30 s only that it timed out, whatever the reason was. With these checks a
+command fails at once, with the reason and exit status 1.
 """
 
 import socket
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.cli import command_config
 from kafkapy.cli.deadline import TIMEOUT_S, arm, deadline_in, receive
+from kafkapy.cli.defaults import DEFAULT_SERVER
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
     from ssl import SSLCertVerificationError
 
 PROBE_TIMEOUT_S: Final = 2.0
-"""A broker that does not answer the probes in time is left to librdkafka."""
-MOST_RESPONSE_BYTES: Final = 1 << 24
+"""If a broker does not answer these requests in time, the check passes, and librdkafka tries."""
+MAX_RESPONSE_BYTES: Final = 1 << 24
 """A TLS alert, read as the size of a response, is larger."""
 HINT: Final = "--command-config FILE (a client.properties) or -X KEY=VALUE configures this command for it"
+ELSEWHERE: Final = " (-b HOST:PORT names another one, as do KAFKAPY_BOOTSTRAP_SERVERS and `kafkapy profile use`)"
 CLIENT_ID: Final = "kafkapy-cli"
 DEFAULT_PORT: Final = 9092
 MAX_PORT: Final = 65535
+"""The largest port of TCP."""
 
 
 class UnreachableError(KafkapyError):
@@ -38,10 +42,10 @@ class _NotServedError(Exception):
 
 
 def check_reachable(properties: Mapping[str, Any]) -> None:
-    """Connect to the first bootstrap server that serves this client. Raises UnreachableError.
+    """Return once a bootstrap server serves this client. Raises UnreachableError if none does.
 
-    properties: librdkafka's. The others are tried unless the login is refused, as librdkafka does; the first server
-    that was connected to determines the reason.
+    properties: librdkafka's. The servers are tried in order, up to the first that refuses the login, as librdkafka
+    does. The error's reason is that of the first server that accepted the connection.
     """
     servers = properties["bootstrap.servers"]
     reason, refusal = "no HOST:PORT is given", None
@@ -55,13 +59,14 @@ def check_reachable(properties: Mapping[str, Any]) -> None:
             return
         except _NotServedError as error:
             refusal = refusal or error
-        except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
+        except (OSError, UnicodeError) as error:  # UnicodeError: the name cannot be that of a host
             reason = getattr(error, "strerror", None) or str(error)
-    raise UnreachableError(str(refusal or f"no broker answers at {servers}: {reason}"))
+    hint = ELSEWHERE if servers == DEFAULT_SERVER else ""
+    raise UnreachableError(str(refusal or f"no broker answers at {servers}: {reason}{hint}"))
 
 
 def _check_serves(server: str, address: tuple[str, int], properties: Mapping[str, Any]) -> None:
-    """Raises _NotServedError, UnreachableError, OSError, UnicodeError."""
+    """Check one server. Raises _NotServedError, UnreachableError, OSError, UnicodeError."""
     protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
     with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
         if protocol == "PLAINTEXT":
@@ -92,9 +97,9 @@ def _check_serves_plaintext(connection: socket.socket, server: str) -> None:
 
 
 def _check_login(host: str, port: int, server: str) -> None:
-    """Raise UnreachableError if the login is refused, _NotServedError if a certificate is.
+    """Raise UnreachableError if the login is refused, _NotServedError if the server's certificate is not trusted.
 
-    Other failures are left to librdkafka.
+    After any other failure the check passes, and librdkafka tries.
     """
     import ssl
 
@@ -112,7 +117,7 @@ def _check_login(host: str, port: int, server: str) -> None:
 
 
 def _is_of_ca(error: "SSLCertVerificationError") -> bool:
-    """Whether a certificate was refused because its authority is not known: it may be right in all else."""
+    """Whether a certificate was refused only because its certificate authority is not trusted."""
     return error.verify_code in (18, 19, 20, 21)  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and the next ones
 
 
@@ -125,7 +130,7 @@ def _response(connection: socket.socket, request: Any, version: int, deadline_s:
         arm(connection, deadline_s)
         connection.sendall(len(out).to_bytes(4, "big") + out)
         size = int.from_bytes(receive(connection, 4, deadline_s), "big")
-        if size > MOST_RESPONSE_BYTES:
+        if size > MAX_RESPONSE_BYTES:
             return None
         frame = receive(connection, size, deadline_s)
         _, position = read_response_header(frame, request.API_KEY, version)

@@ -62,7 +62,7 @@ class Received:
 
 
 def _line(data: bytes | None, decoded: "Decoded") -> bytes:
-    """Return what is printed of a key or value: text byte for byte, other formats as JSON."""
+    """Return the printed form of a key or value: text byte for byte, other formats as JSON."""
     if decoded.error is not None:
         note(decoded.error)
     if data is None or decoded.format == "text":
@@ -167,7 +167,7 @@ def pattern_parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def format_of(text: str) -> Callable[[Received], bytes]:
-    """Return what makes a line of a record. Raises ValueError."""
+    """Return the function that turns a record into a line. Raises ValueError."""
     parts: list[Callable[[Received], bytes] | bytes] = []
     for letter, literal in pattern_parts(text):
         if letter and letter not in FIELDS:

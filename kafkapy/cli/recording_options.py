@@ -20,7 +20,7 @@ def record_parser() -> argparse.ArgumentParser:
         "tokens are left out of the file; records are not.",
         allow_abbrev=False,
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the recording, which is made anew")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the recording, which is replaced")
     parser.add_argument("--upstream", type=address, required=True, metavar="HOST:PORT", help="a broker of the cluster")
     parser.add_argument(
         "--listen",

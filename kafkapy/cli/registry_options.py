@@ -34,7 +34,7 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--compatibility",
-        type=str.upper,
+        type=str.upper,  # Confluent's configuration has it in lower case
         choices=LEVELS,
         default="BACKWARD",
         metavar="LEVEL",

@@ -86,7 +86,7 @@ def delete_user(
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """Delete a user's credential: connections that stand stay."""
+    """Delete a user's credential. Existing connections stay."""
     with failures(bootstrap_server):
         deletion = confluent().admin.UserScramCredentialDeletion(user, _mechanism(mechanism))
         _alter(bootstrap_server, client_config, deletion)
@@ -168,23 +168,25 @@ def remove_acl(
 
 @acl_app.command("list")
 def list_acls(
-    as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER, client_config: ClientConfig = None
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", metavar="USER", help="Only those of this user; * for everybody's.")
+    ] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option(
+            "--resource",
+            "-r",
+            metavar="TYPE[:NAME]",
+            help="Only those that apply to topic:orders, or to groups: group.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
 ) -> None:
-    """List all ACLs."""
-    from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
-
-    rows = sorted(
-        (
-            acl.principal,
-            PermissionType(acl.permission_type).name.lower(),
-            AclOperation(acl.operation).name.lower(),
-            f"{ResourceType(each.resource_type).name.lower()}:{each.resource_name}"
-            + ("*" if each.pattern_type == PatternType.PREFIXED else ""),
-            acl.host,
-        )
-        for each in _described(bootstrap_server, client_config)
-        for acl in each.acls
-    )
+    """List ACLs: all, those of a user, those that apply to a resource, also by a prefix or *."""
+    found = _described(bootstrap_server, client_config, _filter(user, resource))
+    rows = sorted(_acl_row(each, acl) for each in found for acl in each.acls)
     columns = ("principal", "permission", "operation", "resource", "host")
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -192,26 +194,52 @@ def list_acls(
         print_table([column.upper() for column in columns], rows)
 
 
-def _described(server: str, settings: list[str] | None) -> list[Any]:
-    """Return the resources with ACLs. Over our own connection: librdkafka drops the error SECURITY_DISABLED."""
-    from kafkapy.cli.committed_offsets import BrokerConnections
+def _acl_row(resource: Any, acl: Any) -> tuple[str, ...]:
+    from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
+
+    return (
+        acl.principal,
+        PermissionType(acl.permission_type).name.lower(),
+        AclOperation(acl.operation).name.lower(),
+        f"{ResourceType(resource.resource_type).name.lower()}:{resource.resource_name}"
+        + ("*" if resource.pattern_type == PatternType.PREFIXED else ""),
+        acl.host,
+    )
+
+
+def _filter(user: str | None, resource: str | None) -> Any:
+    """Return the request for the ACLs of a user and those that apply to a resource; None: any. Raises BadParameter."""
     from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
     from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
+    from kafkapy.server.login.acl_text import AclTextError, parse_resource, principal_of
 
-    every = DescribeAclsRequest(
-        resource_type_filter=ResourceType.ANY,
-        resource_name_filter=None,
-        pattern_type_filter=PatternType.ANY,
-        principal_filter=None,
+    kind, name, pattern = ResourceType.ANY, "", PatternType.ANY
+    if resource is not None:
+        try:
+            kind, name, pattern = parse_resource(resource)
+        except AclTextError as error:
+            raise typer.BadParameter(str(error)) from error
+    applying = PatternType.MATCH if pattern == PatternType.LITERAL else pattern
+    return DescribeAclsRequest(
+        resource_type_filter=kind,
+        resource_name_filter=name or None,
+        pattern_type_filter=applying if name else PatternType.ANY,
+        principal_filter=None if user is None else principal_of(user),
         host_filter=None,
         operation=AclOperation.ANY,
         permission_type=PermissionType.ANY,
     )
+
+
+def _described(server: str, settings: list[str] | None, wanted: Any) -> list[Any]:
+    """Return the resources with ACLs. Over our own connection: librdkafka drops the error SECURITY_DISABLED."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
+
     properties = client_properties(server, settings)
     with failures(server):
         check_reachable(properties)
         with BrokerConnections(properties) as brokers:
-            return list(checked(brokers.call(None, every, 2)).resources)
+            return list(checked(brokers.call(None, wanted, 2)).resources)
 
 
 def _bindings(

@@ -98,7 +98,7 @@ def renew_token(
     ] = AS_LONG_AS_ALLOWED,
     bootstrap_server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Let a token be valid for longer."""
+    """Extend the validity of a token."""
     from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 
     request = RenewDelegationTokenRequest(_decoded(hmac), renew_period_ms=period)

@@ -1,14 +1,14 @@
-"""Sends records to a topic, and counts what was delivered: for `produce` and `topics copy`."""
+"""Sends records to a topic, and counts the delivered ones: for `produce` and `topics copy`."""
 
 import time
 from typing import Any, Final
 
-from kafkapy.cli.output import counted
+from kafkapy.cli.output import counted, not_delivered
 
 FLUSH_S: Final = 30.0
-"""A broker that restarts is back by then."""
+"""The time for the delivery of the last records: a restarted broker is back by then."""
 INTERRUPTED_FLUSH_S: Final = 0.3
-"""Whoever pressed Ctrl-C wants to leave; what is on its way arrives within it."""
+"""After Ctrl-C: long enough for requests that are on their way."""
 FLUSH_SLICE_S: Final = 0.2
 """A flush is not interruptible: Ctrl-C may be delayed by this time."""
 
@@ -20,6 +20,8 @@ class Sender:
         self._producer = producer
         self._topic = topic
         self.count = 0
+        self._place = ""
+        """Of the first delivered record."""
         self.failures: list[str] = []
 
     def send(self, record: dict[str, Any]) -> None:
@@ -40,12 +42,20 @@ class Sender:
         self.failures += ["not delivered in time"] * remaining
 
     def summary(self, verb: str = "Produced", source: str = "") -> str:
-        """Say what was delivered. source: where the records come from, as ` of orders`."""
-        done = f"{verb} {counted(self.count, 'record')}{source} to {self._topic}."
-        return f"{done} {len(self.failures)} were not delivered." if self.failures else done
+        """Return a line with the number of delivered records, and the place of a single one.
+
+        source: a text after the number, as ` of orders`.
+        """
+        done = (
+            f"{verb} {counted(self.count, 'record')}{source} to {self._topic}{self._place if self.count == 1 else ''}."
+        )
+        return f"{done} {not_delivered(len(self.failures))}." if self.failures else done
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self.failures.append(error.str())
         else:
             self.count += 1
+            offset = message.offset()  # None with acks=0
+            if self.count == 1 and offset is not None:
+                self._place = f", partition {message.partition()}, offset {offset}"

@@ -27,7 +27,7 @@ NO_FETCH: Final = "nobody fetches from the partition's leader"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring records in one state. `member` is the client and host of the member that has acquired them."""
+    """Consecutive records in one state. `member`: client and host of the member that has acquired them."""
 
     first_offset: int
     last_offset: int
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A share partition as its leader has it. `next_offset` and what follows was never acquired."""
+    """The state of a share partition at its leader. `next_offset` and later offsets were never acquired."""
 
     topic: str
     partition: int
@@ -77,14 +77,14 @@ class PartitionFacts:
 
     @property
     def end_offset(self) -> int:
-        """The first offset that nobody may read yet."""
+        """The first offset that the group may not read yet."""
         return self.last_stable_offset if self.reads_committed else self.high_watermark
 
 
 def share_facts(
     brokers: BrokerCalls, group_id: str, names: Mapping[str, str], silent: list[str] | None = None
 ) -> list[PartitionFacts] | None:
-    """Return the facts of each share partition that is in use, by name; None if no broker tells any.
+    """Return the facts of each share partition in use, by name; None if no broker reports any.
 
     names: of members by their id (share_groups.member_names). silent: gets why brokers did not answer, whose partitions
     are left out. Raises CoordinatorError if no broker answers.
@@ -104,19 +104,19 @@ def share_facts(
     return found if found is None else sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-_TOLD: Final = tuple(each.name for each in fields(PartitionFacts))
-"""What is read of a response: a later broker may tell more."""
+_REPORTED: Final = tuple(each.name for each in fields(PartitionFacts))
+"""The fields of a response that are read; those of later brokers may have more."""
 
 
-def _facts(told: Mapping[str, Any], names: Mapping[str, str]) -> PartitionFacts:
-    members = tuple(names.get(each, each) for each in told["members"])
-    runs = tuple(Run(**{**run, "member": names.get(run["member"], run["member"])}) for run in told["runs"])
-    known = {name: told[name] for name in _TOLD if name in told}
+def _facts(reported: Mapping[str, Any], names: Mapping[str, str]) -> PartitionFacts:
+    members = tuple(names.get(each, each) for each in reported["members"])
+    runs = tuple(Run(**{**run, "member": names.get(run["member"], run["member"])}) for run in reported["runs"])
+    known = {name: reported[name] for name in _REPORTED if name in reported}
     return PartitionFacts(**{**known, "members": members, "runs": runs})
 
 
 def holder(facts: PartitionFacts) -> str | None:
-    """Return what keeps the start offset where it is; None if nothing is in flight."""
+    """Return why the start offset does not move; None if nothing is in flight."""
     if not facts.runs:
         return None
     first = next((run for run in facts.runs if not run.is_done), None)
@@ -128,7 +128,7 @@ def holder(facts: PartitionFacts) -> str | None:
 
 
 def why(facts: PartitionFacts, offset: int) -> str:
-    """Return, in a sentence, where a record stands, and why it is not delivered now."""
+    """Return, in a sentence, the state of a record, and why it is not delivered now."""
     run = next((each for each in facts.runs if each.first_offset <= offset <= each.last_offset), None)
     if run is not None:
         return f"{offset} {_state_of(run, facts)}"
@@ -183,7 +183,7 @@ def _time(at_ms: int | None) -> str:
 
 
 def print_facts(facts: Sequence[PartitionFacts], offset: int | None) -> None:
-    """Print what is in flight; with an offset, what is about the record there, of each partition."""
+    """Print the records in flight; with an offset, the state of the record there, of each partition."""
     for each in facts:
         if offset is not None:
             print(f"{each.name}: {why(each, offset)}.")

@@ -7,7 +7,7 @@ AlterShareGroupOffsets 0, DeleteShareGroupOffsets 0. A broker that lacks them ha
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafkapy.cli.committed_offsets import BrokerCalls, check, coordinator_of, described_by
+from kafkapy.cli.committed_offsets import BrokerCalls, Partition, ask_coordinator, check, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import SHARE
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
@@ -25,15 +25,18 @@ from kafkapy.protocol.messages.describe_share_group_offsets_request import (
 )
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 
-Partition = tuple[str, int]
-
 
 def describe_share_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
-    """Return what `groups describe` shows of a share group; None if there is none with this id.
+    """Return the output of `groups describe` for a share group; None if there is none with this id.
 
     timeout_s: how long its coordinator is looked for. Raises CoordinatorError.
     """
-    coordinator = coordinator_of(brokers, group_id, timeout_s)
+    return ask_coordinator(
+        brokers, group_id, lambda coordinator: _described_at(brokers, coordinator, group_id), timeout_s
+    )
+
+
+def _described_at(brokers: BrokerCalls, coordinator: Any, group_id: str) -> dict[str, Any] | None:
     group = _described(brokers, coordinator.node_id, group_id)
     if group is None:
         return None
@@ -58,7 +61,7 @@ def member_names(brokers: BrokerCalls, group_id: str) -> dict[str, str] | None:
 
     Raises CoordinatorError.
     """
-    group = _described(brokers, coordinator_of(brokers, group_id).node_id, group_id)
+    group = ask_coordinator(brokers, group_id, lambda coordinator: _described(brokers, coordinator.node_id, group_id))
     if group is None:
         return None
     return {member.member_id: f"{member.client_id} ({member.client_host})" for member in group.members}
@@ -73,8 +76,11 @@ class ShareOffsets:
 
     def committed(self) -> dict[Partition, int]:
         """Return the start offset of each partition that the group has begun to read."""
-        node_id = coordinator_of(self._brokers, self._group_id).node_id
-        offsets = _offsets(self._brokers, node_id, self._group_id)
+        offsets = ask_coordinator(
+            self._brokers,
+            self._group_id,
+            lambda coordinator: _offsets(self._brokers, coordinator.node_id, self._group_id),
+        )
         return {partition: start for partition, (start, _) in offsets.items() if start >= 0}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -83,9 +89,7 @@ class ShareOffsets:
         for (name, number), offset in offsets.items():
             topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, partitions=[]))
             topic.partitions.append(AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offset))
-        request = AlterShareGroupOffsetsRequest(self._group_id, topics=[*topics.values()])
-        response = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
-        check(response.error_code, response.error_message)
+        response = self._asked(AlterShareGroupOffsetsRequest(self._group_id, topics=[*topics.values()]))
         for of_topic in response.responses:
             for each in of_topic.partitions:
                 check(each.error_code, each.error_message, f"{of_topic.topic_name}-{each.partition_index}: ")
@@ -93,11 +97,19 @@ class ShareOffsets:
     def delete(self, topics: Iterable[str]) -> None:
         """Forget where the group is in topics: it begins there again by share.auto.offset.reset."""
         requested = [DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
-        request = DeleteShareGroupOffsetsRequest(self._group_id, topics=requested)
-        response = self._brokers.call(coordinator_of(self._brokers, self._group_id).node_id, request, 0)
-        check(response.error_code, response.error_message)
+        response = self._asked(DeleteShareGroupOffsetsRequest(self._group_id, topics=requested))
         for each in response.responses:
             check(each.error_code, each.error_message, f"{each.topic_name}: ")
+
+    def _asked(self, request: Any) -> Any:
+        """Return the coordinator's response of version 0, which has no error of the whole group."""
+
+        def ask(coordinator: Any) -> Any:
+            response = self._brokers.call(coordinator.node_id, request, 0)
+            check(response.error_code, response.error_message)
+            return response
+
+        return ask_coordinator(self._brokers, self._group_id, ask)
 
 
 def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:

@@ -39,7 +39,7 @@ MAX_STOP_TIMEOUT_S: Final = 86_400
 
 
 class NodeHooks(NamedTuple):
-    """What a test's process adds to a node that it has started: its loop, its disk, what happens when it is ready."""
+    """Hooks of a test's process in a node that it has started: for its loop, its disk, and when it is ready."""
 
     new_loop: "Callable[[], asyncio.AbstractEventLoop]"
     new_disk: "Callable[[], Disk]"

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.parser import OneLineParser
@@ -27,6 +27,10 @@ from kafkapy.types import uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+
+
+MAX_LEVEL_DIGITS: Final = 100
+"""Leading zeros included. int() refuses thousands."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,7 +82,7 @@ def _feature_levels(given: argparse.Namespace) -> dict[str, int]:
         name, equals, level = text.partition("=")
         if not equals:
             raise FormatError(f"Can't parse feature=level string {text}: equals sign not found.")
-        if not level.strip().isdecimal():
+        if not level.strip().isdecimal() or len(level.strip()) > MAX_LEVEL_DIGITS:
             raise FormatError(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.")
         levels[name.strip()] = int(level)
     if given.release_version is None:

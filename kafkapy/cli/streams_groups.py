@@ -7,15 +7,13 @@ numbers of tasks. A broker that lacks StreamsGroupDescribe has no streams groups
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kafkapy.cli.committed_offsets import BrokerCalls, committed_offsets, coordinator_of, described_by
+from kafkapy.cli.committed_offsets import BrokerCalls, Partition, ask_coordinator, committed_offsets, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import STREAMS
 from kafkapy.cli.group_offsets import offset_row
 from kafkapy.cli.topic_facts import LATEST, TopicFacts, TopicQueries
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +39,14 @@ def described_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIME
 
     timeout_s: how long its coordinator is looked for.
     """
-    coordinator = coordinator_of(brokers, group_id, timeout_s)
-    return described_by(brokers, coordinator.node_id, StreamsGroupDescribeRequest([group_id]), 0)
+    request = StreamsGroupDescribeRequest([group_id])
+    return ask_coordinator(
+        brokers, group_id, lambda coordinator: described_by(brokers, coordinator.node_id, request, 0), timeout_s
+    )
 
 
 def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
-    """Return what `groups describe` shows of a streams group; None if there is none with this id.
+    """Return the output of `groups describe` for a streams group; None if there is none with this id.
 
     Raises CoordinatorError.
     """
@@ -81,7 +81,7 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
 
 
 def streams_tasks(brokers: BrokerCalls, group_id: str) -> list[dict[str, Any]] | None:
-    """Return what `groups explain` shows of a streams group, its tasks; None if there is none with this id.
+    """Return the output of `groups explain` for a streams group, its tasks; None if there is none with this id.
 
     Raises CoordinatorError.
     """
@@ -96,7 +96,7 @@ def partition_counts(topics: Mapping[str, TopicFacts]) -> dict[str, int]:
 
 
 def subtopologies_of(group: Any) -> list[Any]:
-    """Return the subtopologies; none of a group whose members have not told their topology."""
+    """Return the subtopologies; none for a group whose members have not sent their topology."""
     return [] if group.topology is None else list(group.topology.subtopologies or ())
 
 

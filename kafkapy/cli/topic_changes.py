@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkapy.cli.chosen import chosen, confirm
-from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, confluent, failures
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    ClientConfig,
+    Server,
+    confluent,
+    failures,
+    reachable_properties,
+)
 from kafkapy.cli.failure import fail
 from kafkapy.cli.moments import FORMS, moment_ms
 from kafkapy.cli.output import counted
-from kafkapy.cli.reachable import check_reachable
 from kafkapy.errors import quoted
 
 if TYPE_CHECKING:  # its messages are imported when a command runs
+    from kafkapy.cli.committed_offsets import Partition
     from kafkapy.cli.librdkafka_topics import LibrdkafkaTopics
-    from kafkapy.cli.topic_facts import Partition, TopicFacts, TopicQueries
+    from kafkapy.cli.topic_facts import TopicFacts, TopicQueries
 
     Topics = TopicQueries | LibrdkafkaTopics
 
@@ -29,16 +36,15 @@ LATEST = "latest"
 
 
 @contextmanager
-def asked_topics(server: str, settings: list[str] | None) -> "Iterator[Topics]":
-    """Yield what asks about topics; turn an error into one line and exit status 1."""
+def topic_queries(server: str, settings: list[str] | None) -> "Iterator[Topics]":
+    """Yield an object for requests about topics; turn an error into one line and exit status 1."""
     from kafkapy.cli.client_security import is_of_librdkafka_alone
     from kafkapy.cli.committed_offsets import BrokerConnections
     from kafkapy.cli.librdkafka_topics import LibrdkafkaTopics
     from kafkapy.cli.topic_facts import TopicQueries
 
     with failures(server):
-        properties = client_properties(server, settings)
-        check_reachable(properties)
+        properties = reachable_properties(server, settings)
         if is_of_librdkafka_alone(properties):
             yield LibrdkafkaTopics(confluent().admin.AdminClient(properties))
             return
@@ -66,7 +72,7 @@ def trim(
             moment_ms(before, 0)
         except ValueError:
             raise typer.BadParameter(f"{quoted(before)} is none of: an offset, latest, {FORMS}") from None
-    with asked_topics(bootstrap_server, client_config) as queries:
+    with topic_queries(bootstrap_server, client_config) as queries:
         _delete(queries, names, before, partition, is_confirmed=is_confirmed)
 
 
@@ -77,14 +83,14 @@ def empty(
     client_config: ClientConfig = None,
 ) -> None:
     """Delete all records of topics, after a question; the topics stay, and offsets go on where they are."""
-    with asked_topics(bootstrap_server, client_config) as queries:
+    with topic_queries(bootstrap_server, client_config) as queries:
         _delete(queries, names, LATEST, None, is_confirmed=is_confirmed)
 
 
 def _delete(
     queries: "Topics", names: list[str], before: str, partitions: list[int] | None, *, is_confirmed: bool
 ) -> None:
-    """Show what goes, ask, delete it and report it."""
+    """Show the records to delete, ask, delete them and report the result."""
     topics = queries.topics()
     found = [topics[name] for name in chosen(names, topics, "topic")]
     for topic in found:
@@ -92,7 +98,7 @@ def _delete(
         if missing:
             raise typer.Exit(fail(f"{topic.name} has no partition {', '.join(map(str, missing))}"))
         topic.partitions = [each for each in topic.partitions if not partitions or each.number in partitions]
-    # read now, and not by the broker later: what is confirmed is what is deleted, whatever is appended meanwhile
+    # The offsets are read now, so that exactly the confirmed records are deleted, whatever is appended meanwhile.
     queries.add_offsets(found)
     wanted = _goals(queries, found, before)
     going = {
@@ -121,7 +127,7 @@ def _delete(
 
 
 def _goals(queries: "Topics", topics: "list[TopicFacts]", before: str) -> "dict[Partition, int]":
-    """Return the offset before which records go, by partition; a partition whose leader is silent has none."""
+    """Return by partition the offset before which records are deleted; none if its leader does not answer."""
     ends = {
         (topic.name, each.number): each.end for topic in topics for each in topic.partitions if each.end is not None
     }

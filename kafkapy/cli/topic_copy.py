@@ -22,7 +22,7 @@ from kafkapy.cli.options import takes
 from kafkapy.cli.output import counted
 from kafkapy.cli.progress import Progress
 from kafkapy.cli.sender import FLUSH_S, INTERRUPTED_FLUSH_S, Sender
-from kafkapy.cli.topic_changes import asked_topics
+from kafkapy.cli.topic_changes import topic_queries
 from kafkapy.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from kafkapy.cli.topic_facts import TopicFacts
 
 RECORDS_AT_ONCE = 500
-"""What is polled, and produced, between two looks at the progress."""
+"""Records that are polled and produced between two updates of the progress."""
 POLL_S = 0.2
-"""How long Ctrl-C may go unnoticed, as librdkafka's poll is not interruptible."""
+"""How long Ctrl-C may be delayed: librdkafka's poll is not interruptible."""
 SILENCE_S = 30.0
-"""A copy ends when no record has come for so long, although some are left."""
+"""A copy fails if no record comes for so long, although some are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def copy(options: CopyOptions) -> None:
     A missing TARGET gets the partitions, replicas and configs of SOURCE. Offsets and transactions are not copied:
     records of open and aborted transactions are left out.
     """
-    with asked_topics(options.bootstrap_server, options.client_config) as queries:
+    with topic_queries(options.bootstrap_server, options.client_config) as queries:
         source = _source(queries, options)
         kafka = confluent()
         consumer = kafka.Consumer(_consumer_properties(options))
@@ -97,7 +97,7 @@ def _consumer_properties(options: CopyOptions) -> dict[str, Any]:
 
 
 def _source(queries: "Topics", options: CopyOptions) -> "TopicFacts":
-    """Return the source with its offsets; make the target if it is missing. Exits if it does not fit."""
+    """Return the source with its offsets; create a missing target. Exits if the target does not fit."""
     topics = queries.topics()
     names = chosen([options.source], topics, "topic")
     if len(names) > 1:
@@ -131,7 +131,7 @@ def _create(source: "TopicFacts", options: CopyOptions) -> None:
 
 
 def _copy(kafka: Any, consumer: Any, sender: Sender, source: "TopicFacts", progress: Progress) -> None:
-    """Send what lies before the ends of the partitions. Raises KafkaException; exits if a partition is silent."""
+    """Copy the records before the ends of the partitions. Raises KafkaException; exits if a partition is silent."""
     ends = {each.number: each.end for each in source.partitions if each.end is not None and each.records}
     consumer.assign([kafka.TopicPartition(source.name, each, kafka.OFFSET_BEGINNING) for each in ends])
     copied, last_s = 0, time.monotonic()

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import BrokerCalls, NoResponseError
+from kafkapy.cli.committed_offsets import BrokerCalls, NoResponseError, Partition
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_records_request import (
@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.delete_records_request import (
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -27,16 +27,14 @@ TOPIC_RESOURCE: Final = 2
 OF_TOPIC: Final = 1
 """The source of a config that was set on the topic itself."""
 TOPICS_AT_ONCE: Final = 500
-"""Of one DescribeConfigs: a response of some 2 MB."""
+"""Topics of one DescribeConfigs: a response of some 2 MB."""
 DELETE_TIMEOUT_MS: Final = 8_000
-"""Less than a connection waits for its response."""
-
-Partition = tuple[str, int]
+"""The time-out in DeleteRecords: less than a connection waits for its response."""
 
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """`start`, `end`, `size_bytes` are the leader's; None if it does not say. leader: -1 if there is none."""
+    """`start`, `end`, `size_bytes`, `at` are the leader's; None if it does not say. leader: -1 if there is none."""
 
     number: int
     leader: int
@@ -45,6 +43,8 @@ class PartitionFacts:
     start: int | None = None
     end: int | None = None
     size_bytes: int | None = None
+    at: int | None = None
+    """The first offset at or after a time that was asked for, the end if there is none."""
 
     @property
     def records(self) -> int | None:
@@ -65,13 +65,28 @@ class TopicFacts:
         return max((len(each.replicas) for each in self.partitions), default=0)
 
     @property
+    def under_replicated(self) -> int:
+        """The number of partitions with a replica that is not in sync."""
+        return sum(len(each.isr) < len(each.replicas) for each in self.partitions)
+
+    @property
+    def offline(self) -> int:
+        """The number of partitions without a leader."""
+        return sum(each.leader < 0 for each in self.partitions)
+
+    @property
+    def unknown(self) -> int:
+        """The number of partitions whose leaders do not answer: their records and sizes are not counted."""
+        return sum(each.records is None for each in self.partitions)
+
+    @property
     def records(self) -> int | None:
-        """Of the partitions whose leaders answer; None if none does."""
+        """The number of records in partitions whose leaders answer; None if none does."""
         return _sum(each.records for each in self.partitions)
 
     @property
     def size_bytes(self) -> int | None:
-        """Of one replica of each partition, the leader's; None if no leader says."""
+        """The size of one replica of each partition, the leader's; None if no leader reports it."""
         return _sum(each.size_bytes for each in self.partitions)
 
 
@@ -86,9 +101,10 @@ class TopicQueries:
     def __init__(self, brokers: BrokerCalls) -> None:
         self._brokers = brokers
 
-    def topics(self) -> dict[str, TopicFacts]:
-        """Return all topics by name, without offsets and sizes."""
-        response = self._brokers.call(None, MetadataRequest(topics=None, allow_auto_topic_creation=False), 5)
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicFacts]:
+        """Return topics by name, without offsets and sizes; None: all topics. One that is not there is left out."""
+        wanted = None if names is None else [MetadataRequestTopic(name=each) for each in names]
+        response = self._brokers.call(None, MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 5)
         return {
             each.name: TopicFacts(
                 each.name,
@@ -125,6 +141,18 @@ class TopicQueries:
                     if not each.error_code:
                         found[topic.name, each.partition_index] = each.offset
         return found
+
+    def offsets_of(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+        """Like offsets(), of these partitions of topics; one that is not there is left out."""
+        numbers: dict[str, set[int]] = {}
+        for name, number in partitions:
+            numbers.setdefault(name, set()).add(number)
+        if not numbers:
+            return {}
+        topics = self.topics(numbers).values()
+        for topic in topics:
+            topic.partitions = [each for each in topic.partitions if each.number in numbers[topic.name]]
+        return self.offsets(topics, timestamp)
 
     def add_sizes(self, topics: Collection[TopicFacts]) -> None:
         by_name = {topic.name: {each.number: each for each in topic.partitions} for topic in topics}

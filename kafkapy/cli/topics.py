@@ -1,5 +1,6 @@
 """`kafkapy topics create|list|describe|alter|delete`; topic_changes.py has trim and empty, topic_copy.py copy."""
 
+import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,12 +21,14 @@ from kafkapy.cli.client import (
 from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
+from kafkapy.cli.moments import moment_ms
 from kafkapy.cli.output import counted, print_json, print_table, shown_bytes, shown_count
 from kafkapy.cli.overview import GROUPS
-from kafkapy.cli.topic_changes import Patterns, Yes, asked_topics, empty, trim
+from kafkapy.cli.topic_changes import Patterns, Yes, empty, topic_queries, trim
 from kafkapy.cli.topic_copy import copy
 
 if TYPE_CHECKING:
+    from kafkapy.cli.topic_changes import Topics
     from kafkapy.cli.topic_facts import TopicFacts
 
 app = typer.Typer(help=GROUPS["topics"], no_args_is_help=True)
@@ -36,7 +39,7 @@ MAX_REPLICAS = 10_000
 """librdkafka's limits."""
 PARTITION_COLUMNS = ("PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "RECORDS", "SIZE")
 MISSING = "(UNKNOWN_TOPIC_OR_PART)"
-"""How librdkafka's text of an unknown topic ends."""
+"""The end of librdkafka's message for an unknown topic."""
 Result = tuple[str, Any, str | None]
 """A topic's name, what its future returned, and its error."""
 
@@ -104,13 +107,13 @@ def list_topics(
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """List topics with partitions, replicas, records and size.
+    """List topics with partitions, replicas, records and size, and how many partitions are offline or under-replicated.
 
     Records are offsets between start and end: compaction and transactions leave fewer. The size is that of one replica
-    of each partition, the leader's.
+    of each partition, the leader's. Unknown are partitions whose leaders do not answer.
     """
-    with asked_topics(bootstrap_server, client_config) as queries:
-        # offsets and sizes only of what is shown: each costs requests to leaders
+    with topic_queries(bootstrap_server, client_config) as queries:
+        # offsets and sizes only of listed topics: each costs requests to leaders
         topics = queries.topics()
         names = sorted(topics) if internal and not pattern else matching(pattern or "*", topics)
         found = [topics[name] for name in names]
@@ -122,9 +125,9 @@ def list_topics(
     rows = (
         (
             topic.name,
-            len(topic.partitions),
-            topic.replica_count,
-            shown_count(topic.records),
+            _noted(str(len(topic.partitions)), topic.offline, "offline"),
+            _noted(str(topic.replica_count), topic.under_replicated, "under-replicated"),
+            _noted(shown_count(topic.records), topic.unknown, "unknown"),
             shown_bytes(topic.size_bytes),
         )
         for topic in found
@@ -137,36 +140,51 @@ def describe(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Names of topics, or patterns; without, all.")
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="Show the first offset of this time, too: -1h, 2026-01-31T12:00Z."),
+    ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
     """Show the partitions of topics with leader, replicas, offsets and size, and the configs that were set."""
-    with asked_topics(bootstrap_server, client_config) as queries:
+    try:
+        at_ms = None if at is None else moment_ms(at, int(time.time() * 1000))
+    except ValueError as error:
+        raise typer.BadParameter(f"--at: {error}") from error
+    with topic_queries(bootstrap_server, client_config) as queries:
         topics = queries.topics()
-        # A pattern that matches nothing is an error. A cluster without topics is none: then nothing is shown.
+        # A pattern that matches nothing is an error; a cluster without topics is not.
         wanted = chosen(names or ["*"], topics, "topic") if names or topics else []
         found = [topics[name] for name in wanted]
         queries.add_offsets(found)
+        if at_ms is not None:
+            _add_offsets_at(queries, found, at_ms)
         queries.add_sizes(found)
         queries.add_configs(found)
     if as_json:
-        print_json([_described(topic) for topic in found])
+        print_json([_described(topic, with_at=at is not None) for topic in found])
         return
     for topic in found:
-        configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
-        rows = (
-            (
-                each.number,
-                each.leader if each.leader >= 0 else "none",
-                each.replicas,
-                each.isr,
-                *("-" if number is None else number for number in (each.start, each.end, each.records)),
-                shown_bytes(each.size_bytes),
-            )
-            for each in topic.partitions
+        _print_topic(topic, with_at=at is not None)
+
+
+def _print_topic(topic: "TopicFacts", *, with_at: bool) -> None:
+    configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
+    rows = (
+        (
+            each.number,
+            each.leader if each.leader >= 0 else "none",
+            each.replicas,
+            each.isr,
+            *("-" if number is None else number for number in (each.start, each.end, each.records)),
+            shown_bytes(each.size_bytes),
+            *(["-" if each.at is None else each.at] if with_at else []),
         )
-        print_table(PARTITION_COLUMNS, rows, title=f"{topic.name}  {configs}".rstrip())
+        for each in topic.partitions
+    )
+    print_table((*PARTITION_COLUMNS, *(["AT"] if with_at else [])), rows, title=f"{topic.name}  {configs}".rstrip())
 
 
 @app.command()
@@ -214,7 +232,7 @@ app.command()(copy)
 
 
 def _known(admin: Any, results: list[Result]) -> Collection[str]:
-    """Return the names of all topics if one of the results needs them: those that it may have meant."""
+    """Return the names of all topics if an error needs them, for a hint at similar names."""
     is_needed = any(error is not None and error.endswith(MISSING) for _, _, error in results)
     return list(admin.list_topics(timeout=TIMEOUT_S).topics) if is_needed else ()
 
@@ -251,12 +269,28 @@ def _row(topic: "TopicFacts") -> dict[str, Any]:
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replicas": topic.replica_count,
+        "offline_partitions": topic.offline,
+        "under_replicated_partitions": topic.under_replicated,
+        "unknown_partitions": topic.unknown,
         "records": topic.records,
         "size_bytes": topic.size_bytes,
     }
 
 
-def _described(topic: "TopicFacts") -> dict[str, Any]:
+def _noted(count: str, partitions: int, problem: str) -> str:
+    """Return a count, and how many partitions have a problem if any have."""
+    return f"{count} ({partitions} {problem})" if partitions else count
+
+
+def _add_offsets_at(queries: "Topics", topics: Collection["TopicFacts"], time_ms: int) -> None:
+    offsets = queries.offsets(topics, time_ms)
+    for topic in topics:
+        for each in topic.partitions:
+            offset = offsets.get((topic.name, each.number))
+            each.at = each.end if offset == -1 else offset
+
+
+def _described(topic: "TopicFacts", *, with_at: bool = False) -> dict[str, Any]:
     partitions = [
         {
             "partition": each.number,
@@ -266,6 +300,7 @@ def _described(topic: "TopicFacts") -> dict[str, Any]:
             "start_offset": each.start,
             "end_offset": each.end,
             "size_bytes": each.size_bytes,
+            **({"offset_at": each.at} if with_at else {}),
         }
         for each in topic.partitions
     ]

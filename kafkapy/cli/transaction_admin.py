@@ -21,6 +21,7 @@ from kafkapy.protocol.messages.describe_transactions_response import Transaction
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.list_transactions_request import ListTransactionsRequest
+from kafkapy.protocol.messages.list_transactions_response import ListTransactionsResponse
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.write_txn_markers_request import (
     WritableTxnMarker,
@@ -34,7 +35,7 @@ PARTITIONS_PER_REQUEST: Final = 500
 RETRY_S: Final = 0.1
 """retry.backoff.ms of Kafka's clients."""
 TERMINATION_TIMEOUT_MS: Final = 1
-"""The transaction time-out that `terminate` sets; no transaction is to begin with it. As in Java's tool."""
+"""The transaction time-out that `terminate` sets, as Java's tool; no transaction begins with it."""
 
 _RETRIED: Final = frozenset(
     {
@@ -50,7 +51,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class TransactionError(Exception):
-    """Why a command failed, for the operator; `code`: the broker's error code, 0 if it answered none."""
+    """Why a command failed, for the operator; `code`: the broker's error code, 0 without one."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -65,7 +66,7 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionAdmin:
-    """A context manager, with one connection per broker. Methods raise TransactionError."""
+    """Requests over one connection per broker; a context manager. Methods raise TransactionError."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -95,6 +96,7 @@ class TransactionAdmin:
         """Return the transactional ids of all brokers, with producer id, state and coordinator.
 
         Brokers that fail to answer are added to `failures`, with the reason. Without it, the first raises its error.
+        Those that are there already are not asked.
         """
         request = ListTransactionsRequest(
             list(states),
@@ -102,10 +104,12 @@ class TransactionAdmin:
             duration_filter=duration_ms,
             transactional_id_pattern=pattern,
         )
-        # the first that has the filter: older brokers serve the others
+        # the first version with the filter; without it an older one is used
         version = 2 if pattern is not None else 1 if duration_ms >= 0 else 0
         found = []
         for node_id in self._brokers():
+            if failures and node_id in failures:
+                continue
             try:
                 response = self._call(node_id, request, version)
                 _check(response.error_code)
@@ -116,15 +120,7 @@ class TransactionAdmin:
                 continue
             if response.unknown_state_filters:
                 raise TransactionError(f"no such state: {', '.join(response.unknown_state_filters)}")
-            found += [
-                {
-                    "transactional_id": each.transactional_id,
-                    "coordinator": node_id,
-                    "producer_id": each.producer_id,
-                    "state": each.transaction_state,
-                }
-                for each in response.transaction_states
-            ]
+            found += _listed(node_id, response)
         return sorted(found, key=lambda each: str(each["transactional_id"]))
 
     def describe(self, transactional_id: str) -> tuple[int, TransactionState]:
@@ -165,13 +161,18 @@ class TransactionAdmin:
         return found
 
     def hanging_among(self, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-        """Return those whose coordinator does not know that the partition takes part: nothing will end them."""
+        """Return those whose coordinator does not know them in the partition: nothing will end them.
+
+        Raises TransactionError also if one coordinator does not answer: its transactions may not be taken for hanging.
+        """
         expected = set()
         for listed in self.list_transactions(producer_ids={each.producer.producer_id for each in candidates}):
             try:
                 _, state = self.describe(listed["transactional_id"])
-            except TransactionError:
-                continue  # it expired in between
+            except TransactionError as error:
+                if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    continue  # the transactional id has expired meanwhile
+                raise
             expected |= {
                 (listed["producer_id"], TopicPartition(topic.topic, partition))
                 for topic in state.topics
@@ -269,6 +270,18 @@ class TransactionAdmin:
             raise TransactionError(f"no broker answers at {address}: {error.strerror or error}") from error
         except ProtocolError as error:
             raise TransactionError(f"what answers at {address} is not understood: {error}") from error
+
+
+def _listed(node_id: int, response: ListTransactionsResponse) -> list[dict[str, Any]]:
+    return [
+        {
+            "transactional_id": each.transactional_id,
+            "coordinator": node_id,
+            "producer_id": each.producer_id,
+            "state": each.transaction_state,
+        }
+        for each in response.transaction_states
+    ]
 
 
 def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> int:

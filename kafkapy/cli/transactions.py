@@ -129,7 +129,7 @@ def find_hanging(
         partitions = admin.partitions(topic, broker)
         if partition is not None:
             partitions = [each for each in partitions if each.partition == partition]
-        # leaders say at once what is open; coordinators get requests only about what is old enough to hang
+        # leaders list open transactions at once; coordinators are asked only about those that are old enough to hang
         old = [
             each
             for each in admin.open_transactions(partitions)

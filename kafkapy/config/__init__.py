@@ -1,7 +1,7 @@
 """Kafka's configuration keys: from text to typed, checked, frozen models, and their changes while a node runs. Pure.
 
-facts.py           every key of Apache Kafka 4.4.0 with type, default and valid values: the source of all the rest
-definitions.py validators.py documentation.py    a key's definition; its valid values; what it does here
+facts.py           every key of Apache Kafka 4.4.0 with type, default and valid values: begin here
+definitions.py validators.py documentation.py    a key's definition; its valid values; its documentation
 properties.py load.py    a .properties file as text, then as a BrokerConfig
 section.py         base class of the models below: the dotted key is the alias of a field
 broker.py          BrokerConfig: all keys of a node, by subsystem:
@@ -9,9 +9,8 @@ broker.py          BrokerConfig: all keys of a node, by subsystem:
   metrics.py share.py remote.py    (the last one is parsed and checked, but not supported)
 log.py topic.py    a topic's log configuration: overrides, inherited broker keys, defaults
 endpoints.py checks.py    listeners, and rules between keys
-releases.py        the names of metadata.version's levels
 patterns.py        regular expressions of users, in linear time
-dynamic.py describe.py rules.py    values that change at run time; DescribeConfigs; what the controller accepts
+dynamic.py describe.py rules.py    changes at run time; DescribeConfigs; the controller's checks of changes
 releases.py        the names of metadata.version's levels
 embedded.py        the defaults of `kafkapy start` without a file and of `kafkapy.Broker`
 

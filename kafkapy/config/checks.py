@@ -10,11 +10,14 @@ from kafkapy.config import topic
 from kafkapy.config.broker import WILDCARD_HOST, BrokerConfig
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.validators import HOST_AND_PORT, ConfigRuleError
+from kafkapy.types import INT32_MAX
 
 MEBIBYTE = 1 << 20
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_ASSIGNORS: Final = {"group.consumer.assignors": ("uniform", "range"), "group.share.assignors": ("simple",)}
+"""The assignors that are known here, by the key that names them: by their own name, or by that of Kafka's class."""
 
 
 def check(config: BrokerConfig) -> list[str]:
@@ -383,13 +386,19 @@ def connections_per_ip_overrides(config: BrokerConfig) -> dict[str, int]:
     assert isinstance(text, str)
     overrides = {}
     for pair in filter(None, map(str.strip, text.split(","))):
-        host, _, count = pair.rpartition(":")
+        host, colon, count = pair.rpartition(":")
+        _require(bool(colon), key, config, f"{key}: {pair} is not of the form host:count")
         _require(
             HOST_AND_PORT.fullmatch(f"{host}:1") is not None, key, config, f"{key} contains invalid addresses : {host}"
         )
-        _require(count.strip().isdecimal(), key, config, f"{key}: {count} in {pair} is not a number of connections")
-        overrides[host.strip()] = int(count)
+        _require(_is_count(count.strip()), key, config, f"{key}: {count} in {pair} is not a number of connections")
+        overrides[host.strip().removeprefix("[").removesuffix("]")] = int(count)
     return overrides
+
+
+def _is_count(text: str) -> bool:
+    """Whether it is a number from 0 to the largest int32, as which Apache Kafka reads it."""
+    return text.isdecimal() and len(text) <= len(str(INT32_MAX)) and int(text) <= INT32_MAX
 
 
 def _check_group_protocols(config: BrokerConfig) -> None:
@@ -399,6 +408,12 @@ def _check_group_protocols(config: BrokerConfig) -> None:
     _require("classic" in protocols, key, config, "Disabling the 'classic' protocol is not supported.")
     key = "group.streams.assignors"
     _require(config.value(key) == ("sticky",), key, config, f"{key}: sticky is the only assignor that is known here")
+    for key, known in _ASSIGNORS.items():
+        classes = {f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor" for name in known}
+        named = config.value(key)
+        assert isinstance(named, tuple)
+        other = next((name for name in named if name not in {*known, *classes}), None)
+        _require(other is None, key, config, f"{key}: {other} is not known here, only {' and '.join(known)}")
 
 
 _WRITTEN_BY_ALL: Final = (

@@ -72,7 +72,7 @@ group.consumer.max.*: The largest value that a group may set for itself.
 group.consumer.max.size: How many members a KIP-848 group may have.
 group.consumer.migration.policy: Which kinds of groups turn into each other when members of the other protocol join or the last one leaves: upgrade, downgrade, bidirectional, disabled.
 group.consumer.min.*: The smallest value that a group may set for itself.
-group.consumer.regex.refresh.interval.ms: How often regular expressions of subscriptions are matched anew with the topics, apart from when these change.
+group.consumer.regex.refresh.interval.ms: How often regular expressions of subscriptions are matched again with the topics, apart from when these change.
 group.consumer.session.timeout.ms: A member of a KIP-848 group that is silent for so long is removed, unless its group says otherwise.
 group.coordinator.*: No effect: coordinators run on the event loop, what they decide in one turn is written together.
 group.coordinator.append.linger.ms: 0: each commit of offsets is written by itself; other values: commits of one turn of the loop are written together, without waiting for more.
@@ -195,7 +195,7 @@ replica.high.watermark.checkpoint.interval.ms: How often the high watermarks of 
 replica.lag.time.max.ms: A follower that has not been at the end of the log for so long leaves the ISR.
 replica.selector.class: org.apache.kafka.common.replica.RackAwareReplicaSelector lets consumers read from replicas of their own rack (KIP-392).
 replica.socket.receive.buffer.bytes: No effect: the kernel sizes the buffers of connections between nodes.
-replica.socket.timeout.ms: How long a follower waits for a response before it connects anew.
+replica.socket.timeout.ms: How long a follower waits for a response before it connects again.
 replication.quota.window.num: Over how many windows throttled replication is measured.
 replication.quota.window.size.seconds: How long such a window is.
 request.timeout.ms: How long another node's response is waited for.

@@ -61,7 +61,7 @@ FIXED_OF_LISTENERS: Final = re.compile(r"(?:^|\.)(?:sasl\.oauthbearer|sasl\.logi
 """Keys that cannot change dynamically with a listener's prefix, either: they name URLs, or what is allowed.
 
 Deviation: Apache Kafka stores any key with a listener's prefix, and does not use these. Here they are refused, because
-whoever sets them expects an effect.
+an operator who sets them expects an effect.
 """
 
 KNOWN_CLASSES: Final = frozenset(

@@ -12,7 +12,7 @@ from typing import Final
 from kafkapy.config.validators import ADDRESS, ConfigRuleError
 from kafkapy.dataclass import dataclass
 
-LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})")
 
 
 class SecurityProtocol(StrEnum):
@@ -113,6 +113,7 @@ def _check_ports(key: str, entries: tuple[str, ...], endpoints: tuple[Endpoint, 
         hosts = [endpoint.host for endpoint in endpoints if endpoint.port == port]
         if len(hosts) == 1:
             continue
+        # 0 stands for a host name, which may have addresses of either version: it shares no port.
         versions = sorted(_ip_version(host) for host in hosts)
         if versions == [4, 6]:
             continue

@@ -12,7 +12,7 @@ from kafkapy.types import INT64_MAX
 
 WEEK_MS: Final = 604800000
 DAY_MS: Final = 86400000
-MOST_DECOMPRESSED_BYTES: Final = 2_147_483_639
+MAX_DECOMPRESSED_BYTES: Final = 2_147_483_639
 """The default of max.decompressed.message.bytes: the largest array of a JVM."""
 
 
@@ -38,7 +38,7 @@ class LogConfig(Section):
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = INT64_MAX
-    max_decompressed_message_bytes: int = MOST_DECOMPRESSED_BYTES
+    max_decompressed_message_bytes: int = MAX_DECOMPRESSED_BYTES
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000
     message_timestamp_before_max_ms: int = INT64_MAX

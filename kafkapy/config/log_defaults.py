@@ -1,6 +1,6 @@
 """The log.* keys: log directories, checkpoints, the cleaner, and the defaults that topics inherit."""
 
-from kafkapy.config.log import MOST_DECOMPRESSED_BYTES
+from kafkapy.config.log import MAX_DECOMPRESSED_BYTES
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
 from kafkapy.types import INT64_MAX
@@ -53,5 +53,5 @@ class LogDefaults(Section):
     log_roll_ms: int | None = None
     log_segment_bytes: int = 1073741824
     log_segment_delete_delay_ms: int = 60000
-    max_decompressed_message_bytes: int = MOST_DECOMPRESSED_BYTES
+    max_decompressed_message_bytes: int = MAX_DECOMPRESSED_BYTES
     num_recovery_threads_per_data_dir: int = 2

@@ -49,7 +49,7 @@ def check(pattern: str) -> None:
     """Check that a pattern of a request can be compiled, in some milliseconds. Raises PatternError."""
     _re2()
     check_sizes(pattern)
-    _compile(pattern, captures=False, most_bytes=REQUESTED_BYTES)
+    _compile(pattern, captures=False, max_bytes=REQUESTED_BYTES)
 
 
 def check_sizes(*patterns: str) -> None:
@@ -70,14 +70,14 @@ def _count(patterns: Iterable[str], text: str) -> int:
     return sum(pattern.count(text) for pattern in patterns)
 
 
-def _compile(pattern: str, *, captures: bool, most_bytes: int | None = None) -> Any:
-    """Return a pattern compiled by RE2; most_bytes: other than RE2's default. Raises PatternError."""
+def _compile(pattern: str, *, captures: bool, max_bytes: int | None = None) -> Any:
+    """Return a pattern compiled by RE2; max_bytes: other than RE2's default. Raises PatternError."""
     re2 = _re2()
     options = re2.Options()
     options.log_errors = False
     options.never_capture = not captures
-    if most_bytes is not None:
-        options.max_mem = most_bytes
+    if max_bytes is not None:
+        options.max_mem = max_bytes
     try:
         found = re2.compile(pattern, options)
     except re2.error as error:

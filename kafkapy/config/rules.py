@@ -315,7 +315,7 @@ def _parse_known(configs: Mapping[str, str], known: Mapping[str, Definition], ki
 def _validate_broker_name(name: str) -> None:
     if not name:
         return
-    if not re.fullmatch(r"[+-]?\d+", name):
+    if not re.fullmatch(r"[+-]?\d{1,10}", name):
         raise ApiError(INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
     if int(name) < 0:
         raise ApiError(INVALID_REQUEST, "Invalid negative broker ID.")

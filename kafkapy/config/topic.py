@@ -11,7 +11,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class BrokerValues(Protocol):
-    """What topics inherit from: BrokerConfig, which is built on this module."""
+    """The broker's values that topics inherit: BrokerConfig, which is built on this module."""
 
     def value(self, key: str) -> Value:
         """Return the typed value of a broker's key."""

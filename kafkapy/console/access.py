@@ -9,9 +9,12 @@ from kafkapy.protocol.messages.describe_client_quotas_request import ComponentDa
 from kafkapy.protocol.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
 
 ANY: Final = 1
+TOPIC: Final = 2
+MATCHING: Final = 2
+"""Of a name's rules: literal ones, those of a prefix, and those of all names."""
 MATCH_ANY: Final = 2
 MAX_ROWS: Final = 1000
-"""A browser lays out a table of so many rows at once, and a person filters by name beyond that."""
+"""Rows of a table that a browser lays out at once; people filter larger ones by name."""
 RESOURCE_TYPES: Final = {2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "delegation token", 7: "user"}
 PATTERN_TYPES: Final = {3: "literal", 4: "prefixed"}
 OPERATIONS: Final = {
@@ -32,7 +35,7 @@ OPERATIONS: Final = {
 }
 PERMISSIONS: Final = {2: "deny", 3: "allow"}
 ENTITY_TYPES: Final = ("user", "client-id", "ip")
-"""What has quotas."""
+"""The types of entities with quotas."""
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
@@ -71,11 +74,12 @@ def section(read: Any, brokers: Brokers) -> Section:
     return Section(rows[:MAX_ROWS], f"Only the first {MAX_ROWS} are shown." if len(rows) > MAX_ROWS else None)
 
 
-def acls(brokers: Brokers) -> list[Acl]:
+def acls(brokers: Brokers, topic: str | None = None) -> list[Acl]:
+    """Return all ACLs, or those that say something about a topic."""
     request = DescribeAclsRequest(
-        resource_type_filter=ANY,
-        resource_name_filter=None,
-        pattern_type_filter=ANY,
+        resource_type_filter=ANY if topic is None else TOPIC,
+        resource_name_filter=topic,
+        pattern_type_filter=ANY if topic is None else MATCHING,
         principal_filter=None,
         host_filter=None,
         operation=ANY,
@@ -116,7 +120,7 @@ def quotas(brokers: Brokers) -> list[Quota]:
 
 
 def scram_users(brokers: Brokers) -> list[tuple[str, str, int]]:
-    """Return user, mechanism and iterations."""
+    """Return the user, mechanism and iterations of each credential."""
     response = brokers.call(None, DescribeUserScramCredentialsRequest(None), 0)
     check(response.error_code, response.error_message)
     return sorted(

@@ -27,6 +27,6 @@ def is_loopback(host: str) -> bool:
 
 
 def is_private_url(url: str) -> bool:
-    """Return whether nobody on the way can read what is sent: https, or http on this machine."""
+    """Return whether no host on the way can read the traffic: https, or http on this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
-from kafkapy.console import access, other_groups
+from kafkapy.console import access, other_groups, transactions
 from kafkapy.console.access import Acl
 from kafkapy.console.brokers import BadRequest, ClusterError, check
 from kafkapy.console.change import Change, Fields
@@ -37,7 +36,7 @@ from kafkapy.protocol.messages.create_acls_request import AclCreation, CreateAcl
 from kafkapy.protocol.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from kafkapy.types import INT32_MAX
+from kafkapy.types import INT32_MAX, INT64_MAX, TopicPartition
 
 QUOTAS: Final = (
     "producer_byte_rate",
@@ -47,13 +46,14 @@ QUOTAS: Final = (
     "connection_creation_rate",
 )
 MAX_NAME: Final = 249
+"""Characters of a topic's name, as Apache Kafka has it; other names get the same bound."""
 PREFERRED: Final = 0
 TIMEOUT_MS: Final = 8_000
 ITERATIONS: Final = 4096
 
 
 class AdminChanges:
-    """Each method checks the fields of a form and returns the change that they ask for. Raises BadRequest."""
+    """Each method checks the fields of a form, and returns the requested change. Raises BadRequest."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -69,6 +69,7 @@ class AdminChanges:
             "elect-leaders": self.elect_leaders,
             "remove-member": self.remove_member,
             "abort-transaction": self.abort_transaction,
+            "abort-hanging": self.abort_hanging,
         }
 
     # -- users, ACLs, quotas ----------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ class AdminChanges:
         known = {each.node_id for each in self._console.brokers.nodes()}
         if not set(replicas) <= known:
             raise BadRequest(f"replicas: the brokers are {', '.join(map(str, sorted(known)))}.")
-        # one list for all partitions would make its first broker lead all of them: each begins one broker further
+        # With one list for all partitions its first broker would lead all of them: each begins one broker further.
         plan = {each: _rotated(replicas, 0 if only else each) for each in numbers}
 
         def run() -> None:
@@ -216,7 +217,9 @@ class AdminChanges:
     def elect_leaders(self, fields: Fields) -> Change:
         name = topic_name(fields)
         topic = self._console.brokers.topic(name)
-        others = [each for each in topic.partitions if each.leader_id != each.replica_nodes[0]]
+        led_by_others = [each for each in topic.partitions if each.leader_id != each.replica_nodes[0]]
+        others = [each for each in led_by_others if each.replica_nodes[0] in each.isr_nodes]
+        behind = [each for each in led_by_others if each.replica_nodes[0] not in each.isr_nodes]
 
         def run() -> None:
             numbers = [each.partition_index for each in others]
@@ -225,14 +228,19 @@ class AdminChanges:
                 None, ElectLeadersRequest(PREFERRED, topic_partitions=wanted, timeout_ms=TIMEOUT_MS), 2
             )
             check(response.error_code)
-            for of_topic in response.replica_election_results:
-                for result in of_topic.partition_result:
-                    if result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-                        check(result.error_code, result.error_message)
+            results = [each for of_topic in response.replica_election_results for each in of_topic.partition_result]
+            failed = [each for each in results if each.error_code not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
+            if failed:
+                which = ", ".join(f"{name}-{each.partition_id} ({ErrorCode(each.error_code).name})" for each in failed)
+                raise ClusterError(f"Elected leaders of {len(results) - len(failed)} partitions, but not of {which}.")
 
-        lines = tuple(f"{name}-{each.partition_index}: {each.leader_id} → {each.replica_nodes[0]}" for each in others)
-        if not lines:
+        lines = tuple(
+            f"{name}-{each.partition_index}: {each.leader_id} → {each.replica_nodes[0]}" for each in others
+        ) + tuple(f"{name}-{each.partition_index}: stays, {each.replica_nodes[0]} is not in sync." for each in behind)
+        if not led_by_others:
             raise BadRequest(f"Each partition of {name} is led by its preferred leader.")
+        if not others:
+            raise BadRequest(f"No preferred leader of {name} is in sync: wait until its replicas are.")
         return Change(f"Let preferred leaders lead {name}.", lines, run, "Elected.", link("/topic", name=name))
 
     # -- groups and transactions ------------------------------------------------------------------------------------
@@ -257,15 +265,31 @@ class AdminChanges:
         wanted = transactional_id(fields)
 
         def run() -> None:
-            try:
-                with TransactionAdmin(self._console.settings.servers) as admin:
-                    admin.terminate(wanted)
-            except TransactionError as error:
-                raise ClusterError(str(error)) from error
+            with transactions.transaction_admin(self._console.brokers) as admin:
+                admin.terminate(wanted)
 
         lines = ("What it wrote is not read by consumers of committed records.", "Its producer is fenced: it fails.")
         title = f"Abort the transaction of {wanted}."
         return Change(title, lines, run, "Aborted.", link("/transaction", id=wanted), type_name=wanted)
+
+    def abort_hanging(self, fields: Fields) -> Change:
+        """End a hanging transaction: it keeps the last stable offset at its start, and no coordinator knows it."""
+        name = topic_name(fields)
+        partition = TopicPartition(name, number(fields, "partition", 0, 0, INT32_MAX))
+        producer_id = number(fields, "producer_id", -1, 0, INT64_MAX)
+        found = transactions.hanging(self._console.brokers, partition, producer_id)
+
+        def run() -> None:
+            with transactions.transaction_admin(self._console.brokers) as admin:
+                admin.abort(found)
+
+        lines = (
+            f"It is open from offset {found.producer.current_txn_start_offset}; no coordinator knows of it.",
+            "What it wrote is not read by consumers of committed records; they read on after it.",
+        )
+        title = f"Abort the hanging transaction of producer {producer_id} in {partition}."
+        back = link("/topic/producers", name=name, partition=partition.partition)
+        return Change(title, lines, run, "Aborted.", back, type_name=name)
 
 
 def _name(fields: Fields, field: str) -> str:
@@ -324,7 +348,7 @@ def _brokers(text: str) -> list[int]:
 
 
 def _rotated(replicas: list[int], by: int) -> list[int]:
-    """Return the replicas of one partition of many: another one of them first, so that the leaders are spread."""
+    """Return the replicas of one partition of many, rotated, so that the leaders are spread."""
     by %= len(replicas)
     return replicas[by:] + replicas[:by]
 

@@ -19,12 +19,12 @@ from starlette.types import Receive, Scope, Send
 
 from kafkapy.cli.command_config import CommandConfig, current, used
 from kafkapy.console.brokers import ClusterError
-from kafkapy.console.changes import CAME_FROM, Changes, came_from, own_link
+from kafkapy.console.changes import CAME_FROM, Changes
 from kafkapy.console.loading import Loading
 from kafkapy.console.oidc import OidcLogin
 from kafkapy.console.overview import Overview
 from kafkapy.console.pages import Pages
-from kafkapy.console.render import Renderer
+from kafkapy.console.render import Renderer, came_from, own_link
 from kafkapy.console.security import WRONG_TOKEN_S, Guard, Sessions, is_token
 from kafkapy.console.settings import Settings
 from kafkapy.console.state import Console
@@ -35,9 +35,12 @@ from kafkapy.version import __version__
 STATIC: Final = Path(__file__).parent / "static"
 
 
-def new_app(settings: Settings) -> Starlette:
-    """Return the application; no cluster is contacted before the application serves."""
-    sessions = Sessions(settings)
+def new_app(settings: Settings, session_key: bytes | None = None) -> Starlette:
+    """Return the application; no cluster is contacted before the application serves.
+
+    session_key: signs sessions, which end with the application without it.
+    """
+    sessions = Sessions(settings, session_key)
     parts = [_Part(settings, "", current(), settings)]  # the first cluster, often the only one, has no prefix
     for each in settings.clusters:
         own = replace(settings, servers=each.servers, name=each.name, metrics_urls=(), properties=None)
@@ -126,7 +129,7 @@ class _Part:
 
 
 class _Stale:
-    """The page for a form of before a restart; it leads to the page that had the form."""
+    """The page for a form of an ended session, with a link to the page that had the form."""
 
     def __init__(self, parts: list[_Part]) -> None:
         self._parts = parts
@@ -139,7 +142,7 @@ class _Stale:
 
 
 def _came_from_of(body: bytes) -> str:
-    """Return what a confirmation sends back."""
+    """Return the fields that a confirmation sends again."""
     try:
         return parse_qs(body.decode("ascii"), max_num_fields=1000).get(CAME_FROM, [""])[0]
     except ValueError:
@@ -158,15 +161,16 @@ class _Login:
         if not self._settings.has_login:
             return RedirectResponse("/", 303)
         if request.method == "GET":
-            return self._renderer.page(request, "login.html", problem=None)
-        given = (await request.form()).get("token", "")
+            return self._renderer.page(request, "login.html", problem=None, to=request.query_params.get("to", ""))
+        form = await request.form()
+        given, to = form.get("token", ""), str(form.get("to", ""))
         if self._settings.token is not None and isinstance(given, str) and is_token(self._settings, given):
-            response = RedirectResponse("/", 303)
+            response = RedirectResponse(own_link(to) or "/", 303)
             response.set_cookie(self._sessions.cookie, self._sessions.new().text, httponly=True, samesite="strict")
             return response
         async with self._one_at_a_time:
             await anyio.sleep(WRONG_TOKEN_S)
-        return self._renderer.page(request, "login.html", 403, problem="This is not the token.")
+        return self._renderer.page(request, "login.html", 403, problem="This is not the token.", to=to)
 
     async def log_out(self, request: Request) -> Response:
         response = RedirectResponse("/login", 303)

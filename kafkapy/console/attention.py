@@ -1,4 +1,4 @@
-"""What needs attention in a cluster, the most urgent first: pure, from what the overview has found.
+"""The problems of a cluster that need attention, the most urgent first. Pure: computed from the overview's facts.
 
 Offline partitions, under-replicated ones, those at min.insync.replicas, brokers that do not answer, lag that does not
 fall, transactions that stay open, disks that fill.
@@ -14,19 +14,19 @@ from kafkapy.console.samples import Points
 from kafkapy.console.topic_list import TopicList
 from kafkapy.dataclass import dataclass
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 LAG_OF_S: Final = 60
-"""A lag that did not fall for so long is named."""
+"""A lag that did not fall for so long is a problem."""
 OPEN_MS: Final = 60_000
-"""A transaction that is open for longer is named: transaction.timeout.ms is a minute by default."""
+"""A transaction that is open for longer is a problem: transaction.timeout.ms is a minute by default."""
 DISK_WARN: Final = 80
 DISK_BAD: Final = 90
-"""Percent of a disk that are used."""
+"""The used percentage of a disk that is a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """`level`: bad or warn; `names`: (text, href) of what is concerned, at most MOST_NAMED; `more`: how many others."""
+    """`level`: bad or warn; `names`: (text, href) of the affected, at most MAX_NAMED; `more`: how many others."""
 
     level: str
     text: str
@@ -35,7 +35,7 @@ class Concern:
 
 
 def of_topics(topics: TopicList, min_isr: Mapping[str, int]) -> Iterable[Concern]:
-    """Yield what is wrong with partitions. min_isr: min.insync.replicas of the topics with replicas out of sync."""
+    """Yield the problems of partitions. min_isr: min.insync.replicas of the topics with replicas out of sync."""
     if topics.offline:
         text = f"{_partitions(topics.offline)} offline: nobody can read or write them."
         yield _concern("bad", text, topics.offline_topics, _to_topic)
@@ -70,7 +70,7 @@ def of_lags(lags: Mapping[str, Points]) -> Iterable[Concern]:
     largest = sorted(growing, key=lambda group: -growing[group])
     names = tuple((f"{each or '(empty name)'} ({number(growing[each])})", _to_group(each)) for each in largest)
     text = f"{counted(len(largest), 'group')} with lag that does not fall."
-    yield Concern("warn", text, names[:MOST_NAMED], max(0, len(names) - MOST_NAMED))
+    yield Concern("warn", text, names[:MAX_NAMED], max(0, len(names) - MAX_NAMED))
 
 
 def of_transactions(opened: Sequence[Mapping[str, Any]]) -> Iterable[Concern]:
@@ -108,8 +108,8 @@ def _partitions(count: int) -> str:
 
 
 def _concern(level: str, text: str, names: Sequence[str], href: Any) -> Concern:
-    shown = tuple((each or "(empty)", href(each)) for each in names[:MOST_NAMED])
-    return Concern(level, text, shown, max(0, len(names) - MOST_NAMED))
+    shown = tuple((each or "(empty)", href(each)) for each in names[:MAX_NAMED])
+    return Concern(level, text, shown, max(0, len(names) - MAX_NAMED))
 
 
 def _to_topic(name: str) -> str:

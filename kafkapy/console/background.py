@@ -27,11 +27,11 @@ class Background:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a step that takes long should end early."""
+        """Whether a long step should end early."""
         return self._stop.is_set()
 
     def stop(self, wait_s: float) -> None:
-        """End after the step at work; a step that takes longer than wait_s is left to itself."""
+        """Stop after the current step; do not wait for one that takes longer than wait_s."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(wait_s)

@@ -1,4 +1,4 @@
-"""A change that somebody asked for, with what a page says before it is made, and the log of changes."""
+"""A requested change, with the lines that a page shows for confirmation; and the log of changes."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -1,14 +1,13 @@
-"""Changes to the cluster: only with --allow-changes, confirmed on a page that says what will happen, and logged.
+"""Changes of the cluster: only with --allow-changes, confirmed on a page that says what will happen, and logged.
 
-A form is sent twice: the first time it is answered with the confirmation, which sends it again with confirmed=1. What
-is refused comes back with its fields, to be mended and sent again.
+A form is sent twice. The first response is a page for confirmation, which sends the form again with confirmed=1. A
+refused form is shown again with its fields, to be corrected.
 """
 
 import base64
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from anyio import to_thread
 from starlette.requests import Request
@@ -17,36 +16,35 @@ from starlette.routing import Route
 
 from kafkapy.cli.client import confluent, reason_of_kafka
 from kafkapy.cli.config_hints import hint
+from kafkapy.cli.consumer_groups import delete_group
 from kafkapy.cli.deadline import TIMEOUT_S
-from kafkapy.console import dead_letters, groups, other_groups, share_groups
+from kafkapy.console import dead_letters, groups, other_groups, share_groups, topics
 from kafkapy.console.admin_changes import AdminChanges
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.change import Change, ChangeLog, Fields, who_asks
 from kafkapy.console.client import all_done, failures
 from kafkapy.console.fields import number
 from kafkapy.console.queries import MAX_OFFSET, group_name, topic_name
-from kafkapy.console.render import Renderer, link
+from kafkapy.console.render import Renderer, came_from, link, own_link
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
-from kafkapy.types import INT32_MAX
+from kafkapy.types import INT32_MAX, TopicPartition
 
 MAX_CONFIGS: Final = 100
-"""Kafka has some 35 keys of a topic."""
+"""Configs of a new topic: Kafka has some 35 keys."""
 MAX_VALUE: Final = 1 << 20
-"""Far beyond any config, and half of what a form may have (security.MAX_BODY_BYTES)."""
+"""Characters of a config: far more than needed, and half of a form (security.MAX_BODY_BYTES)."""
 MAX_PARTITIONS: Final = 10_000
-"""Guards against a slip of the finger: partitions cannot be taken away again."""
+"""Protects from typing errors: partitions cannot be removed."""
 NOT_SENT_BACK: Final = (CSRF_FIELD, "confirmed", "typed", "password")
 CAME_FROM: Final = "came_from"
-"""A hidden field of the confirmation: the page that had the form. Cancel leads back to it."""
+"""A hidden field of the confirmation: the page with the form, to which Cancel leads back."""
 MAX_LINES: Final = 50
-"""Of what is to be confirmed."""
-OWN_PATH: Final = re.compile(r"/(?![/\\\t\r\n])")
-"""How a path on this console begins: browsers take a backslash for a slash, and leave out tabs and ends of lines."""
+"""Lines of a confirmation."""
 
 
 class Changes:
-    """The endpoints of changes. Each field comes from a form and is checked here, whatever the page offered."""
+    """The endpoints of changes. All fields of a form are checked here, whatever the page offered."""
 
     def __init__(self, console: Console, renderer: Renderer) -> None:
         self._console = console
@@ -111,7 +109,7 @@ class Changes:
         title: of a change that was begun, and may have been made in part; "" if it was not.
         """
         given = {name: value for name, value in fields.items() if name != CAME_FROM}
-        is_of_config = str(error).endswith("(INVALID_CONFIG)")  # the broker's error, not what a form has
+        is_of_config = str(error).endswith("(INVALID_CONFIG)")  # the broker's error, not a field of a form
         return self._renderer.page(
             request,
             "refused.html",
@@ -238,16 +236,37 @@ class Changes:
             raise ClusterError(reason_of_kafka(errors[0], None))
 
     def _delete_records(self, fields: Fields) -> Change:
+        """Of one partition, or all; before an offset, or all records."""
         name = topic_name(fields)
-        partition = number(fields, "partition", 0, 0, INT32_MAX)
-        before = number(fields, "before", 0, 0, MAX_OFFSET)
+        partition = number(fields, "partition", -1, 0, INT32_MAX)
+        before = number(fields, "before", -1, 0, MAX_OFFSET)
+        topic = self._console.brokers.topic(name)
+        if partition >= 0:
+            topics.check_any_partition(topic, [partition])
+        ends = topics.offsets(self._console.brokers, [topic], topics.LATEST)
+        goals: dict[int, int] = {}
+        for each in sorted(each.partition_index for each in topic.partitions):
+            if partition == -1:  # of a partition that ends earlier, all records: beyond its end is refused
+                goals[each] = min(before, ends.get(TopicPartition(name, each), before))
+            elif partition == each:
+                goals[each] = before
 
         def run() -> None:
-            requested = [confluent().TopicPartition(name, partition, before)]
+            requested = [
+                confluent().TopicPartition(name, each, confluent().OFFSET_END if before < 0 else goal)
+                for each, goal in goals.items()
+            ]
             all_done(self._console.clients.admin().delete_records(requested, request_timeout=TIMEOUT_S))
 
-        lines = (f"Of partition {partition}, what lies before offset {before} is gone for good.",)
-        return Change(f"Delete records of {name}.", lines, run, "Deleted.", link("/topic", name=name), type_name=name)
+        lines = _bounded(
+            f"Of partition {each}, what lies before offset {goal} is gone for good."
+            if before >= 0
+            else f"Of partition {each}, all records are gone for good: those before offset "
+            f"{ends.get(TopicPartition(name, each), 'that is not known')}, and what comes until it is done."
+            for each, goal in goals.items()
+        )
+        title = f"Delete {'all ' if partition < 0 and before < 0 else ''}records of {name}."
+        return Change(title, lines, run, "Deleted.", link("/topic", name=name), type_name=name)
 
     # -- groups -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +289,8 @@ class Changes:
         name = group_name(fields)
 
         def run() -> None:
-            all_done(self._console.clients.admin().delete_consumer_groups([name], request_timeout=TIMEOUT_S))
+            with failures():
+                delete_group(self._console.clients, name)
 
         lines = ("Its offsets are gone for good.",)
         return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
@@ -280,15 +300,20 @@ class Changes:
         if choice.places is None and fields.get("all") != "1":
             raise BadRequest("No letter is chosen.")
         choice = choice._replace(places=None) if fields.get("all") == "1" else choice
-        survey = dead_letters.plan(self._console.clients, name, choice)
+        unfinished = self._console.redrives
+        turn = unfinished.turn_of(name)
+        survey = dead_letters.plan(self._console.clients, name, choice, unfinished.of(name, choice))
 
         def run() -> str:
-            return dead_letters.send_back(self._console.clients, survey)
+            with unfinished.taking(name, turn):
+                return dead_letters.send_back(self._console.clients, survey, unfinished)
 
+        before = f"{len(survey.delivered)} letters went back when this was tried before: they stay out."
         lines = (
-            *(
+            *((before,) if survey.delivered else ()),
+            *_bounded(
                 f"{topic}-{partition}: {count} given up by {group}."
-                for (group, topic, partition), count in sorted(survey.counts.items())[:MAX_LINES]
+                for (group, topic, partition), count in sorted(survey.counts.items())
             ),
             "All groups that read these topics get the records again. The letters stay.",
         )
@@ -296,21 +321,11 @@ class Changes:
         return Change(f"Send {survey.letter_count} dead letters of {name} back.", lines, run, "Sent back.", back)
 
 
-def came_from(request: Request) -> str:
-    """Return the path and the query of the page that sent a request, "" if that is not known."""
-    try:
-        parts = urlsplit(request.headers.get("referer", ""))
-    except ValueError:
-        return ""
-    if "/change/" in parts.path:
-        return ""
-    kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "done"]  # it is not done again
-    return f"{parts.path}?{urlencode(kept)}" if kept else parts.path
-
-
-def own_link(path: str) -> str:
-    """Return a path on this console, "" if it is none."""
-    return path if OWN_PATH.match(path) else ""
+def _bounded(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the first MAX_LINES lines of a confirmation, and one that says how many others there are."""
+    every = tuple(lines)
+    more = len(every) - MAX_LINES
+    return (*every[:MAX_LINES], f"And {more} more like these.") if more > 0 else every
 
 
 def _key(fields: Fields) -> str:
@@ -321,7 +336,7 @@ def _key(fields: Fields) -> str:
 
 
 def _hint(fields: Fields) -> str:
-    """Return what a refused config may have meant, of a new topic or of one key."""
+    """Return a hint for a refused config of a new topic, or of one key."""
     return hint([(fields["key"], fields.get("value"))] if "key" in fields else _pairs(fields.get("configs", "")))
 
 

@@ -24,11 +24,11 @@ CONSUMER_PROPERTIES: Final[dict[str, Any]] = {
     "fetch.message.max.bytes": 1 << 20,
     "fetch.wait.max.ms": 200,
 }
-"""Of searches: little is fetched ahead. By default librdkafka sleeps for 1 s each time that its queue is full."""
+"""Properties of searches: little is fetched ahead. By default librdkafka sleeps for 1 s when its queue is full."""
 
 
 class Clients:
-    """Makes clients with the properties of the command line. `brokers`: for what librdkafka cannot fetch."""
+    """Creates clients with the properties of the command line. `brokers`: for requests that librdkafka lacks."""
 
     def __init__(self, settings: Settings, brokers: Brokers) -> None:
         self._settings = settings
@@ -42,12 +42,8 @@ class Clients:
                 self._admin = confluent().admin.AdminClient(self._properties())
             return self._admin
 
-    def apart(self) -> "Clients":
-        """Return the same with an AdminClient of its own."""
-        return Clients(self._settings, self._brokers)
-
     def offsets(self, group: str) -> GroupOffsets:
-        return GroupOffsets(self.admin(), CommittedOffsets(self.admin(), self, group))
+        return GroupOffsets(self, CommittedOffsets(self, group))
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
         """committed_offsets.BrokerCalls.call: Brokers.call, which raises NoResponseError."""
@@ -71,7 +67,7 @@ class Clients:
     def _properties(self) -> dict[str, Any]:
         return {
             **client_properties(
-                self._settings.servers, None, client_id="kafkapy-console", reconnect_backoff_max_ms=1000
+                self._brokers.servers, None, client_id="kafkapy-console", reconnect_backoff_max_ms=1000
             ),
             **(self._settings.properties or {}),
         }

@@ -14,7 +14,7 @@ PREFIX: Final = "kafkapy_client_"
 INFO: Final = "kafkapy_client_info"
 OF_THE_BROKER: Final = ("kafkapy_client_telemetry_", "kafkapy_client_instances")
 MAX_CLIENTS: Final = 1_000
-"""A page has one row for each; a broker keeps up to 16,384 (telemetry/instances.py)."""
+"""Clients, each a row of a page; a broker keeps up to 16,384 (telemetry/instances.py)."""
 _SERIES: Final = re.compile(PREFIX + r'(\w*)\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\} (\S+)')
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPE: Final = re.compile(r"\\(.)")

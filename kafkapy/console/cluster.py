@@ -31,7 +31,7 @@ SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`value`: None for a secret, whatever the broker answers."""
+    """A config. `value`: None for a secret, even if the broker sends it."""
 
     name: str
     value: str | None
@@ -40,7 +40,7 @@ class Config:
     is_read_only: bool
     is_secret: bool
     synonyms: tuple[tuple[str, str], ...]
-    """Where else the value could come from: (key, source), the effective one first."""
+    """The possible sources of the value, (key, source), the effective one first."""
 
     @property
     def is_default(self) -> bool:
@@ -63,7 +63,7 @@ class LogDir:
 
     @property
     def used_percent(self) -> int | None:
-        """How much of the disk is used, by whatever; None if the broker does not report it."""
+        """The used part of the disk, by all its files; None if the broker does not report it."""
         return 100 - 100 * self.usable_bytes // self.total_bytes if self.total_bytes > 0 else None
 
 
@@ -145,6 +145,7 @@ def _config(kind: int, described: Any) -> Config:
 def log_dirs(brokers: Brokers, nodes: list[Node]) -> list[LogDir]:
     """Return the log directories of all brokers; one without a response has the reason as its error."""
     found = []
+    brokers.find_silent([each.node_id for each in nodes])
     for node in nodes:
         try:
             response = brokers.call(node.node_id, DescribeLogDirsRequest(None), 4)
@@ -167,7 +168,9 @@ def _log_dir(node_id: int, described: Any) -> LogDir:
 def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
     """Return the bytes of each partition at its leader; without those whose broker does not report it."""
     found: dict[tuple[str, int], int] = {}
-    for leader, by_topic in brokers.by_leader(topics).items():
+    by_leader = brokers.by_leader(topics)
+    brokers.find_silent(by_leader)
+    for leader, by_topic in by_leader.items():
         requested = [DescribableLogDirTopic(name, partitions=numbers) for name, numbers in by_topic.items()]
         try:
             response = brokers.call(leader, DescribeLogDirsRequest(requested), 4)
@@ -181,10 +184,13 @@ def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
     return found
 
 
-def quorum(brokers: Brokers) -> Quorum:
-    """Return the quorum's state. Raises ClusterError."""
+def quorum(brokers: Brokers, timeout_s: float | None = None) -> Quorum:
+    """Return the quorum's state. Raises ClusterError.
+
+    timeout_s: a broker passes this on to the quorum's leader, and waits for the next one if it is gone.
+    """
     request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])])
-    response = brokers.call(None, request, 1)
+    response = brokers.call(None, request, 1, timeout_s)
     check(response.error_code)
     (partition,) = response.topics[0].partitions
     check(partition.error_code)

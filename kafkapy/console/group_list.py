@@ -63,7 +63,7 @@ _MEASURED: Final[Mapping[str, Callable[[GroupLine], Any]]] = {
 def _lines(brokers: Brokers, clients: Clients, rows: Sequence[GroupRow]) -> list[GroupLine]:
     consuming = [each.name for each in rows if each.type not in (SHARE, STREAMS)]
     with failures():
-        facts = facts_of(clients.admin(), clients, consuming) if consuming else {}
+        facts = facts_of(clients, consuming)
     others = iter(range(MAX_OTHERS))
     return [
         GroupLine(each.name, each.type, each.state, each.protocol, fact.members, tuple(fact.topics), fact.lag)

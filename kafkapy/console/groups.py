@@ -1,14 +1,17 @@
-"""Consumer groups as librdkafka knows them: one with members, offsets and lag; a reset as a plan.
+"""The list of all groups, a consumer group with members, offsets and lag, and a reset as a plan.
 
-other_groups.py lists groups of every type, and has those that librdkafka does not know.
+other_groups.py has share groups and streams groups.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from kafkapy.cli.committed_offsets import CoordinatorError
-from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.committed_offsets import CoordinatorError, committed_offsets
+from kafkapy.cli.consumer_groups import DEAD, describe_consumers
 from kafkapy.cli.group_explain import rebalances_of
+from kafkapy.cli.group_list import ask_each
+from kafkapy.cli.group_names import listed_groups
 from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, parse_topics
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import Clients, failures
@@ -16,6 +19,8 @@ from kafkapy.dataclass import dataclass
 
 MAX_OFFSETS: Final = 1000
 """One page's table; each row costs an end offset from a leader."""
+WAIT_S: Final = 2.0
+"""How long a page waits for a coordinator that moves, or is silent."""
 MAX_REBALANCES: Final = 20
 """The newest explain what is going on; `kafkapy groups explain` shows all."""
 SHARE: Final = "Share"
@@ -107,27 +112,25 @@ class ResetRow:
     after: int
 
 
-def consumer_groups(clients: Clients) -> tuple[list[GroupRow], list[str]]:
-    """Return the groups of consumers by name, and the errors of brokers that did not answer."""
+def group_list(clients: Clients) -> tuple[list[GroupRow], list[str]]:
+    """Return the groups of all brokers by name, and the errors of brokers that did not answer. Raises ClusterError."""
     with failures():
-        found = clients.admin().list_consumer_groups(request_timeout=TIMEOUT_S).result()
-    rows = [GroupRow(each.group_id, _word(each.type), _word(each.state)) for each in found.valid]
-    errors = [str(getattr(error, "args", (error,))[0].str()) for error in found.errors]  # KafkaException, or KafkaError
-    return sorted(rows, key=lambda each: each.name), errors
+        found, errors = listed_groups(clients)
+    return [GroupRow(name, each.type, each.state, each.protocol) for name, each in sorted(found.items())], errors
 
 
 def group(clients: Clients, name: str) -> Group:
     """Return a group. Raises ClusterError, NotFound."""
     with failures():
-        admin = clients.admin()
-        (future,) = admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S).values()
-        described = future.result(timeout=TIMEOUT_S + 5)
-        state = _word(described.state)
+        described = describe_consumers(clients, name, WAIT_S)
         offsets = clients.offsets(name)
-        committed = offsets.committed() if state != "Dead" else {}
-        if state == "Dead" and not committed:
+        committed = committed_offsets(clients, name, WAIT_S) if described.state != DEAD else {}
+        if described.state == DEAD and not committed:
             raise NotFound(f"There is no group {name}.")
-        members = tuple(_member(each) for each in described.members)
+        members = tuple(
+            Member(each.member_id, each.instance_id, each.client_id, each.host, each.partitions)
+            for each in described.members
+        )
         readers = {partition: each.client_id for each in members for partition in each.partitions}
         wanted = sorted({*committed, *readers})[:MAX_OFFSETS]
         ends = offsets.ends(wanted)
@@ -137,30 +140,26 @@ def group(clients: Clients, name: str) -> Group:
         )
         for topic, number in wanted
     )
-    coordinator = -1 if described.coordinator is None else described.coordinator.id
-    return Group(name, _word(described.type), state, described.partition_assignor or "", coordinator, members, rows)
+    return Group(name, described.type, described.state, described.assignor, described.coordinator, members, rows)
 
 
 def rebalances(clients: Clients, name: str) -> tuple[list[dict[str, Any]], str | None]:
     """Return the last rebalances, newest first, and why there are none (Apache Kafka does not report them)."""
     try:
-        return rebalances_of(clients, name)[-MAX_REBALANCES:][::-1], None
+        return rebalances_of(clients, name, WAIT_S)[-MAX_REBALANCES:][::-1], None
     except CoordinatorError as error:
         return [], str(error)
 
 
 def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[tuple[str, int]]:
     """Return the groups that have committed offsets of a topic, with their lag there."""
+    committed = ask_each([*names], lambda name: committed_offsets(clients, name, WAIT_S))
     found = []
-    for name in names:
-        try:
-            with failures():
-                offsets = clients.offsets(name)
-                committed = {each: at for each, at in offsets.committed().items() if each[0] == topic}
-                if committed:
-                    found.append((name, _lags(offsets, committed)[topic]))
-        except ClusterError:
-            continue  # of another kind, or without the right to it
+    for name, offsets in committed.items():
+        of_topic = {each: at for each, at in (offsets or {}).items() if each[0] == topic}
+        with suppress(ClusterError), failures():
+            if of_topic:
+                found.append((name, _lags(clients.offsets(name), of_topic)[topic]))
     return found
 
 
@@ -170,16 +169,16 @@ def lags_of(clients: Clients, name: str) -> dict[str, int]:
     Raises ClusterError.
     """
     with failures():
-        offsets = clients.offsets(name)
-        return _lags(offsets, dict(sorted(offsets.committed().items())[:MAX_OFFSETS]))
+        committed = committed_offsets(clients, name, WAIT_S)
+        return _lags(clients.offsets(name), dict(sorted(committed.items())[:MAX_OFFSETS]))
 
 
 def plan_reset(offsets: GroupOffsets, topic: str, to: str) -> list[ResetRow]:
-    """Return what a reset would change. `topic`: TOPIC or TOPIC:0,1; `to`: as `kafkapy groups reset --to`."""
+    """Return the changes of a reset. `topic`: TOPIC or TOPIC:0,1; `to`: as `kafkapy groups reset --to`."""
     try:
         target, requested = ResetTarget.parse(to.strip()), parse_topics([topic.strip()])
         with failures():
-            plan = offsets.plan(offsets.partitions_of(requested), target)
+            plan = offsets.plan(dict.fromkeys(offsets.partitions_of(requested), target))
     except (ValueError, LookupError, OverflowError) as error:
         raise BadRequest(str(error.args[0])) from error
     return [ResetRow(*partition, before, after) for partition, (before, after) in sorted(plan.items())]
@@ -197,19 +196,3 @@ def _lags(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> di
     for (topic, partition), at in committed.items():
         found[topic] = found.get(topic, 0) + max(0, (ends[topic, partition] or 0) - at)
     return found
-
-
-def _member(described: Any) -> Member:
-    assigned = described.assignment.topic_partitions if described.assignment is not None else ()
-    partitions = tuple(sorted((each.topic, each.partition) for each in assigned))
-    return Member(
-        described.member_id, described.group_instance_id or "", described.client_id, described.host, partitions
-    )
-
-
-def _word(state: Any) -> str:
-    """Return the name of confluent-kafka's enum as Kafka writes it: PREPARING_REBALANCING -> PreparingRebalance."""
-    name = str(getattr(state, "name", state)).title().replace("_", "")
-    return {"PreparingRebalancing": "PreparingRebalance", "CompletingRebalancing": "CompletingRebalance"}.get(
-        name, name
-    )

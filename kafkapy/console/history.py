@@ -17,7 +17,7 @@ from kafkapy.console.topic_list import TopicLists
 
 INTERVAL_S: Final = 15
 MAX_COUNTED_PARTITIONS: Final = 2000
-"""Of clusters with more partitions, the ends are not asked for every 15 seconds."""
+"""In clusters with more partitions, end offsets are not requested every 15 seconds."""
 STOP_S: Final = 1
 RECORDS: Final = "records"
 LAG: Final = "lag"

@@ -13,7 +13,7 @@ from typing import Final
 from kafkapy.console.background import Background
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients
-from kafkapy.console.groups import consumer_groups, lags_of
+from kafkapy.console.groups import SHARE, group_list, lags_of
 from kafkapy.console.samples import HOUR_S, Points
 
 INTERVAL_S: Final = 15
@@ -93,7 +93,7 @@ class LagSamples:
 
 
 class LagWatch:
-    """Measures the lag, while started, with its own AdminClient, which is replaced after an error.
+    """Measures the lag, while started.
 
     A group that gave an error (it is of another kind, or there is no right to it) is left out for five minutes.
     """
@@ -101,7 +101,6 @@ class LagWatch:
     def __init__(self, clients: Clients, lags: LagSamples) -> None:
         self._clients = clients
         self._lags = lags
-        self._own: Clients | None = None
         self._left_out_until_s: dict[str, float] = {}
         self._background = Background("console-lags", self.measure, INTERVAL_S, begins_at_once=True)
 
@@ -117,28 +116,21 @@ class LagWatch:
             if self._background.is_stopping:
                 return
             try:
-                by_topic = lags_of(self._client(), name)
+                by_topic = lags_of(self._clients, name)
                 self._lags.record_unseen(name, sum(by_topic.values()), time.time(), by_topic)
             except ClusterError:
-                self._own = None
                 self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S
         self._lags.drop_old(time.time())
 
     def _wanted(self) -> list[str]:
         """Return the groups to ask for, those that a page showed last first."""
         try:
-            found, _ = consumer_groups(self._client())  # without the groups of brokers that did not answer
+            found, _ = group_list(self._clients)  # without the groups of brokers that did not answer
         except ClusterError:
-            self._own = None
             return []
-        known = dict.fromkeys(each.name for each in found)
+        known = dict.fromkeys(each.name for each in found if each.type != SHARE)  # which commits no offsets
         now_s = time.monotonic()
         self._left_out_until_s = {name: until_s for name, until_s in self._left_out_until_s.items() if until_s > now_s}
         shown = [name for name in self._lags.names() if name in known]
         wanted = dict.fromkeys([*shown, *known])
         return [name for name in wanted if name not in self._left_out_until_s][:MAX_GROUPS]
-
-    def _client(self) -> Clients:
-        if self._own is None:
-            self._own = self._clients.apart()
-        return self._own

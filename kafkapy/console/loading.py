@@ -21,7 +21,7 @@ from kafkapy.console.state import Console
 from kafkapy.decoders.row import record_of
 
 MAX_LINES: Final = 5_000
-"""Of one part; the bytes are bounded by security.MAX_BODY_BYTES."""
+"""Lines of one part; security.MAX_BODY_BYTES bounds their bytes."""
 
 
 class Loading:

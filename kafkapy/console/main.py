@@ -21,8 +21,10 @@ from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
 from kafkapy.cli.defaults import BUILT_IN
 from kafkapy.cli.failure import fail
 from kafkapy.cli.profiles import ProfileError, load, path_of_profiles
+from kafkapy.cli.state_dir import state_dir
 from kafkapy.console.addresses import is_loopback, is_private_url
 from kafkapy.console.masks import Masks
+from kafkapy.console.session_key import KeyFileError, session_key
 from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Cluster, Oidc, Settings
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry
@@ -169,7 +171,7 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
         listener.close()
         return fail(f"--audit-log {settings.audit_log}: {error.strerror}")
     config = uvicorn.Config(
-        new_app(settings),
+        new_app(settings, _session_key(settings)),
         loop="asyncio",
         http=new_protocol(),
         ws="none",
@@ -186,9 +188,20 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
     print(f"kafkapy console ready on {_url(settings, listener)}", flush=True)  # connections wait in the backlog
     try:
         server.run(sockets=[listener])
-    except KeyboardInterrupt:  # uvicorn raises the signal anew once it has stopped in order
+    except KeyboardInterrupt:  # uvicorn raises the signal again once it has stopped in order
         return 0
     return 0 if server.started else 1
+
+
+def _session_key(settings: Settings) -> bytes | None:
+    """Return the key that signs sessions, None if there are no logins or the key cannot be kept."""
+    if not settings.has_login:
+        return None
+    try:
+        return session_key(state_dir(os.environ), settings)
+    except KeyFileError as error:
+        print(f"kafkapy console: sessions end with this process: {error}", file=sys.stderr)
+        return None
 
 
 NEEDED: Final = ("jinja2", "python-multipart", "starlette", "uvicorn", "confluent-kafka")

@@ -1,7 +1,7 @@
 """Marks the records of aborted and open transactions, which a search with read_uncommitted shows.
 
-Beyond the last stable offset a record is of an open transaction, or waits behind one. Before it, a record that a reader
-of committed records does not get is of an aborted transaction.
+At or beyond the last stable offset, a record belongs to an open transaction or follows the begin of one. Below it, a
+record that read_committed does not return belongs to an aborted transaction.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Values of records that pages do not show: `--mask '$.card.number'`, or `--mask 'payments-*:$..iban'` of some topics.
+"""Hides fields of records' values: `--mask '$.card.number'`, or `--mask 'payments-*:$..iban'` for some topics only.
 
-What a mask selects is replaced before anything else sees it: what is shown, downloaded and searched. A value that is no
-JSON is hidden as a whole, whatever format was asked for.
+A masked field is replaced as soon as the value is decoded, so pages, downloads and searches have only the replacement.
+In a topic with a mask a value that is not JSON is hidden as a whole, in every format. Keys are not masked.
 """
 
 import fnmatch
@@ -20,14 +20,14 @@ HIDDEN: Final = "(hidden: a mask is set for this topic, and this is no JSON)"
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """`topics`: a pattern with * and ?."""
+    """One --mask. `topics`: the names of its topics, a pattern with * and ?."""
 
     topics: str
     path: JsonPath
 
     @classmethod
     def parse(cls, text: str) -> "Mask":
-        """Raises DecodeError, which names the option."""
+        """Return the mask that an option's text describes. Raises DecodeError, which names the option."""
         topics, colon, path = text.partition(":$")
         try:
             return cls(topics, JsonPath(f"${path}")) if colon else cls("*", JsonPath(text))
@@ -42,12 +42,13 @@ class Masks:
         """Raises DecodeError."""
         self._masks = [Mask.parse(text) for text in texts]
 
-    def of(self, topic: str) -> list[JsonPath]:
+    def paths_of(self, topic: str) -> list[JsonPath]:
+        """Return the paths of the fields that are hidden in a topic's values."""
         return [each.path for each in self._masks if fnmatch.fnmatchcase(topic, each.topics)]
 
 
 class MaskedDecoders:
-    """Decoders whose values are masked."""
+    """Decodes keys and values like `decoders`, and replaces the fields of values that the paths select."""
 
     def __init__(self, decoders: Decoders, paths: list[JsonPath]) -> None:
         self._decoders = decoders

@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from kafkapy.console.addresses import is_private_url
-from kafkapy.console.render import Renderer
+from kafkapy.console.render import Renderer, own_link
 from kafkapy.console.security import EDITOR, VIEWER, Sessions
 from kafkapy.console.settings import Oidc
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 10.0
 MAX_BYTES: Final = 1 << 20
 LOGIN_S: Final = 600
+MAX_WANTED: Final = 1500
+"""Bytes, as JSON, of the address of the page after the login: browsers drop a cookie of more than 4096, hexadecimal."""
 COOKIE_ENDING: Final = "-login"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """No HS256: its key would be the client's secret, and none at all is no signature."""
@@ -59,6 +61,8 @@ class OidcLogin:
 
     async def start(self, request: Request) -> Response:
         login = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
+        wanted = own_link(request.query_params.get("to", ""))
+        login["to"] = wanted if len(json.dumps(wanted)) <= MAX_WANTED else ""
         challenge = base64.urlsafe_b64encode(hashlib.sha256(login["verifier"].encode()).digest()).rstrip(b"=")
         try:
             metadata = await to_thread.run_sync(self._provider)
@@ -95,7 +99,7 @@ class OidcLogin:
             return self._failed(request, str(error))
         user = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])[:200]
         # a page, no redirect: a strict cookie is not sent on a way that began at the provider's site
-        response = self._renderer.page(request, "logged_in.html", who=user, role=role)
+        response = self._renderer.page(request, "logged_in.html", who=user, role=role, to=login.get("to") or "/")
         session = self._sessions.new(role, user)
         response.set_cookie(self._sessions.cookie, session.text, httponly=True, samesite="strict")
         response.delete_cookie(self._cookie, path="/oidc/")
@@ -175,7 +179,7 @@ class OidcLogin:
         return f"{base.rstrip('/')}/oidc/callback"
 
     def _failed(self, request: Request, problem: str) -> Response:
-        return self._renderer.page(request, "login.html", 403, problem=problem)
+        return self._renderer.page(request, "login.html", 403, problem=problem, to="")
 
 
 def check_url(url: str) -> None:

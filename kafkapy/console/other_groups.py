@@ -1,7 +1,6 @@
-"""Groups of every type as brokers list them, and what librdkafka does not know: share groups (KIP-932), streams groups
-(KIP-1071). share_groups.py and streams_groups.py have more about them.
+"""What librdkafka does not know: share groups (KIP-932), streams groups (KIP-1071), and groups of any type.
 
-Versions: ListGroups 5 (groups have a type from Apache Kafka 3.8 on), ShareGroupDescribe 1, DescribeShareGroupOffsets 0
+share_groups.py and streams_groups.py have more about them. Versions: ShareGroupDescribe 1, DescribeShareGroupOffsets 0
 and 1 (with the lag), StreamsGroupDescribe 0 and 1 (with the assignor).
 """
 
@@ -12,7 +11,7 @@ from kafkapy.cli.streams_groups import readers_of, task_ids
 from kafkapy.console import groups
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
-from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow, consumer_groups
+from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
@@ -21,7 +20,6 @@ from kafkapy.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 
@@ -31,25 +29,9 @@ ASSIGNOR_SINCE: Final = 1
 
 
 def group_list(brokers: Brokers, clients: Clients) -> tuple[list[GroupRow], list[str]]:
-    """Return the groups of all brokers by name, and the errors of brokers that did not answer. Raises ClusterError.
-
-    Where no broker answers in this way (Apache Kafka before 3.8), the groups are those that librdkafka finds.
-    """
-    found: dict[str, GroupRow] = {}
-    errors = []
-    for node in brokers.nodes():
-        try:
-            response = brokers.call(node.node_id, ListGroupsRequest(), 5)
-            check(response.error_code)
-        except ClusterError as error:
-            errors.append(str(error))
-            continue
-        for each in response.groups:
-            row = GroupRow(each.group_id, each.group_type.title(), each.group_state, each.protocol_type)
-            found[each.group_id] = row
-    if errors and not found:
-        return consumer_groups(clients)
-    return sorted(found.values(), key=lambda each: each.name), errors
+    """Like groups.group_list, without a wait for each broker that hangs. Raises ClusterError."""
+    brokers.find_silent([each.node_id for each in brokers.nodes()])
+    return groups.group_list(clients)
 
 
 def group(brokers: Brokers, clients: Clients, name: str) -> Group:

@@ -1,6 +1,7 @@
 """The first page: what needs attention, throughput and six charts, brokers and their disks."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -8,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kafkapy.console import access, attention, cluster, other_groups, transactions
-from kafkapy.console.brokers import ClusterError, NotFound
+from kafkapy.console.brokers import Brokers, ClusterError, NotFound
 from kafkapy.console.history import LAG, RECORDS, UNDER_REPLICATED
 from kafkapy.console.render import Renderer
 from kafkapy.console.samples import PRODUCE_P99, Points, rate
@@ -16,6 +17,8 @@ from kafkapy.console.state import Console
 from kafkapy.dataclass import dataclass
 
 MAX_LAGS: Final = 5
+QUORUM_S: Final = 0.5
+"""Only the badge of its leader depends on the quorum: the page comes without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,12 @@ class Overview:
         ]
 
     def page(self, request: Request) -> Response:
+        with ThreadPoolExecutor(1) as beside:
+            # it takes until an election ends, while the page waits for what else is silent
+            quorum = beside.submit(access.section, _quorum, self._console.brokers)
+            return self._page(request, quorum)
+
+    def _page(self, request: Request, quorum: Future[access.Section]) -> Response:
         brokers = self._console.brokers
         nodes = brokers.nodes()
         topics = self._console.topic_lists.current()
@@ -93,7 +102,7 @@ class Overview:
             under_replicated=topics.under_replicated,
             offline=topics.offline,
             log_dirs=log_dirs,
-            quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
+            quorum=quorum.result(),
             features=access.section(cluster.features, brokers),
             group_count=access.section(
                 lambda _: [len(other_groups.group_list(brokers, self._console.clients)[0])], brokers
@@ -133,9 +142,13 @@ def joined(series: Sequence[Points]) -> list[list[float | None]]:
     return [[at_s, *(points.get(at_s) for points in by_time)] for at_s in times]
 
 
+def _quorum(brokers: Brokers) -> list[cluster.Quorum]:
+    return [cluster.quorum(brokers, QUORUM_S)]
+
+
 def _open_transactions(console: Console) -> list[dict[str, Any]]:
     """Return the transactions that are open for long; none if the cluster does not list them by time (before 3.8)."""
     try:
-        return transactions.transaction_list(console.settings, ["Ongoing"], attention.OPEN_MS)[0]
+        return transactions.transaction_list(console.brokers, ["Ongoing"], attention.OPEN_MS)[0]
     except ClusterError:
         return []

@@ -62,6 +62,7 @@ class Pages:
             "/topic/configs": self.topic_configs,
             "/topic/groups": self.topic_groups,
             "/topic/producers": self.topic_producers,
+            "/topic/access": self.topic_access,
             "/topic/messages": self.messages,
             "/topic/tail": self.tail,
             "/topic/record": self.record,
@@ -134,10 +135,15 @@ class Pages:
         topic = self._topic(request)
         partition = number(request.query_params, "partition", 0, 0, INT32_MAX)
         topics.check_any_partition(topic, [partition])
-        rows = transactions.producers(self._console.settings, topic.name, partition)
+        rows = transactions.producers(self._console.brokers, topic.name, partition)
         return self._page(
             request, "topic_producers.html", topic=topic, tab="producers", partition=partition, rows=rows[:1000]
         )
+
+    def topic_access(self, request: Request) -> Response:
+        topic = self._topic(request)
+        acls = access.section(lambda brokers: access.acls(brokers, topic.name), self._console.brokers)
+        return self._page(request, "topic_access.html", topic=topic, tab="access", acls=acls)
 
     def messages(self, request: Request) -> Response:
         return self._searching(request, "messages.html", "messages")
@@ -181,7 +187,7 @@ class Pages:
             value_format=requested.get("value_format") or "auto",
             isolation="read_uncommitted",
             has_marks=False,
-            most_characters=MAX_RECORD_CHARACTERS,
+            max_characters=MAX_RECORD_CHARACTERS,
         )
         search = Search(query, self._console.clients, self._console.brokers, self._console.settings)
         try:
@@ -280,13 +286,13 @@ class Pages:
     # -- transactions, access ---------------------------------------------------------------------------------------
 
     def transactions(self, request: Request) -> Response:
-        rows, failures = transactions.transaction_list(self._console.settings, [])
+        rows, failures = transactions.transaction_list(self._console.brokers, [])
         shown = rows[: transactions.MAX_TRANSACTIONS]
         return self._page(request, "transactions.html", rows=shown, match_count=len(rows), failures=failures)
 
     def transaction(self, request: Request) -> Response:
         requested = transactional_id(request.query_params)
-        coordinator, state = transactions.transaction(self._console.settings, requested)
+        coordinator, state = transactions.transaction(self._console.brokers, requested)
         return self._page(request, "transaction.html", id=requested, coordinator=coordinator, state=state)
 
     def access(self, request: Request) -> Response:

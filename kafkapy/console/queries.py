@@ -11,9 +11,9 @@ from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
 from kafkapy.types import INT64_MAX
 
 MAX_NAME: Final = 249
-"""Of a topic, in characters."""
+"""Characters of a topic's name."""
 MAX_STRING_BYTES: Final = 2**15 - 1
-"""Of a group's name or a transactional id: the protocol's strings that are not compact have a length of 16 bits."""
+"""Bytes of a group's name or a transactional id: strings that are not compact have a length of 16 bits."""
 MAX_PARTITIONS: Final = 1000
 """A form names them one by one; none means all of a topic."""
 MAX_OFFSET: Final = INT64_MAX

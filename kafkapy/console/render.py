@@ -4,7 +4,7 @@ import json
 import re
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -19,6 +19,8 @@ OWN_LINK: Final = re.compile(
     r'(\s(?:href|action|hx-get|data-stream|data-points|data-load)=")/(?!(?:static|oidc|c)/|log(?:in|out)")'
 )
 """The beginnings of links in templates to pages of a cluster."""
+OWN_PATH: Final = re.compile(r"/(?![/\\\t\r\n])")
+"""How a path on this console begins: browsers take a backslash for a slash, and leave out tabs and ends of lines."""
 AFTER_SEPARATOR: Final = re.compile(r"(?<=[-._/:,@])")
 UNKNOWN: Final = "–"
 MAX_INDENTED: Final = 4
@@ -84,6 +86,23 @@ def link(path: str, **parameters: Any) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
+def own_link(path: str) -> str:
+    """Return a path on this console, "" if it is none: it came with a request."""
+    return path if OWN_PATH.match(path) else ""
+
+
+def came_from(request: Request) -> str:
+    """Return the path and the query of the page that sent a request, "" if that is not known."""
+    try:
+        parts = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return ""
+    if "/change/" in parts.path:
+        return ""
+    kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "done"]  # it is not done again
+    return f"{parts.path}?{urlencode(kept)}" if kept else parts.path
+
+
 def number(value: int | None) -> str:
     """12345 -> 12 345, with a narrow no-break space."""
     return UNKNOWN if value is None else f"{value:,}".replace(",", "\u202f")
@@ -125,7 +144,7 @@ def duration(milliseconds: int) -> str:
 
 
 def breaks(name: str) -> Markup:
-    """Let a long name break after its dots, dashes and the like, not between any two letters."""
+    """Allow line breaks in a long name after dots, dashes and the like, not between any two letters."""
     return Markup("<wbr>").join(escape(part) for part in AFTER_SEPARATOR.split(name))
 
 

@@ -1,4 +1,4 @@
-"""A record as a row of a page: what is shown of it, and the line from which it can be restored."""
+"""A record as a row of a page: its shown parts, and the line from which it can be restored."""
 
 from kafkapy.dataclass import dataclass
 
@@ -26,6 +26,6 @@ class Row:
     line: str = ""
     """The record as `consume --json` prints it, "" if that is too long."""
     is_masked: bool = False
-    """Whether its topic has masks: the line is no copy of the record."""
+    """Whether its topic has masks, so that the line is not a copy of the record."""
     mark: str = ""
-    """marks.ABORTED or marks.OPEN, "" for a record that consumers of committed records read, too."""
+    """marks.ABORTED or marks.OPEN, "" for a record that read_committed consumers read, too."""

@@ -27,11 +27,11 @@ MAX_POINTS: Final = HOUR_S // INTERVAL_S
 MAX_NAMES: Final = 400
 """720 points of some 100 bytes each: 30 MB at most."""
 MAX_METRICS_BYTES: Final = 32 << 20
-"""A scrape is held in memory while it is read; a broker of ten thousand partitions shows less."""
+"""The size of a scrape, which is held in memory; that of a broker with ten thousand partitions is smaller."""
 TIMEOUT_S: Final = 4
-"""Less than INTERVAL_S: a broker that does not answer makes one round late, not the next one, too."""
+"""Less than INTERVAL_S, so that a broker that does not answer delays only one round."""
 PRODUCE_P99: Final = "produce 99th percentile"
-"""A series that is not a metric's name: the slowest broker's 99th percentile of a Produce, in ms."""
+"""An own series: the slowest broker's 99th percentile of a Produce, in ms."""
 _PRODUCE_P99: Final = re.compile(
     r'\w*requestmetrics_totaltimems\{(?=.*request="Produce")(?=.*quantile="0\.99").*\} (\S+)'
 )
@@ -98,7 +98,7 @@ class MetricSamples:
 
 
 def rate(points: Points) -> Points:
-    """Return the rise per second between points; a counter that fell began anew."""
+    """Return the rise per second between points; a counter that fell has started again."""
     return [
         (after_s, max(0.0, after - before) / (after_s - before_s))
         for (before_s, before), (after_s, after) in itertools.pairwise(points)
@@ -114,7 +114,7 @@ def produce_p99_of(text: str) -> list[float]:
 
 
 def sums_of(text: str) -> Mapping[str, float]:
-    """Return the sum of each metric's samples; without quantiles, buckets and what is no finite number.
+    """Return the sum of each metric's samples; without quantiles, buckets and values that are not finite.
 
     A sample without labels beside others is their total already: that of the broker beside those of its topics.
     """

@@ -1,7 +1,7 @@
-"""Records of a topic: searched up to its end, or followed as they come. Never a member of a group, never a commit.
+"""Searches the records of a topic up to its end, or follows it (a tail). Joins no group and commits nothing.
 
-A search begins at the last N records, at an offset, at a time or at the beginning, and ends at what was each
-partition's end when it began. What is kept is bounded: rows, bytes of a row, and what librdkafka fetches ahead.
+A search begins at the last N records, at an offset, at a time or at the beginning, and ends at the end that each
+partition had when it began. Memory is bounded: rows, bytes of a row, and the records that librdkafka fetches ahead.
 """
 
 import heapq
@@ -27,32 +27,34 @@ from kafkapy.decoders.row import row_of as json_row
 AnyDecoders: TypeAlias = Decoders | MaskedDecoders
 
 MAX_ROWS: Final = 500
-"""Of one page."""
+"""Rows of a page."""
 MAX_LAST: Final = 100_000
-"""Of `last N`: more is a search from a time or an offset."""
+"""The maximum of `last N`; for more there are searches from a time or an offset."""
 MAX_TEXT: Final = 256
-"""Of what is searched for."""
+"""Characters of the searched text."""
 MAX_DECODED_BYTES: Final = 1 << 20
 """Larger values are shown as bytes: decoding them in Python would hold up the search."""
 MAX_SHOWN_CHARACTERS: Final = 8192
-"""Of a key, value or header in a list."""
+"""Characters of a key, value or header in a list."""
 MAX_RECORD_CHARACTERS: Final = 1 << 18
-"""Where one record is shown alone."""
+"""Characters of a key, value or header on the page of one record."""
 MAX_HEADERS: Final = 50
-"""Of one record."""
+"""Headers of a record that are shown."""
 MAX_LINE_CHARACTERS: Final = 1 << 16
-"""Of a record as a JSON line, which pages download, copy and produce again; longer ones have none."""
+"""Characters of a record as a JSON line, to download, copy or produce again; longer records have none."""
 MAX_NAME_CHARACTERS: Final = 256
-"""Of a header's name."""
+"""Characters of a header's name."""
 STEP_BYTES: Final = 4 << 20
-"""Of one step: what it may take of memory."""
+"""Memory of one step."""
 STEP_MESSAGES: Final = 1000
-"""Of one step: how much may be matched before progress is shown."""
+"""Records that one step may match before progress is shown."""
 STEP_S: Final = 0.25
-"""How long a stop, or a closed tab, may go unnoticed."""
+"""The longest step: a stop, or a closed tab, is noticed only after it."""
+MAX_DEEP_STEPS: Final = 3
+"""Steps at any depth of a JSON path: each takes a second or more for a record of MAX_DECODED_BYTES."""
 REGEX_MEMORY: Final = 8 << 20
 MAX_REGEX_INSTRUCTIONS: Final = 2000
-"""Where RE2's automaton does not fit its memory, the time for a byte rises with these."""
+"""If RE2's automaton does not fit its memory, the time for a byte rises with the number of instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Query:
     isolation: str = "read_committed"
     has_marks: bool = True
     is_live: bool = False
-    most_characters: int = MAX_SHOWN_CHARACTERS
+    max_characters: int = MAX_SHOWN_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,10 @@ class Step:
 
 
 class Search:
-    """One search or tail: start(), step() until it is done, close(). Methods block: they run in a thread."""
+    """One search or tail: start(), step() until it is done, close(). Methods block: they run in a thread.
+
+    A search reads each partition up to the end that it had at the start; a live one (a tail) goes on from there.
+    """
 
     def __init__(self, query: Query, clients: Clients, brokers: Brokers, settings: Settings) -> None:
         """`settings`: registry and masks. Raises BadRequest for a query that cannot be."""
@@ -107,18 +112,23 @@ class Search:
             decoders = Decoders(query.key_format, query.value_format, settings.registry)
         except DecodeError as error:
             raise BadRequest(str(error)) from error
-        masks = Masks(settings.masks).of(query.topic)
+        masks = Masks(settings.masks).paths_of(query.topic)
         self._decoders: AnyDecoders = MaskedDecoders(decoders, masks) if masks else decoders
         self._matches = matcher(query, self._decoders)
         self._consumer: Any = None
         self._ends: dict[int, int] = {}
+        """The end of each partition at the start."""
         self._open: set[int] = set()
+        """Partitions that are not read to their ends yet."""
         self._last: list[tuple[int, int, int, Row]] = []
+        """For a search for the newest matches: a heap of them, the oldest first."""
         self._latest: dict[bytes | None, Any] = {}
+        """For a search for the latest record of each key: these records, by key."""
         has_marks = query.has_marks and query.isolation == "read_uncommitted"
         self._marks = Marks(brokers, clients, query.topic) if has_marks else None
         self.has_more_keys = False
         self._mean_bytes = 1000.0
+        """A moving average of record sizes: a step asks for as many records as have STEP_BYTES together."""
         self._shown = 0
         self.positions: dict[int, int] = {}
         self.scanned = 0
@@ -126,7 +136,7 @@ class Search:
         self.total = 0
 
     def start(self) -> None:
-        """Raises ClusterError, NotFound."""
+        """Find where partitions start and end, and assign the consumer. Raises ClusterError, NotFound."""
         topic = self._brokers.topic(self.query.topic)
         if self.query.partitions:
             check_any_partition(topic, self.query.partitions)
@@ -178,6 +188,7 @@ class Search:
                 problem = self._end_or_problem(message) or problem
             elif self._read(message):
                 found.append(message)
+        # The newest records, and the latest of each key, are known at the end only: until then no rows are shown.
         if self.query.is_latest:
             self._keep_latest(found)
             return Step([], 0, False, problem) if self._open else self._finish()
@@ -206,7 +217,7 @@ class Search:
         return None
 
     def _read(self, message: Any) -> bool:
-        """Note how far the search is; return whether the record matches."""
+        """Record the position and the counts of a record; return whether it matches."""
         partition, offset = message.partition(), message.offset()
         if partition not in self._open:
             return False
@@ -223,7 +234,7 @@ class Search:
         return is_match
 
     def _keep_last(self, messages: list[Any]) -> None:
-        """Keep the newest; only what is kept is decoded."""
+        """Keep the newest matches; only these are decoded."""
         for message in messages:
             place = _place(message)
             if len(self._last) < self.query.limit:
@@ -250,7 +261,7 @@ class Search:
         return Step(self._marked(rows), 0, True)
 
     def _row_of(self, message: Any) -> Row:
-        return row_of(message, self._decoders, self.query.most_characters)
+        return row_of(message, self._decoders, self.query.max_characters)
 
     def _marked(self, rows: list[Row]) -> list[Row]:
         return rows if self._marks is None else self._marks.marked(rows)
@@ -331,10 +342,15 @@ def matcher(query: Query, decoders: AnyDecoders) -> Callable[[Any], bool]:
 
 def _path(text: str) -> JsonPath | None:
     """Raises BadRequest."""
+    if not text:
+        return None
     try:
-        return JsonPath(text, lambda pattern: _pattern(pattern, is_text=True)) if text else None
+        path = JsonPath(text, lambda pattern: _pattern(pattern, is_text=True))
     except DecodeError as error:
         raise BadRequest(f"JSON path: {error}") from error
+    if path.deep_count > MAX_DEEP_STEPS:
+        raise BadRequest(f"JSON path: at most {MAX_DEEP_STEPS} steps with `..`.")
+    return path
 
 
 def _meets(path: JsonPath, message: Any, decoders: AnyDecoders) -> bool:
@@ -374,7 +390,7 @@ def _has_header(message: Any, name: str, value: bytes | None) -> bool:
 def _headers(message: Any) -> list[tuple[str, bytes | None]]:
     try:
         return message.headers() or []
-    except UnicodeDecodeError:  # Kafka's clients write UTF-8; anybody may write anything
+    except UnicodeDecodeError:  # Kafka's clients write UTF-8, but other bytes are possible
         return [("(names that are not UTF-8)", None)]
 
 
@@ -403,7 +419,7 @@ def _pattern(text: str, *, is_text: bool = False) -> Any:
 def _shown(
     data: bytes | None, decode: Callable[[], Decoded], most: int, *, is_masked: bool = False
 ) -> tuple[Shown, Decoded | None]:
-    """Return what is shown of a key or value, and what it is decoded to: None if it is too large for that."""
+    """Return the shown text of a key or value, and its decoded form: None if it is too large for that."""
     if data is None:
         return Shown(None, "null", None, False, 0), Decoded(None, "null")
     if len(data) > MAX_DECODED_BYTES:
@@ -419,5 +435,5 @@ def _text(data: bytes) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return what is shown of a text; half of a surrogate pair, as JSON may hold, cannot be sent."""
+    """Return the shown part of a text, without halves of surrogate pairs (possible in JSON), which cannot be sent."""
     return text[:most].encode("utf-8", "backslashreplace").decode()

@@ -25,6 +25,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kafkapy.console.addresses import host_name, is_address
+from kafkapy.console.render import came_from, link
 from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
 
@@ -36,6 +37,8 @@ MAX_DELAYED: Final = 50
 """Bearer tokens whose responses are delayed at a time."""
 SAFE_METHODS: Final = ("GET", "HEAD")
 CSRF_FIELD: Final = "csrf"
+MAX_WANTED: Final = 2000
+"""Characters of the address of the page that is shown after the login; for a longer one the first page is."""
 OPEN_PATHS: Final = ("/login", "/static/console.css", "/oidc/start", "/oidc/callback")
 EDITOR: Final = "editor"
 VIEWER: Final = "viewer"
@@ -64,10 +67,13 @@ class Session:
 
 
 class Sessions:
-    """Session ids that only this process can create: an id, a role, a user, the end, and the HMAC of these."""
+    """Session ids that only this console can create: an id, a role, a user, the end, and the HMAC of these.
 
-    def __init__(self, settings: Settings) -> None:
-        self._key = secrets.token_bytes(32)
+    key: of session_key.py, by which they outlive this process; without one, they end with it.
+    """
+
+    def __init__(self, settings: Settings, key: bytes | None = None) -> None:
+        self._key = secrets.token_bytes(32) if key is None else key
         self.cookie = f"kafkapy-console-{settings.port}"
 
     def new(self, role: str = EDITOR, user: str = "") -> Session:
@@ -103,7 +109,7 @@ class Sessions:
 
 
 class BodyTooLarge(Exception):
-    """More than MAX_BODY_BYTES."""
+    """The body of a request has more than MAX_BODY_BYTES."""
 
 
 class Guard:
@@ -236,9 +242,16 @@ def is_token(settings: Settings, given: str) -> bool:
 
 
 def _to_login(scope: Scope, headers: Headers) -> PlainTextResponse | RedirectResponse:
-    if scope["method"] == "GET" and "text/html" in headers.get("accept", "") and "hx-request" not in headers:
-        return RedirectResponse("/login", 303)
-    return PlainTextResponse("Log in at /login, or send the token: Authorization: Bearer.\n", 401)
+    """Lead a browser to the login, and then to the page that it wanted, or that had the form; refuse other clients."""
+    if "text/html" not in headers.get("accept", "") or "hx-request" in headers:
+        return PlainTextResponse("Log in at /login, or send the token: Authorization: Bearer.\n", 401)
+    if scope["method"] == "GET":
+        query = scope.get("query_string", b"").decode("latin-1")
+        wanted = f"{scope['path']}?{query}" if query else scope["path"]
+    else:  # the session ended while a form was filled in
+        wanted = came_from(Request(scope))
+    is_named = wanted not in ("", "/") and len(wanted) <= MAX_WANTED
+    return RedirectResponse(link("/login", to=wanted) if is_named else "/login", 303)
 
 
 def _with_headers(send: Send, cookie: str | None) -> Send:

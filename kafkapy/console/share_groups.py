@@ -1,6 +1,6 @@
-"""Share groups (KIP-932) beyond what other_groups.py describes: what they have in flight, and their start offsets.
+"""Share groups (KIP-932): their records in flight and start offsets; other_groups.py has the rest.
 
-kafkapy's brokers report what is in flight, as for `kafkapy groups explain`; Apache Kafka's do not.
+kafkapy's brokers report records in flight, as for `kafkapy groups explain`; Apache Kafka's do not.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import first_of
 
 MAX_RUNS: Final = 500
-"""On a page, of all partitions."""
+"""Runs on a page, of all partitions together."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What a share group has in flight, by partition; `problem`: why nothing is known; `silent`: why some is not.
+    """The in-flight records of a share group by partition; `problem`: why none are known; `silent`: why some are not.
 
     `runs` are those of all partitions that fit on a page, `left_out_count` how many more there are.
     """
@@ -34,7 +34,7 @@ class InFlight:
 
 
 def in_flight(clients: Clients, group: Group) -> InFlight:
-    """Return what a share group has in flight; a broker that does not answer is a problem that is shown."""
+    """Return the records in flight of a share group. If a broker does not answer, the page shows that."""
     names = {each.member_id: f"{each.client_id} ({each.host})" for each in group.members}
     silent: list[str] = []
     try:
@@ -50,7 +50,7 @@ def in_flight(clients: Clients, group: Group) -> InFlight:
 
 
 def held_by(facts: PartitionFacts) -> str:
-    """Return what holds the start offset of a share partition, for its row."""
+    """Return why the start offset of a share partition does not move, for its row."""
     return holder(facts) or "–"
 
 
@@ -67,4 +67,4 @@ def offsets_of(clients: Clients, name: str) -> GroupOffsets:
         is_share = member_names(clients, name) is not None
     if not is_share:
         return clients.offsets(name)
-    return GroupOffsets(clients.admin(), ShareOffsets(clients, name))
+    return GroupOffsets(clients, ShareOffsets(clients, name))

@@ -2,6 +2,7 @@
 
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
+from kafkapy.console.dead_letters import UnfinishedRedrives
 from kafkapy.console.history import History
 from kafkapy.console.lags import LagSamples, LagWatch
 from kafkapy.console.samples import MetricSamples
@@ -17,6 +18,7 @@ class Console:
         self.brokers = Brokers(settings)
         self.topic_lists = TopicLists(self.brokers)
         self.clients = Clients(settings, self.brokers)
+        self.redrives = UnfinishedRedrives()
         self.lags = LagSamples()
         self.lag_watch = LagWatch(self.clients, self.lags)
         self.history = History(self.brokers, self.topic_lists, self.lags)

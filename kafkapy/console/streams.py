@@ -17,13 +17,13 @@ from kafkapy.console.search import Search, Step
 from kafkapy.console.state import Console
 
 MAX_STREAMS: Final = 8
-"""Each has a consumer of librdkafka, with its threads and up to 4 MiB a step."""
+"""Open streams: each has a consumer of librdkafka, with its threads and up to 4 MiB a step."""
 MAX_SEARCH_S: Final = 600
-"""A forgotten tab reads no topic for ever."""
+"""The longest stream, so that a forgotten tab does not read a topic for ever."""
 ROWS_PER_EVENT: Final = 100
-"""A tail's event has at most so many rows, the newest: a browser cannot show more, and nobody could read them."""
+"""A tail's event has at most so many rows, the newest: a browser cannot show more."""
 PROGRESS_S: Final = 0.5
-"""As often as a person can read a number that changes."""
+"""The interval of progress: faster changes cannot be read."""
 
 
 class Streams:

@@ -1,6 +1,6 @@
-"""Streams groups (KIP-1071) beyond what other_groups.py describes: the topology drawn, tasks by process, lag of copies.
+"""Streams groups (KIP-1071): the topology as a drawing, tasks by process, lag of copies; other_groups.py has the rest.
 
-The drawing has the topics and subtopologies as boxes in columns: each subtopology stands to the right of what it reads.
+The drawing has topics and subtopologies as boxes in columns, each subtopology to the right of the topics that it reads.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,17 +24,17 @@ from kafkapy.types import INT64_MAX
 MAX_TASKS: Final = 500
 """On a page; `kafkapy groups describe` shows all."""
 MAX_BOXES: Final = 200
-"""Of a drawing: a larger topology is shown by its processes alone."""
+"""Boxes of a drawing; of a larger topology only the processes are shown."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 44, 70, 16, 8
 UNKNOWN_END: Final = INT64_MAX
-"""What Kafka Streams reports as the end of changelogs that it has not looked up yet."""
+"""Kafka Streams reports this as the end of changelogs that it has not looked up yet."""
 NAME_LENGTH: Final = 30
 """Characters of a name that fit into a box."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A topic or subtopology at its place, BOX_WIDTH wide. `kind`: topic, internal, changelog or subtopology."""
+    """A topic or subtopology with its position, BOX_WIDTH wide. `kind`: topic, internal, changelog or subtopology."""
 
     name: str
     kind: str
@@ -58,12 +58,12 @@ class Drawing:
     box_width: int = BOX_WIDTH
     box_height: int = BOX_HEIGHT
     bend: int = GAP_X // 2
-    """How far an arrow goes on horizontally, at each end, before it bends."""
+    """The length of an arrow's horizontal part at each end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """What the members of one process run; tasks by name."""
+    """The tasks, by name, of the members of one process."""
 
     process: str
     clients: Sequence[str]
@@ -74,7 +74,7 @@ class ProcessRow:
 
 @dataclass(frozen=True, slots=True)
 class CopyRow:
-    """A copy of a task's state; `lag`: how many records of its changelogs it lacks, None if its member has not told."""
+    """A copy of a task's state; `lag`: how many records of its changelogs it lacks, None if that is not reported."""
 
     task: str
     role: str
@@ -84,7 +84,7 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a streams group does. `problem`: why that is not known."""
+    """A streams group with its topology and tasks. `problem`: why these are not known."""
 
     drawing: Drawing | None = None
     processes: Sequence[ProcessRow] = ()
@@ -95,7 +95,7 @@ class Application:
 
 
 def application(clients: Clients, group: Group) -> Application:
-    """Return what a streams group does; a broker that does not answer is a problem that is shown."""
+    """Return the topology and tasks of a streams group. If a broker does not answer, the page shows that."""
     described = group.described
     try:
         with failures():
@@ -113,7 +113,7 @@ def application(clients: Clients, group: Group) -> Application:
 
 
 def drawing_of(subtopologies: Sequence[Any], counts: Mapping[str, int]) -> Drawing | None:
-    """Return the drawing; None of a topology that is not known, or too large."""
+    """Return the drawing; None if the topology is unknown or too large."""
     columns = _columns(subtopologies)
     cells = [(column, name, kind) for (kind, name), column in columns.items()]
     if not cells or len(cells) > MAX_BOXES:
@@ -140,7 +140,7 @@ _Node = tuple[str, str]
 
 
 def _edges(subtopologies: Iterable[Any]) -> Iterator[tuple[_Node, _Node]]:
-    """Yield what flows where, from topics to subtopologies and back."""
+    """Yield the edges: from topics to subtopologies that read them, and from these to topics that they write."""
     for each in subtopologies:
         here = "subtopology", each.subtopology_id
         for topic in each.source_topics:
@@ -154,7 +154,7 @@ def _edges(subtopologies: Iterable[Any]) -> Iterator[tuple[_Node, _Node]]:
 
 
 def _columns(subtopologies: Sequence[Any]) -> dict[_Node, int]:
-    """Return each box's column: one to the right of what it reads; a loop ends where it has been before."""
+    """Return each box's column, one to the right of its inputs; a loop is followed once."""
     edges = list(_edges(subtopologies))
     columns: dict[_Node, int] = {}
     for start, end in edges:

@@ -14,6 +14,7 @@ from kafkapy.decoders.registry import NotRegisteredError, SubjectVersion
 
 MAX_NAME: Final = 1000
 MAX_SHOWN: Final = 1000
+"""Characters of a subject, which Confluent's registry does not bound; subjects on a page: a search finds others."""
 
 
 class Subjects:
@@ -36,7 +37,7 @@ class Subjects:
         if self._registry is None or not self._registry.has_subjects:
             problem = "Name a schema registry: kafkapy console --schema-registry http://127.0.0.1:8081"
         else:
-            found = _asked(self._registry.subjects)
+            found = _from_registry(self._registry.subjects)
         names = [each for each in found if search.lower() in each.lower()]
         return self._renderer.page(
             request, "subjects.html", names=names[:MAX_SHOWN], count=len(names), search=search, problem=problem
@@ -46,7 +47,7 @@ class Subjects:
         name = request.query_params.get("name", "")
         if not 0 < len(name) <= MAX_NAME or self._registry is None or not self._registry.has_subjects:
             raise BadRequest(f"A subject has 1 to {MAX_NAME} characters, and a registry.")
-        versions = _asked(lambda: self._versions(name))
+        versions = _from_registry(lambda: self._versions(name))
         return self._renderer.page(request, "subject.html", name=name, versions=versions)
 
     def _versions(self, name: str) -> list[SubjectVersion]:
@@ -58,7 +59,7 @@ class Subjects:
             raise NotFound("The schema registry has no such subject.") from error
 
 
-def _asked(ask: Any) -> Any:
+def _from_registry(ask: Any) -> Any:
     """Raises ClusterError for what the registry says instead of a response."""
     try:
         return ask()

@@ -13,7 +13,7 @@ PAGE_SIZE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which column a list is sorted, and whether the largest comes first."""
+    """The column by which a list is sorted, and whether the largest comes first."""
 
     key: str
     is_descending: bool
@@ -24,7 +24,7 @@ BY_NAME: Final = Order("name", False)
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """One page of a list; `number` counts from 1. `note`: why it is not sorted as was asked, "" if it is."""
+    """A page of a list; `number` counts from 1. `note`: why it is not sorted as requested, "" if it is."""
 
     rows: tuple[Any, ...]
     number: int
@@ -46,7 +46,7 @@ def page_number(fields: Mapping[str, str]) -> int:
 
 
 def ordered(rows: Sequence[T], key: Callable[[T], Any], *, is_descending: bool) -> list[T]:
-    """Sort; rows whose key is None, as it is not known, come last in either order."""
+    """Sort the rows; those with an unknown key (None) come last in either order."""
     known = [each for each in rows if key(each) is not None]
     return sorted(known, key=key, reverse=is_descending) + [each for each in rows if key(each) is None]
 

@@ -1,4 +1,4 @@
-"""The names of all topics and what the overview counts of them, decoded anew only if the cluster's response changed."""
+"""The names of all topics, and the overview's counts, decoded only when the cluster's response has changed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.metadata_response import MetadataResponse
 VERSION: Final = 12
 MAX_NAMED: Final = 100
 MAX_KEPT: Final = 8
-"""Answers with the same topics differ in the controller's id, which is that of a random broker."""
+"""Responses with the same topics differ in the controller id, which is that of a random broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TopicList:
     offline_topics: tuple[str, ...] = ()
     """Topics with an offline partition, the first MAX_NAMED by name."""
     in_sync: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """How many replicas each under-replicated partition with a leader has in sync, by topic: the first MAX_NAMED."""
+    """By topic, the first MAX_NAMED: the replicas in sync of each under-replicated partition with a leader."""
 
     @classmethod
     def of(cls, topics: Iterable[Any]) -> Self:
@@ -74,7 +74,7 @@ def _first_short(topics: list[Any]) -> list[Any]:
 
 
 class TopicLists:
-    """The list as it is now. Used by any thread.
+    """The current list. Used by any thread.
 
     With 10,000 topics, decoding the response takes 0.1 s of CPU, and finding that it is the same as before 2 ms.
     """
@@ -82,7 +82,7 @@ class TopicLists:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._kept: dict[bytes, TopicList] = {}
-        """One list, by digest of each response with it, oldest first; replaced as a whole: no thread sees it change."""
+        """The list, by digest of each response with it, oldest first. Replaced as a whole: threads see no change."""
 
     def current(self) -> TopicList:
         """Raises ClusterError."""

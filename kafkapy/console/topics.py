@@ -17,16 +17,16 @@ from kafkapy.types import TopicPartition
 
 KEYS: Final = ("name", "partitions", "replicas", "records", "size", "lag", "state")
 MAX_SORTED: Final = 5000
-"""By another column than the name at most so many topics are sorted: offsets and sizes of all are fetched."""
+"""Topics that can be sorted by another column than the name: offsets and sizes of all of them are fetched."""
 MAX_SHOWN_PARTITIONS: Final = 1000
-"""One page's table."""
+"""Rows of a page's table."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic of the list. None if it is not known."""
+    """A topic of the list; unknown values are None."""
 
     name: str
     is_internal: bool
@@ -37,7 +37,7 @@ class TopicRow:
     record_count: int | None
     size_bytes: int | None
     lag: int | None = None
-    """Of the groups whose lag is measured: None without any."""
+    """The lag of the groups whose lag is measured; None without any."""
 
 
 _KEYS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
@@ -145,7 +145,9 @@ def offsets(
     the last stable offset as the LATEST.
     """
     found: dict[TopicPartition, int] = {}
-    for leader, by_topic in brokers.by_leader(topics).items():
+    by_leader = brokers.by_leader(topics)
+    brokers.find_silent(by_leader)  # all at once: below, each that is silent would cost a time-out of its own
+    for leader, by_topic in by_leader.items():
         requested = [
             ListOffsetsTopic(
                 name,

@@ -145,6 +145,8 @@ _CONTAINERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 def check_messagepack(data: bytes) -> None:
     """Raise DecodeError unless the data is one MessagePack value, with all that it claims, nested MAX_DEPTH at most."""
+    # How many values each open container still has, the outermost first: a stack rather than recursion, whose depth
+    # the data would decide.
     position, open_values = 0, [1]
     while open_values:
         if not open_values[-1]:
@@ -160,7 +162,7 @@ def check_messagepack(data: bytes) -> None:
         elif first in _BYTES:
             width, more = _BYTES[first]
             position += width + more + int.from_bytes(data[position : position + width], "big")
-        elif first < 0xA0:
+        elif first < 0xA0:  # fixmap, whose entries are two values each, and fixarray
             open_values.append((first & 15) * (2 if first < 0x90 else 1))
         elif first in _CONTAINERS:
             width, each = _CONTAINERS[first]

@@ -1,7 +1,7 @@
 """Encodes JSON values as a schema registry's serializers do: five bytes that name the schema, then the data.
 
 JSON values are those that the decoders print: bytes as base64, times as ISO 8601, decimals as text. Of a Protobuf file
-the first message is written. A value is not checked against a JSON Schema.
+the first message is written.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import Schema, SchemaRegistry
-from kafkapy.decoders.schemas import parse_avro, parse_protobuf
+from kafkapy.decoders.schemas import parse_avro, parse_json_schema, parse_protobuf
 from kafkapy.errors import quoted
 
 FIRST_MESSAGE: Final = b"\0"
@@ -48,7 +48,7 @@ def _encoder(schema: Schema) -> Callable[[Any], bytes]:
             case "AVRO":
                 return _avro(schema)
             case "JSON":
-                return _json
+                return _json(schema)
             case "PROTOBUF":
                 return _protobuf(schema)
     except DecodeError:
@@ -58,8 +58,19 @@ def _encoder(schema: Schema) -> Callable[[Any], bytes]:
     raise DecodeError(f"a schema of the unknown kind {schema.kind}")
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+def _json(schema: Schema) -> Callable[[Any], bytes]:
+    validator = parse_json_schema(schema)
+
+    def encode(value: Any) -> bytes:
+        try:
+            wrong = next(validator.iter_errors(value), None)
+        except Exception as error:  # a $ref to what is not there, or an expression that is none
+            raise DecodeError(f"not a schema: {type(error).__name__}: {str(error)[:200]}") from error
+        if wrong is not None:
+            raise DecodeError(f"{wrong.json_path.removeprefix('$') or 'it'}: {wrong.message[:200]}")
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+    return encode
 
 
 def _protobuf(schema: Schema) -> Callable[[Any], bytes]:

@@ -13,12 +13,12 @@ from kafkapy.named_tuple import NamedTuple
 BY_SCHEMA: Final = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 INTERNAL: Final = "internal"
 AUTO: Final = "auto"
-"""Decides by the data: an internal topic, a schema's number, JSON objects and arrays, text, else hex."""
+"""Choose by the data: the format of an internal topic, of a schema id, a JSON object or array, text, else hex."""
 FORMATS: Final = (AUTO, *PLAIN, *BY_SCHEMA, INTERNAL)
 
 
 class Decoded(NamedTuple):
-    """`value`: what json.dumps takes; `format`: the one that was used; `error`: why the requested one does not fit."""
+    """value: can be encoded as JSON. format: the one that was used. error: why the requested format does not fit."""
 
     value: Any
     format: str

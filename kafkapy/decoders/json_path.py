@@ -56,8 +56,13 @@ class JsonPath:
                 raise DecodeError(f"{quoted(text)} is no JSON path: {quoted(left)} is not understood{equal}")
             self._accepts = _comparison(found[1], found[2].strip(), compile_pattern)
 
+    @property
+    def deep_count(self) -> int:
+        """The number of steps at any depth: for each of them, a value is visited as a whole."""
+        return sum(step.is_deep for step in self._steps)
+
     def select(self, value: Any) -> Iterator[Any]:
-        """Yield what the path selects of a JSON value."""
+        """Yield the parts of a JSON value that the path selects, each once, however many ways lead to it."""
         selected: Iterator[Any] = iter((value,))
         for step in self._steps:
             selected = _selected(selected, step)
@@ -65,7 +70,31 @@ class JsonPath:
 
     def replaced(self, value: Any, by: Any) -> Any:
         """Return a JSON value in which everything that the path selects is replaced. Raises RecursionError."""
-        return _replaced(value, tuple(self._steps), by)
+        return self._replaced(value, {0}, by)
+
+    def _replaced(self, value: Any, taken: set[int], by: Any) -> Any:
+        """`taken`: the numbers of steps that some way to this value has taken. Each value is visited once."""
+        if len(self._steps) in taken:
+            return by
+        if taken and isinstance(value, dict):
+            return {key: self._replaced(each, self._taken_to(key, None, taken), by) for key, each in value.items()}
+        if taken and isinstance(value, list):
+            size = len(value)
+            return [
+                self._replaced(each, self._taken_to(index, index - size, taken), by) for index, each in enumerate(value)
+            ]
+        return value
+
+    def _taken_to(self, key: str | int, from_end: int | None, taken: set[int]) -> set[int]:
+        """Return the numbers of steps that are taken at a child; `from_end`: its index from the end of a list."""
+        found = set()
+        for number in taken:
+            step = self._steps[number]
+            if step.is_deep:
+                found.add(number)
+            if step.key in (EVERY, key, from_end):
+                found.add(number + 1)
+        return found
 
     def is_met(self, value: Any) -> bool:
         return any(self._accepts is None or self._accepts(each) for each in self.select(value))
@@ -85,8 +114,9 @@ def _steps(text: str) -> tuple[list[_Step], int]:
 
 
 def _selected(values: Iterator[Any], step: _Step) -> Iterator[Any]:
+    seen: set[int] = set()
     for value in values:
-        for each in _descendants(value) if step.is_deep else (value,):
+        for each in _containers(value, seen) if step.is_deep else (value,):
             yield from _children(each, step.key)
 
 
@@ -103,34 +133,16 @@ def _children(value: Any, key: str | int) -> Iterator[Any]:
             yield value[key]
 
 
-def _replaced(value: Any, steps: tuple[_Step, ...], by: Any) -> Any:
-    if not steps:
-        return by
-    step, rest = steps[0], steps[1:]
-
-    def child(each: Any, *, is_selected: bool) -> Any:
-        if step.is_deep:
-            each = _replaced(each, steps, by)
-        return _replaced(each, rest, by) if is_selected else each
-
-    if isinstance(value, dict):
-        return {key: child(each, is_selected=step.key in (EVERY, key)) for key, each in value.items()}
-    if isinstance(value, list):
-        wanted = step.key + len(value) if isinstance(step.key, int) and step.key < 0 else step.key
-        return [child(each, is_selected=wanted in (EVERY, index)) for index, each in enumerate(value)]
-    return value
-
-
-def _descendants(value: Any) -> Iterator[Any]:
-    """Yield a value and all that are in it."""
+def _containers(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the objects and arrays among a value and all that are in it, except `seen` ones; add their ids to it."""
     stack = [value]
     while stack:
         each = stack.pop()
+        if not isinstance(each, dict | list) or id(each) in seen:
+            continue
+        seen.add(id(each))
         yield each
-        if isinstance(each, dict):
-            stack += reversed(list(each.values()))
-        elif isinstance(each, list):
-            stack += reversed(each)
+        stack += reversed(each.values() if isinstance(each, dict) else each)
 
 
 def _comparison(operator: str, text: str, compile_pattern: Callable[[str], Any]) -> Callable[[Any], bool]:
@@ -162,7 +174,14 @@ def _matching(text: str, compile_pattern: Callable[[str], Any]) -> Callable[[Any
         pattern = compile_pattern(text)
     except re.error as error:
         raise DecodeError(f"{quoted(text)} is no regular expression: {error}") from error
-    return lambda value: isinstance(value, str) and pattern.search(value) is not None
+    return lambda value: isinstance(value, str) and _is_found(pattern, value)
+
+
+def _is_found(pattern: Any, text: str) -> bool:
+    try:
+        return pattern.search(text) is not None
+    except UnicodeEncodeError:  # by RE2: JSON may hold half of a surrogate pair
+        return pattern.search(text.encode("utf-8", "replace").decode()) is not None
 
 
 def _is_equal(value: Any, wanted: Any) -> bool:

@@ -30,11 +30,13 @@ MAGIC_AND_ID_BYTES: Final = 5
 TIMEOUT_S: Final = 5.0
 """A search waits for it, once for each schema."""
 MAX_SCHEMA_BYTES: Final = 4 << 20
-"""Of what is read for a schema, with those that it refers to."""
+"""Bytes read for a schema and its references."""
 MAX_CACHED_BYTES: Final = 64 << 20
-"""Of schemas as text; parsed they take some times as much."""
+"""Bytes of cached schemas as text; parsed they take some times as much."""
+MAX_ERROR_BYTES: Final = 1 << 14
+"""Bytes read of a 404: a server that is not a registry may send a long page."""
 READ_BYTES: Final = 1 << 16
-"""Of one read of a response, so that MAX_SCHEMA_BYTES ends it in time."""
+"""Bytes of one read of a response, so that MAX_SCHEMA_BYTES ends it in time."""
 MAX_SCHEMAS: Final = 1000
 """The cache is cleared when full: the numbers come from records, which anybody may have written."""
 RETRY_S: Final = 30.0
@@ -43,7 +45,7 @@ SILENCE_S: Final = 5.0
 MAX_TOTAL_S: Final = 20.0
 """For a schema, with those that it refers to."""
 MAX_VERSIONS: Final = 50
-"""Of a subject, for a page: each is a request to the registry."""
+"""Versions of a subject on a page: each is a request to the registry."""
 MAX_REFERENCES: Final = 100
 """Each is a request to the registry, and one schema may name any number."""
 
@@ -56,6 +58,8 @@ class Schema:
     text: str
     references: tuple[str, ...] = ()
     """The schemas that this one refers to, each after those that it refers to itself."""
+    names: tuple[str, ...] = ()
+    """What each of the references is called in the schemas that refer to it: a $ref of a JSON Schema."""
     descriptors: tuple[bytes, ...] = ()
 
     @property
@@ -80,7 +84,7 @@ class SubjectVersion:
 
 @dataclass(slots=True)
 class _Budget:
-    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were requested."""
+    """The limits left for loading a schema: `end_s` on the registry's clock; `seen`: references requested so far."""
 
     end_s: float
     bytes_left: int = MAX_SCHEMA_BYTES
@@ -117,8 +121,10 @@ class SchemaRegistry:
         self._clock_s = clock_s
         self._schemas: dict[int, Schema] = {}
         self._failures: dict[int, tuple[float, str]] = {}
+        """When a schema could not be had, by id, and why."""
         self._cached_bytes = 0
         self._silence: tuple[float, str] = (-SILENCE_S, "")
+        """When the registry last did not answer, and why."""
         self._open = urllib.request.build_opener(_NoRedirects).open
 
     def schema(self, schema_id: int) -> Schema:
@@ -216,7 +222,8 @@ class SchemaRegistry:
         kind = str(described.get("schemaType", "AVRO"))
         if kind != "PROTOBUF":
             references = self._referred_by(described, "", budget)
-            return Schema(kind, described["schema"], tuple(each["schema"] for each in references))
+            texts, names = (tuple(each[field] for each in references) for field in ("schema", "name"))
+            return Schema(kind, described["schema"], texts, names)
         described = self._get(f"/schemas/ids/{schema_id}?format=serialized", budget)
         files = [*self._referred_by(described, "?format=serialized", budget), described]
         return Schema(kind, "", descriptors=tuple(_descriptor(each) for each in files))
@@ -254,14 +261,21 @@ class SchemaRegistry:
                 body = self._read(response, budget)
         except urllib.error.HTTPError as error:
             with error:
-                family = NotRegisteredError if error.code == http.HTTPStatus.NOT_FOUND else DecodeError
-                raise family(f"the schema registry answers {error.code} to {shown}") from error
+                raise self._refusal(error, shown) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise _Unreachable(f"the schema registry does not answer: {_reason_of(error)}") from error
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
             return None
+
+    def _refusal(self, error: urllib.error.HTTPError, shown: str) -> DecodeError:
+        """Return the error of a response that is none: any web server answers 404, a registry says what is missing."""
+        if error.code != http.HTTPStatus.NOT_FOUND:
+            return DecodeError(f"the schema registry answers {error.code} to {shown}")
+        if _is_by_registry(error):
+            return NotRegisteredError(f"the schema registry answers 404 to {shown}")
+        return DecodeError(f"{self._url} answers 404 to {shown}, and not as a schema registry does: is the URL right?")
 
     def _read(self, response: Any, budget: _Budget) -> bytes:
         body = bytearray()
@@ -276,6 +290,15 @@ class SchemaRegistry:
     def _check_time(self, budget: _Budget) -> None:
         if self._clock_s() > budget.end_s:
             raise _Unreachable(f"the schema registry takes more than {MAX_TOTAL_S:g} s for a schema")
+
+
+def _is_by_registry(error: urllib.error.HTTPError) -> bool:
+    """Whether a 404 has the code of what a registry lacks: a subject (40401), a version (40402), a schema (40403)."""
+    try:
+        code = json.loads(error.read(MAX_ERROR_BYTES))["error_code"]
+    except (KeyError, OSError, RecursionError, TypeError, ValueError, http.client.HTTPException):
+        return False
+    return isinstance(code, int) and code // 100 == http.HTTPStatus.NOT_FOUND
 
 
 def split(data: bytes) -> tuple[int, bytes]:

@@ -74,7 +74,7 @@ def record_of(row: Any) -> dict[str, Any]:
 
 
 def bytes_of(value: Any) -> bytes | None:
-    """Return what produce sends for a JSON value: text as UTF-8, null as null, everything else as JSON."""
+    """Return the bytes that produce sends for a JSON value: text as UTF-8, null as null, everything else as JSON."""
     if value is None:
         return None
     return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8")

@@ -13,7 +13,7 @@ from kafkapy.decoders.zigzag import read_zigzag
 MAX_PARSED: Final = 1000
 INT_BITS: Final = 35
 MAX_INDEXES: Final = 64
-"""How deep a Protobuf message may lie within other messages of its file."""
+"""How deep a Protobuf message may be nested in other messages of its file."""
 
 
 class SchemaDecoder:
@@ -79,7 +79,7 @@ class MissingLibraryError(DecodeError):
 
 
 def parse_avro(schema: Schema) -> tuple[Any, dict[str, Any]]:
-    """Return fastavro's parsed schema, and those that it names. Raises DecodeError, and what fastavro raises."""
+    """Return fastavro's parsed schema, and the named schemas in it. Raises DecodeError, and what fastavro raises."""
     try:
         import fastavro
     except ImportError as error:
@@ -93,7 +93,7 @@ def parse_avro(schema: Schema) -> tuple[Any, dict[str, Any]]:
 
 
 def parse_protobuf(schema: Schema) -> tuple[Any, Any]:
-    """Return protobuf's pool of the files, and the last one. Raises DecodeError, and what protobuf raises."""
+    """Return a descriptor pool with the files, and the last file. Raises DecodeError, and what protobuf raises."""
     try:
         from google.protobuf import descriptor_pool
     except ImportError as error:
@@ -105,10 +105,34 @@ def parse_protobuf(schema: Schema) -> tuple[Any, Any]:
     return pool, last
 
 
-def message_indexes(data: bytes) -> tuple[list[int], bytes]:
-    """Return which message of the file it is, by nesting, and the message: zigzag varints, a count and the indexes.
+def parse_json_schema(schema: Schema) -> Any:
+    """Return a validator that can read only the schema and its references.
 
-    A count of 0 stands for the first message of the file.
+    Raises DecodeError, and what jsonschema raises. A schema without $schema is of draft 7.
+    """
+    try:
+        from jsonschema.validators import Draft7Validator, validator_for
+        from jsonschema_specifications import REGISTRY
+        from referencing import Resource
+        from referencing.jsonschema import DRAFT7
+    except ImportError as error:
+        raise MissingLibraryError("JSON Schema needs a library: pip install jsonschema") from error
+    content = json.loads(schema.text)
+    check_schema_depth(content)
+    known: list[tuple[str, Resource[Any]]] = [
+        (name, Resource.from_contents(json.loads(text), default_specification=DRAFT7))
+        for name, text in zip(schema.names, schema.references, strict=True)
+    ]
+    kind = validator_for(content, default=Draft7Validator)
+    kind.check_schema(content)
+    return kind(content, registry=REGISTRY.with_resources(known))
+
+
+def message_indexes(data: bytes) -> tuple[list[int], bytes]:
+    """Return the path of the message type in the file, and the encoded message after it.
+
+    The path is zigzag varints: a count, then the index at each level of nesting. A count of 0 means the first message
+    type of the file.
     """
     count, position = read_zigzag(data, 0, INT_BITS)
     if not 0 <= count <= MAX_INDEXES:
@@ -123,7 +147,7 @@ def message_indexes(data: bytes) -> tuple[list[int], bytes]:
 
 
 def _well_known(schema: Schema) -> list[bytes]:
-    """Return those of Google's own files that the schema imports and does not contain."""
+    """Return the files of Google's well-known types that the schema imports but does not contain."""
     from importlib import import_module
 
     from google.protobuf.descriptor_pb2 import FileDescriptorProto

@@ -25,7 +25,6 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkapy.config.embedded import EMBEDDED_NODE_ID
@@ -44,7 +43,7 @@ from kafkapy.embedded.options import (
     snapshot_of,
     texts_of,
 )
-from kafkapy.embedded.temporary import lasting_directory, temporary_directory
+from kafkapy.embedded.temporary import TemporaryDirectory, lasting_directory
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.process.distributions import warnings_of_installation
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
@@ -52,7 +51,6 @@ from kafkapy.storage.offline.format import directories_of, embedded_config, form
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
-    import tempfile
     from typing import Unpack
 
     from kafkapy.config.broker import BrokerConfig
@@ -104,7 +102,7 @@ class Broker:
         **options: "Unpack[BrokerOptions]",
     ) -> None:
         check_options("Broker", options, BROKER_OPTIONS)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: TemporaryDirectory | None = None
         self._given_data_dir = data_dir
         self._given_port = self._port = options.get("port", 0)
         """The port since the first start; a restart uses the same."""
@@ -169,7 +167,7 @@ class Broker:
         return None if self._registry is None else self._registry.url
 
     def _intercept(self) -> None:
-        """Let requests meet the faults, and be recorded, from now on; after a restart, too."""
+        """Apply faults to requests, and record requests, from now on, also after a restart."""
         server = self._running
         if self._thread is None:
             self._interception.install(server)
@@ -372,11 +370,13 @@ class Broker:
 
         Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
         """
+        registry, self._registry = self._registry, None
         try:
-            if self._registry is not None:
-                await asyncio.to_thread(self._registry.stop)
-            self._registry = None
-            server = await self._stop_server()
+            try:
+                if registry is not None:
+                    await asyncio.to_thread(registry.stop)
+            finally:
+                server = await self._stop_server()
         finally:
             self._clean_up()
         if server is not None:
@@ -385,11 +385,9 @@ class Broker:
     async def __aenter__(self) -> Self:
         return await (asyncio.to_thread(self.__enter__) if self._is_virtual else self.start())
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *about: object) -> None:
         if self._thread is not None:  # a virtual clock
-            await asyncio.to_thread(self.__exit__, kind, error, trace)
+            await asyncio.to_thread(self.__exit__, kind, *about)
             return
         await self.stop()
         if kind is None:
@@ -406,10 +404,10 @@ class Broker:
         atexit.register(self._stop_at_exit)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *about: object) -> None:
         assert self._thread is not None
+        if self._thread.is_of_parent:
+            return
         atexit.unregister(self._stop_at_exit)
         try:
             self._thread.call(self.stop)
@@ -432,7 +430,7 @@ class Broker:
     def _stop_at_exit(self) -> None:
         """Stop a broker whose `with` block did not end before the program. A failure cannot be reported to anyone."""
         with contextlib.suppress(Exception):
-            self.__exit__(None, None, None)
+            self.__exit__(None)
 
     def _blocking(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine function on the broker's thread and wait for its end; return its result."""
@@ -462,7 +460,7 @@ class Broker:
         if self._given_data_dir is not None:
             name = str(Path(self._given_data_dir).absolute())
         else:
-            self._temporary = temporary_directory()
+            self._temporary = TemporaryDirectory()
             atexit.register(self._finish_io)  # after the directory's own registration: it is called before
             name = self._temporary.name
         if self._snapshot is not None:

@@ -18,6 +18,7 @@ through proxies in this process, so that their network can be partitioned.
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -25,20 +26,19 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkapy.embedded.controlled.cluster import ControlledNodes
 from kafkapy.embedded.in_process import InProcessCluster
-from kafkapy.embedded.network import NodeNetwork
+from kafkapy.embedded.network import ClusterClientNetwork, NodeNetwork
 from kafkapy.embedded.observer import QUESTION_TIMEOUT_S, ClusterObserver
 from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, is_virtual, security_of, texts_of
 from kafkapy.embedded.proxies import Proxies
-from kafkapy.embedded.temporary import temporary_directory
+from kafkapy.embedded.temporary import TemporaryDirectory
 from kafkapy.embedded.topics import raise_first, request_of_controller, topic_creation, topic_deletion
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
-from kafkapy.server.cluster.plan import PLAINTEXT, STATE_FILE, ClusterError
+from kafkapy.server.cluster.plan import HOST, PLAINTEXT, STATE_FILE, ClusterError
 from kafkapy.server.process.system_clock import SystemRandom
 
 if TYPE_CHECKING:
-    import tempfile
     from typing import Unpack
 
     from kafkapy.embedded.faults.actions import ActingFaults
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kafkapy.registry.embedded import EmbeddedRegistry
 
 SYNC_TIMEOUT_S: Final = 60.0
+"""A follower that was started again joins the ISR within seconds; on a busy machine it may take ten times as long."""
 
 
 class Cluster:
@@ -65,6 +66,8 @@ class Cluster:
     | `in_process` | all nodes on one event loop in a thread; they cannot be killed or paused, but isolated |
     | `tls`, `users`, `acls` | as those of `Broker`; nodes reach each other without them, by ports of their own |
     | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
+    | `network_faults` | whether clients reach the nodes through proxies, so that `client_network` can be cut or slow; |
+    | | with in_process, nodes reach each other through proxies, too: `network`. Not with data_dir or virtual time |
     | `clock` | "virtual", with in_process: `clock.advance("7d")` moves the time of all nodes on; "system" |
     | `registry` | a schema registry beside it, at `schema_registry_url` (extra `registry`) |
     """
@@ -82,18 +85,26 @@ class Cluster:
         if self._is_virtual and not self._is_in_process:
             raise ValueError('clock="virtual" moves the time of nodes in this process: add in_process=True')
         self._security = security_of(options)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: TemporaryDirectory | None = None
         self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
         self._has_disk_faults = options.get("disk_faults", False)
         if self._has_disk_faults and self._is_in_process:
             raise ValueError("disk_faults need nodes that are processes: leave in_process out")
+        self._client_proxies: Proxies | None = None
+        self._client_network: ClusterClientNetwork | None = None
+        self._has_network_faults = options.get("network_faults", False)
+        if self._has_network_faults:
+            _check_network_faults(self._data_dir, is_virtual=self._is_virtual)
         self._controlled: ControlledNodes | None = None
         self._wants_registry = options.get("registry", False)
         self._registry: EmbeddedRegistry | None = None
+        self._pid = 0
+        """Of the process that has started the nodes. A forked child ends none of them."""
 
     def __enter__(self) -> Self:
+        self._pid = os.getpid()
         try:
             found = self._open()
             self._found = InProcessCluster(found, is_virtual=self._is_virtual) if self._is_in_process else found
@@ -118,6 +129,8 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._pid:
+            return
         nodes = self._found if isinstance(self._found, InProcessCluster) else self._controlled
         try:
             if self._controlled is not None and kind is None:
@@ -258,8 +271,8 @@ class Cluster:
 
     def address_of(self, node_id: int) -> str:
         """Return a node's `host:port`: a broker's client listener, else its controller listener."""
-        host, port = self._cluster.plan.node(node_id).address
-        return f"{host}:{port}"
+        node = self._cluster.plan.node(node_id)
+        return f"{HOST}:{node.advertised_port or node.controller_port}"
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """Return the broker that leads a partition; waits for a leader that runs. Raises ClusterError after 30 s.
@@ -325,10 +338,23 @@ class Cluster:
 
     @property
     def network(self) -> NodeNetwork:
-        """The network between nodes, to cut, delay or limit. Raises ClusterError with in_process or data_dir."""
+        """The network between nodes, to cut, delay or limit.
+
+        Raises ClusterError with a data_dir, and with in_process unless there are `network_faults`.
+        """
         if self._proxies is None:
-            raise ClusterError("only nodes that are processes, in a temporary directory, have a network to slow down")
+            raise ClusterError(
+                "the nodes have no network to slow down: leave data_dir out, and with in_process=True add "
+                "network_faults=True"
+            )
         return NodeNetwork(self._proxies, self._cluster.plan.node)
+
+    @property
+    def client_network(self) -> ClusterClientNetwork:
+        """The network between clients and nodes. Raises ClusterError without `network_faults`."""
+        if self._client_network is None:
+            raise ClusterError("the cluster has no such network: Cluster(3, network_faults=True) makes one")
+        return self._client_network
 
     def add(self) -> int:
         """Add a broker and return its id once it is unfenced. It gets only new partitions."""
@@ -339,7 +365,7 @@ class Cluster:
         return self._cluster.add_controller().node_id
 
     def log_of(self, node_id: int) -> str:
-        """Return what a node has printed so far."""
+        """Return the output of a node so far."""
         return self._cluster.log_of(node_id)
 
     @property
@@ -368,9 +394,9 @@ class Cluster:
     def _open(self) -> LocalCluster:
         """Return the cluster of the given directory, created if there is none; else of a new temporary one."""
         if self._data_dir is None:
-            self._temporary = temporary_directory("cluster-")
+            self._temporary = TemporaryDirectory("cluster-")
             directory = Path(self._temporary.name)
-            self._proxies = Proxies() if not self._is_in_process else None
+            self._proxies = self._new_proxies()
         elif (self._data_dir / STATE_FILE).exists():
             if self._security is not None:
                 raise ClusterError(
@@ -390,11 +416,20 @@ class Cluster:
             client_protocol=self._security.protocol if self._security is not None else PLAINTEXT,
         )
 
+    def _new_proxies(self) -> Proxies | None:
+        """Return the proxies between the nodes of a temporary directory; open those of their clients, if wanted."""
+        if not self._has_network_faults:
+            return None if self._is_in_process else Proxies()
+        self._client_proxies = Proxies(is_between_nodes=False)
+        self._client_network = ClusterClientNetwork(self._client_proxies, lambda: self.broker_ids)
+        return Proxies(clients=self._client_proxies)
+
     def _close(self) -> None:
         registry, self._registry = self._registry, None
         found, self._found = self._found, None
         temporary, self._temporary = self._temporary, None
         proxies, self._proxies = self._proxies, None
+        client_proxies, self._client_proxies, self._client_network = self._client_proxies, None, None
         controlled, self._controlled = self._controlled, None
         with contextlib.ExitStack() as ending:  # in the reverse order; each is done even if one before it fails
             ending.callback(self._paused.clear)
@@ -402,6 +437,8 @@ class Cluster:
                 ending.callback(temporary.cleanup)
             if proxies is not None:
                 ending.callback(proxies.close)
+            if client_proxies is not None:
+                ending.callback(client_proxies.close)
             if controlled is not None:
                 ending.callback(controlled.close)
             ending.callback(self._end_nodes, found, has_data=temporary is None)
@@ -415,3 +452,17 @@ class Cluster:
             for node_id in self._paused:
                 found.resume(node_id)
             found.down()
+
+
+def _check_network_faults(data_dir: Path | None, *, is_virtual: bool) -> None:
+    """Raise ValueError if a cluster cannot have proxies."""
+    if data_dir is not None:  # the quorum's log would keep the proxies' ports, which end with this process
+        raise ValueError(
+            "Cluster(network_faults=True) has its data in a temporary directory: leave data_dir out. "
+            "Broker(data_dir=..., network_faults=True) works"
+        )
+    if is_virtual:  # bytes in a proxy are not counted as work, so that `advance` would not wait for them
+        raise ValueError(
+            'the proxies of Cluster(network_faults=True) delay in the system\'s time: leave clock="virtual" out. '
+            'Broker(clock="virtual", network_faults=True) works'
+        )

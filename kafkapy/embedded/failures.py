@@ -1,4 +1,4 @@
-"""What becomes of an embedded broker that cannot start, or cannot go on."""
+"""Failures of an embedded broker: it stops, and the calls of its user raise the reason."""
 
 import asyncio
 import contextlib

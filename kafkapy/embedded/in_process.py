@@ -131,14 +131,22 @@ class InProcessCluster:
 
     def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
         """Restrict nodes to their own group; clients reach all. Existing connections are cut."""
+        if self.plan.is_proxied:
+            self._cluster.partition(*groups, one_way=one_way)
+            return
         if one_way:
-            raise ClusterError("nodes of one process are cut off in both directions only: leave in_process out")
+            raise ClusterError(
+                "nodes of one process are cut off in both directions only: leave in_process out, or add "
+                "network_faults=True"
+            )
         for group in groups:
             for node_id in group:
                 self.plan.node(node_id)
         self._thread.run_soon(lambda: self._links.partition(*groups))
 
     def heal(self) -> None:
+        if self.plan.is_proxied:
+            self._cluster.heal()
         self._thread.run_soon(self._links.heal)
 
     @property

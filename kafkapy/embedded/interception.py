@@ -1,4 +1,4 @@
-"""What stands between the connections of a broker and its router: faults, and before them the record of requests."""
+"""Puts faults, and before them the record of requests, between the connections of a broker and its router."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ NODE_ID_DIGITS: Final = 10
 
 @dataclass(slots=True)
 class Interception:
-    """Of a broker, or of all brokers of a cluster; nothing stands there as long as neither is used."""
+    """The faults and the record of requests of a broker or a cluster; without either, nothing is intercepted."""
 
     faults: "ActingFaults | None" = None
     requests: "Requests | None" = None
@@ -42,7 +42,7 @@ class Interception:
         return self.requests is not None and self.requests.is_on
 
     def install(self, server: "BrokerServer", node_ids: Collection[int] = ()) -> None:
-        """Let a running broker's requests meet what is used, except those of other nodes. Runs on the broker's loop."""
+        """Intercept a running broker's requests, except those of other nodes. Runs on the broker's loop."""
         faults = self.faults if self._has_faults else None
         intercept(server, faults, self.requests if self._records else None, node_ids)
 
@@ -50,10 +50,11 @@ class Interception:
 def intercept(
     server: "BrokerServer", faults: "Rules | None", requests: "Recording | None", node_ids: Collection[int]
 ) -> None:
-    """Let a running broker's requests meet faults, and be recorded, except those of nodes.
+    """Apply faults to a running broker's requests, and record them, except those of nodes.
 
-    `node_ids`: may change afterwards. With an authorizer a broker that is alone sends itself its dead letters, too.
+    `node_ids`: of the other nodes; they may change afterwards.
     """
+    # With an authorizer, a broker writes its dead letters by requests to itself: these are a node's, too.
     own_id = None if server.node.authorizer.allows_everything else str(server.node_id)
 
     def is_node(client_id: str | None) -> bool:

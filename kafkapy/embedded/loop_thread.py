@@ -1,6 +1,7 @@
 """A thread that runs an event loop, for nodes embedded in a synchronous program."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -10,7 +11,7 @@ P = ParamSpec("P")
 
 
 class OfThread(Protocol):
-    """What may run on the loop of a thread of its own."""
+    """An object whose coroutines may run on a thread of their own."""
 
     _thread: "LoopThread | None"
 
@@ -24,18 +25,30 @@ class LoopThread:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """loop: to run; None: a new one."""
         self._loop = _new_loop() if loop is None else loop
+        self._pid = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kafkapy-broker", daemon=True)
         self._thread.start()
 
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether this process is a forked child, which has the object and not the thread."""
+        return os.getpid() != self._pid
+
     def call(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine function on the loop and wait for its end; return its result."""
+        """Run a coroutine function on the loop; return its result at its end. Raises RuntimeError in a forked child."""
+        self._check_not_in_child()
         return asyncio.run_coroutine_threadsafe(function(), self._loop).result()
 
     async def call_from(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine function on the loop, awaited from any loop; return its result."""
+        """Run a coroutine function on the loop, awaited from any loop; return its result. Raises as `call`."""
         if asyncio.get_running_loop() is self._loop:
             return await function()
+        self._check_not_in_child()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(), self._loop))
+
+    def _check_not_in_child(self) -> None:
+        if self.is_of_parent:
+            raise RuntimeError("this runs in the parent process, not in a forked child")
 
     def run_soon(self, function: Callable[[], None]) -> None:
         """Run a plain function on the loop and wait for its end."""
@@ -54,7 +67,7 @@ class LoopThread:
 def on_own_loop(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Have a coroutine method run on the loop of the object's thread, if it has one, else on the caller's."""
+    """Run a coroutine method on the loop of the object's thread, if it has one, else on the caller's."""
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         thread = self._thread

@@ -29,7 +29,7 @@ class ClusterObserver:
         self._is_answering = is_answering
 
     def ask(self) -> queries.Ask:
-        """Return what asks a broker that answers. Raises ClusterError."""
+        """Return the function that sends requests to a broker that answers. Raises ClusterError."""
         return queries.asking(self._running()[0].query_address)
 
     def addresses(self) -> dict[int, queries.Address]:

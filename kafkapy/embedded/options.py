@@ -40,6 +40,7 @@ class ClusterOptions(TypedDict, total=False):
     acls: Sequence[str] | None
     registry: bool
     disk_faults: bool
+    network_faults: bool
     clock: Literal["system", "virtual"]
 
 
@@ -48,7 +49,7 @@ CLUSTER_OPTIONS: Final = frozenset(ClusterOptions.__annotations__)
 
 
 def check_options(kind: str, given: Mapping[str, object], known: frozenset[str]) -> None:
-    """Raise TypeError for an argument that there is not, as a function with written-out arguments does."""
+    """Raise TypeError for an unknown argument, as a function with written-out arguments does."""
     for name in given:
         if name not in known:
             message = f"{kind}() has no argument {quoted(name)}: its keyword arguments are {', '.join(sorted(known))}"
@@ -78,7 +79,7 @@ def texts_of(values: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def security_of(options: BrokerOptions | ClusterOptions) -> "EmbeddedSecurity | None":
-    """Return what `tls`, `users` and `acls` ask for; None if nothing. Raises ValueError, AclTextError."""
+    """Return the security of `tls`, `users` and `acls`; None without any. Raises ValueError, AclTextError."""
     tls, users, acls = options.get("tls", False), options.get("users"), options.get("acls")
     if not tls and users is None and acls is None:
         return None
@@ -103,7 +104,7 @@ def client_config(
 
 
 def disk_state_of(options: BrokerOptions) -> "DiskState | None":
-    """Return what `disk_faults` asks for; None if nothing."""
+    """Return the disk of `disk_faults`; None without it."""
     if not options.get("disk_faults"):
         return None
     from kafkapy.embedded.faults.faulty_disk import DiskState
@@ -120,7 +121,7 @@ def is_virtual(options: BrokerOptions | ClusterOptions) -> bool:
 
 
 def snapshot_of(options: BrokerOptions) -> "Snapshot | None":
-    """Return what `snapshot` names. Raises SnapshotError."""
+    """Return the snapshot that `snapshot` names. Raises SnapshotError."""
     given = options.get("snapshot")
     if given is None:
         return None

@@ -8,7 +8,6 @@ in the client id of its first request: kafkapy's nodes send their node id, Apach
 import asyncio
 import contextlib
 import itertools
-import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import field
@@ -18,13 +17,15 @@ from typing import Final
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.links import Links
 from kafkapy.embedded.loop_thread import LoopThread
-from kafkapy.server.cluster.plan import HOST, NodePlan
+from kafkapy.server.cluster.plan import HOST, NodePlan, Proxied
 
-NODE_OF_CLIENT: Final = re.compile(rb"(?:broker-|raft-client-)?(\d+)(?:-.*)?")
+NODE_OF_CLIENT: Final = re.compile(rb"(?:broker-|raft-client-)?(\d{1,10})(?:-.*)?")
 CLIENT_ID_POSITION: Final = 12
-"""Of its length, an int16, in a frame: size, API key, version and correlation id come before."""
+"""The position of the client id's length, an int16, in a frame: after size, API key, version and correlation id."""
 HEAD_BYTES: Final = CLIENT_ID_POSITION + 2
 CHUNK_BYTES: Final = 64 * 1024
+MAX_UNDER_WAY: Final = 256
+"""Parts of at most CHUNK_BYTES that are delayed at a time, in one direction of a connection."""
 NOT_A_NODE: Final = -1
 
 Pair = tuple[int, int]
@@ -33,7 +34,7 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class Pace:
-    """How fast bytes travel in one direction. None for bytes_per_s: as fast as they come."""
+    """The delay and the rate of bytes in one direction. None for bytes_per_s: no limit."""
 
     delay_s: float = 0.0
     bytes_per_s: int | None = None
@@ -44,9 +45,10 @@ class Pace:
 class Proxies:
     """All proxies of a cluster, on an event loop in a thread of their own. Calls may come from any thread."""
 
-    def __init__(self, *, is_between_nodes: bool = True) -> None:
-        """is_between_nodes: or else all connections are clients'."""
+    def __init__(self, *, is_between_nodes: bool = True, clients: "Proxies | None" = None) -> None:
+        """is_between_nodes: or else all connections are clients'. `clients`: their proxies; their owner closes them."""
         self._is_between_nodes = is_between_nodes
+        self._clients = clients
         self._thread = LoopThread()
         self._links = Links({})
         self._paces: dict[Pair, Pace] = {}
@@ -54,12 +56,18 @@ class Proxies:
         self._connections: set[_Connection] = set()
         self._is_closing = False
 
+    @property
+    def proxied(self) -> Proxied:
+        return Proxied.NODES if self._clients is None else Proxied.CLIENTS_TOO
+
     def listen(self, node: NodePlan) -> None:
         """Open the proxies of a node: what connects there is forwarded to the node's own ports. Raises OSError."""
         if node.peer_proxy_port:
             self.forward(node.node_id, node.peer_proxy_port, node.peer_port)
         if node.controller_proxy_port:
             self.forward(node.node_id, node.controller_proxy_port, node.controller_port)
+        if self._clients is not None and node.client_proxy_port:
+            self._clients.forward(node.node_id, node.client_proxy_port, node.port)
 
     def forward(self, node_id: int, proxy_port: int, node_port: int) -> None:
         """Forward what connects to proxy_port to a node's own port. Raises OSError."""
@@ -94,7 +102,7 @@ class Proxies:
         self._thread.run_soon(slow)
 
     def heal(self) -> None:
-        """Let all nodes reach each other, and let pass what was kept back."""
+        """Reconnect all nodes, and deliver the bytes that were held back."""
         self._thread.run_soon(self._heal)
 
     def close(self) -> None:
@@ -190,15 +198,58 @@ class _Connection:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pace: Pace, data: bytes = b"") -> None:
-    """Write `data`, and all that is read, at the direction's pace; return when either side ends."""
-    with contextlib.suppress(OSError):
-        while data or (data := await reader.read(CHUNK_BYTES)):
-            if pace.bytes_per_s is not None or pace.delay_s:
-                await asyncio.sleep(pace.delay_s + len(data) / (pace.bytes_per_s or math.inf))
-            await pace.is_open.wait()
-            writer.write(data)
-            await writer.drain()
-            data = b""
+    """Write `data`, and all that is read, at the direction's pace; return when either side ends.
+
+    What is delayed is on its way together, as in a long cable: a delay limits no rate.
+    """
+    under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+    delivering: asyncio.Future[None] | None = None
+    try:
+        with contextlib.suppress(OSError):
+            while data or (data := await reader.read(CHUNK_BYTES)):
+                if pace.bytes_per_s is not None:
+                    await asyncio.sleep(len(data) / pace.bytes_per_s)
+                delay_s = pace.delay_s  # it may change while this waits
+                if delay_s:
+                    delivering = delivering or asyncio.ensure_future(_deliver(under_way, writer, pace))
+                    under_way.put_nowait((asyncio.get_running_loop().time() + delay_s, data))
+                if delivering is not None and (not delay_s or under_way.qsize() >= MAX_UNDER_WAY):
+                    await _until_delivered(under_way, delivering)
+                if not delay_s:
+                    await pace.is_open.wait()
+                    writer.write(data)
+                    await writer.drain()
+                data = b""
+            if delivering is not None:
+                await _until_delivered(under_way, delivering)
+    finally:
+        if delivering is not None:
+            delivering.cancel()
+            await asyncio.gather(delivering, return_exceptions=True)
+
+
+async def _deliver(under_way: "asyncio.Queue[tuple[float, bytes]]", writer: asyncio.StreamWriter, pace: Pace) -> None:
+    """Write each part when it is due, and the direction is open. Raises OSError."""
+    while True:
+        due_s, data = await under_way.get()
+        delay_s = due_s - asyncio.get_running_loop().time()
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+        await pace.is_open.wait()
+        writer.write(data)
+        await writer.drain()
+        under_way.task_done()
+
+
+async def _until_delivered(under_way: "asyncio.Queue[tuple[float, bytes]]", delivering: "asyncio.Future[None]") -> None:
+    """Return once all is written. Raises OSError if the other side has ended."""
+    joining = asyncio.ensure_future(under_way.join())
+    try:
+        await asyncio.wait((joining, delivering), return_when=asyncio.FIRST_COMPLETED)
+    finally:  # also if the connection is cut meanwhile: `Proxies.close` waits for each task
+        joining.cancel()
+    if delivering.done():
+        delivering.result()
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from kafkapy.protocol.api import response_type
-from kafkapy.protocol.connection import discard
 from kafkapy.protocol.headers import read_response_header
+from kafkapy.protocol.kept_responses import discard
 from kafkapy.protocol.primitives import Writer
 
 

@@ -217,7 +217,7 @@ class EmbeddedSecurity:
 
 
 def _check_principals(acls: "Sequence[Acl]", users: Mapping[str, str] | None) -> None:
-    """Raise ValueError for ACLs of users that there are not: they would allow nobody anything."""
+    """Raise ValueError for ACLs of users that do not exist: they would have no effect."""
     if acls and users is None:
         raise ValueError("acls need users, whom they are about: users={'alice': 'secret'}")
     for acl in acls:

@@ -30,7 +30,7 @@ LEFT_OUT: Final = (".lock", RESERVE_FILE)
 """Each broker has its own: the lock, and what gives way when the disk is full."""
 LOG_SUFFIX: Final = ".log"
 APPENDED: Final = (LOG_SUFFIX, ".index", ".timeindex", ".txnindex")
-"""Of the active segment. All other files of a broker are written once, or replaced as a whole."""
+"""The files of the active segment, which grow. All others are written once, or replaced as a whole."""
 SMALL_BYTES: Final = 65_536
 """What is read and written by one call."""
 FICLONE: Final = 0x40049409
@@ -70,6 +70,7 @@ class Snapshot:
 
 def make_snapshot(data_dir: Path, path: Path) -> Snapshot:
     """Copy a log directory that no broker uses. Raises SnapshotError if the path is taken, OSError."""
+    _check_apart(data_dir, path)
     if path.exists() and any(path.iterdir()):
         raise SnapshotError(f"{path} is not empty: name another directory, or remove it")
     path.mkdir(parents=True, exist_ok=True)
@@ -80,9 +81,16 @@ def make_snapshot(data_dir: Path, path: Path) -> Snapshot:
 
 def restore_snapshot(snapshot: Snapshot, data_dir: Path) -> None:
     """Give a broker that does not run a directory with the data. Raises SnapshotError if it has some, OSError."""
+    _check_apart(snapshot.path, data_dir)
     if data_dir.exists() and any(data_dir.iterdir()):
         raise SnapshotError(f"{data_dir} has data already: name an empty data_dir for {snapshot.path}, or none")
     clone_directory(snapshot.data_dir, data_dir)
+
+
+def _check_apart(source: Path, target: Path) -> None:
+    """Raise SnapshotError if the target is within the source, which would be copied into itself without end."""
+    if target.resolve().is_relative_to(source.resolve()):
+        raise SnapshotError(f"{target} is within {source}: name a directory outside")
 
 
 def clone_directory(source: Path, target: Path) -> None:

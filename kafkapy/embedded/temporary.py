@@ -34,16 +34,26 @@ trap '' INT TERM HUP
 PIPE: Final = 3
 """The descriptor of the pipe in the shell: the input of a command in the background is /dev/null otherwise."""
 SHELL: Final = "/bin/sh"
-MOST_TRIES: Final = 100
-"""Of a removal, while a worker of a broker that was never stopped still writes."""
+MAX_TRIES: Final = 100
+"""Attempts of a removal, while a worker of a broker that was never stopped still writes."""
 
 _root: str | None = None
 _pipe_end = -1
 
 
-def temporary_directory(prefix: str = PREFIX) -> "tempfile.TemporaryDirectory[str]":
-    """Return a new directory, to be cleaned up by its owner. Raises OSError."""
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=_process_directory())
+class TemporaryDirectory:
+    """A new directory: removed by its owner's `cleanup`, else at the end of the process. Raises OSError.
+
+    Unlike one of `tempfile`, it is not removed when a forked child ends.
+    """
+
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self.name = lasting_directory(prefix)
+
+    def cleanup(self) -> None:
+        """Remove the directory. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.name)
 
 
 def lasting_directory(prefix: str = PREFIX) -> str:
@@ -65,8 +75,8 @@ def _process_directory() -> str:
 
 
 def _remove(directory: str, pid: int) -> None:
-    """Remove the directory while this process still runs: whoever waits for its end finds nothing of it."""
-    for _ in range(MOST_TRIES):
+    """Remove the directory while this process still runs, so that it is gone when the process has ended."""
+    for _ in range(MAX_TRIES):
         if os.getpid() != pid or not os.path.isdir(directory):  # a forked child removes nothing of its parent
             return
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""`Broker(clock="virtual")`: time that a test moves on, with all that the broker does by time; the same for clusters.
+"""`Broker(clock="virtual")`: a clock that a test advances, with all that the broker does by time; for clusters, too.
 
-The time of the broker's event loop, and its clocks, are the system's plus an offset. They go on by themselves, so that
-clients are served as ever; `advance` raises the offset, in steps, and lets the broker do at each what is due then.
+The time of the broker's event loop, and its clocks, are the system's plus an offset. So time passes by itself, too, and
+clients are served as always. `advance` raises the offset in steps; after each it waits until the broker has done all
+that is due by then: its timers, and the work of its workers and helper processes.
 """
 
 import asyncio
@@ -26,19 +27,24 @@ Duration: TypeAlias = str | float | timedelta
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 PARTS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 STEPS: Final = 50
-"""A step is this part of what is left to go: what is due soon is met exactly, what is due in days within minutes."""
+"""A step is this fraction of the remaining time: timers near its end run almost at their time, those long before it
+up to MAX_STEP_S late."""
 MAX_STEP_S: Final = 600.0
-"""What a broker does more often than this, it does once in a step. Far below the session of a broker here."""
+"""The longest step. A periodic task of a shorter interval runs once in it. Far below a session (PROPERTIES)."""
 QUIET_PASSES: Final = 3
-"""Passes of the loop without a callback, after which nothing is left to do at a moment."""
+"""After so many passes of the loop without a callback, the broker has done what is due."""
 WORK_TIMEOUT_S: Final = 60.0
+"""How long all that is due at one moment may take."""
+BUSY: Final = "clients send so much that the broker was never idle: let them wait while the time moves on;"
+MAX_TIMERS_KEPT: Final = 1_000
+"""Beside those that wait: a broker whose time never moves on would keep all timers that it ever had."""
 PROPERTIES: Final = {
     "broker.heartbeat.interval.ms": "60000",
     "broker.session.timeout.ms": "3600000",
     "connections.max.idle.ms": "-1",
 }
-"""With the defaults, a single broker would send and check heartbeats thousands of times an hour. Clients, for which no
-time has passed, keep their connections."""
+"""With Kafka's defaults a broker would send and check heartbeats thousands of times in a virtual hour. Clients keep
+their connections, because for them no time has passed."""
 CLUSTER_PROPERTIES: Final = {
     **PROPERTIES,
     "controller.quorum.fetch.timeout.ms": "3600000",
@@ -47,7 +53,7 @@ CLUSTER_PROPERTIES: Final = {
     "replica.lag.time.max.ms": "3600000",
     "replica.socket.timeout.ms": "3600000",
 }
-"""With the defaults, nodes would take each other for dead at each step, before they could send anything."""
+"""With Kafka's defaults each step would exceed the time-outs between nodes before they could send anything."""
 VIRTUAL: Final = "virtual"
 SYSTEM: Final = "system"
 
@@ -57,12 +63,13 @@ class ClockError(KafkapyError, RuntimeError):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time may be moved on."""
+    """An event loop whose time can be advanced."""
 
     def __init__(self) -> None:
         self._offset_s = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timer_count = 0
+        self._max_timers = MAX_TIMERS_KEPT
         self.call_count = 0
         """How many callbacks were scheduled so far."""
         super().__init__()
@@ -75,7 +82,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return time.monotonic() + self._offset_s
 
     def move_to(self, when: float) -> None:
-        """Let the time be `when`, unless it is later."""
+        """Advance the time to `when`, unless it is later already."""
         self._offset_s += max(0.0, when - self.time())
 
     def call_at(  # type: ignore[override]
@@ -84,7 +91,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         handle = super().call_at(when, callback, *args, context=context)
         self._timer_count += 1
         heapq.heappush(self._timers, (when, self._timer_count, handle))
+        if len(self._timers) > self._max_timers:
+            self._forget_past_timers()
         return handle
+
+    def _forget_past_timers(self) -> None:
+        now = self.time()
+        self._timers = [each for each in self._timers if each[0] > now and not each[2].cancelled()]
+        heapq.heapify(self._timers)
+        self._max_timers = 2 * len(self._timers) + MAX_TIMERS_KEPT
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
@@ -93,7 +108,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, context=context)
 
     def next_timer(self) -> float | None:
-        """Return when the next timer is due that waits now; None if there is none."""
+        """Return when the next pending timer is due; None if there is none."""
         now = self.time()
         while self._timers and (self._timers[0][2].cancelled() or self._timers[0][0] <= now):
             heapq.heappop(self._timers)
@@ -149,14 +164,14 @@ class _CountedHelper:
 
 
 class BrokerClock:
-    """`broker.clock`: what time it is for the broker, and how a test moves it on."""
+    """`broker.clock`: the broker's time, which a test can advance."""
 
     def __init__(
         self, loop: VirtualLoop | None, unfinished: Callable[[], int], servers: "Callable[[], Sequence[BrokerServer]]"
     ) -> None:
-        """loop: None for the system's clock. `unfinished`: how many calls of workers and helpers are.
+        """loop: None for the system's clock. `unfinished`: returns how many calls of workers and helpers are not done.
 
-        `servers`: the brokers that run.
+        `servers`: returns the brokers that run.
         """
         self._loop = loop
         self._unfinished = unfinished
@@ -171,14 +186,14 @@ class BrokerClock:
         return datetime.fromtimestamp(time.time() + (self._loop.offset_s if self._loop is not None else 0.0), UTC)
 
     def advance(self, duration: Duration) -> None:
-        """Move the broker's time on, and return once it has done all that is due until then, in order.
+        """Advance the broker's time; return once it has done all that is due until then, in order.
 
-        What is due in a long time is met to two percent of the time that is left to go. Raises ClockError.
+        Timers may run late by two percent of the remaining time, and by ten minutes at most. Raises ClockError.
         """
         self._start_advance(duration).result()
 
     async def advance_async(self, duration: Duration) -> None:
-        """As `advance`, for `async with`: clients on the caller's loop go on meanwhile. Raises ClockError."""
+        """Like `advance`, for `async with`: clients on the caller's loop go on meanwhile. Raises ClockError."""
         await asyncio.wrap_future(self._start_advance(duration))
 
     def _start_advance(self, duration: Duration) -> "Future[None]":
@@ -201,7 +216,7 @@ class BrokerClock:
         await self._run_due(loop)
 
     def _move(self, loop: VirtualLoop, when: float) -> None:
-        """Move the loop's time on. Fetches that wait do so by their clients' time-outs, which are real."""
+        """Advance the loop's time. Deadlines of parked fetches move with it: their clients wait in real time."""
         before = loop.offset_s
         loop.move_to(when)
         for server in self._servers():
@@ -217,11 +232,11 @@ class BrokerClock:
             await asyncio.sleep(0)
             is_quiet = loop.call_count - before <= 1 and not self._unfinished()  # one: this coroutine's own
             quiet = quiet + 1 if is_quiet else 0
-            if self._unfinished():
-                if time.monotonic() > deadline:
-                    raise ClockError(
-                        f"{self._unfinished()} calls of workers were not finished after {WORK_TIMEOUT_S} s"
-                    )
+            unfinished = self._unfinished()
+            if not is_quiet and time.monotonic() > deadline:
+                reason = f"{unfinished} calls of workers were not finished" if unfinished else BUSY
+                raise ClockError(f"{reason} after {WORK_TIMEOUT_S} s")
+            if unfinished:
                 await asyncio.sleep(0.001)
 
 

@@ -13,12 +13,13 @@ consumer/      KIP-848: the coordinator assigns, and reconciles each member by i
 share/         KIP-932: members share partitions
 streams/       KIP-1071: streams groups, whose tasks the coordinator assigns
 migration/     a group of one type becomes one of the other
-assignors/     who gets which partition (KIP-848)
-offsets.py metadata_hash.py sessions.py    committed offsets; what groups know of their topics; who is silent
+assignors/     from subscriptions to assignments (KIP-848)
+offsets.py metadata_hash.py sessions.py    committed offsets; a hash of subscribed topics; sessions of members
 hash_order.py timeline_order.py    the order of Java's hash maps, on which the assignors of share and streams groups
     depend; of Kafka's own, in which groups and members are listed
 decision.py records.py embedded.py settings.py shared_rules.py    a shard's result; its records; subscriptions as bytes;
     keys; what holds for groups of each type that assigns
-long_work.py    what a decision depends on and takes long to compute
+long_work.py    long computations that a decision depends on
 history.py epoch_history.py explain.py    the last rebalances, for `kafkapy groups explain`
+counts.py      what happens to groups, counted for metrics
 """

@@ -35,7 +35,7 @@ MAX_UNJOINED: Final = 200
 out: 10,000 on a node with all 50 shards, 30 MB. A client joins as soon as it has its id.
 
 Deviation: Apache Kafka keeps any number of them until it looks for expired offsets. Here the oldest one is deleted,
-because a client could fill the memory; a member that joins it after that gets UNKNOWN_MEMBER_ID, and joins anew."""
+because a client could fill the memory; a member that joins it after that gets UNKNOWN_MEMBER_ID, and joins again."""
 
 
 class ClassicGroups:
@@ -129,7 +129,7 @@ class ClassicGroups:
             return group.sync(request, token, now_ms)
         if isinstance(group, ConsumerGroup):
             return self._consumer.classic_sync(group, request, now_ms)
-        raise _unknown(request.group_id) if group is None else ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise _unknown(request.group_id)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
         """Decide Heartbeat. Raises ApiError without having changed anything."""
@@ -188,7 +188,7 @@ class ClassicGroups:
         self._converted.clear()
 
     def on_removal(self, group_id: str, record_offset: int) -> None:
-        """Note the removal of a KIP-848 group. If it was converted, the classic group's record is the next one."""
+        """Follow the removal of a KIP-848 group. If it was converted, the classic group's record is the next one."""
         if not self._is_loaded:
             self._removals[group_id] = record_offset
 

@@ -24,7 +24,7 @@ from kafkapy.group.migration.classic_members import decide_classic_sync
 from kafkapy.group.migration.removal import decide_classic_leave, decide_expiry, decide_leave
 from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.settings import MOST_NAMES, GroupSettings
+from kafkapy.group.settings import MAX_NAMES, GroupSettings
 from kafkapy.group.timeline_order import members_in_order
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
@@ -83,7 +83,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             return self._first_heartbeat(group, request, member_id, context)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            return self._keep_made(group.group_id, decide_leave(group, request, context))
+            return self._with_created_group(group.group_id, decide_leave(group, request, context))
         return decide_heartbeat(group, request, member_id, context)
 
     def resolve_regexes(self, group_id: str, matches: Mapping[str, ResolvedRegex]) -> GroupDecision:
@@ -119,13 +119,13 @@ class ConsumerGroups:
         decision.records[:0] = records
         decision.made = group
         if classic is not None:
-            classic.rebalance.refuse_all_waiting(ErrorCode.REBALANCE_IN_PROGRESS, decision)
-        return self._keep_made(group.group_id, decision, classic, context.now_ms)
+            classic.rebalance.refuse_all_parked(ErrorCode.REBALANCE_IN_PROGRESS, decision)
+        return self._with_created_group(group.group_id, decision, classic, context.now_ms)
 
-    def _keep_made(
+    def _with_created_group(
         self, group_id: str, decision: GroupDecision, classic: ClassicGroup | None = None, now_ms: int = 0
     ) -> GroupDecision:
-        """Keep `decision.made`, if any, until replay puts it into the map.
+        """Return the decision; the group that it creates (`made`), if any, is kept until replay puts it into the map.
 
         If the append fails, the group is dropped and `classic`, the group it was converted from, continues.
         """
@@ -160,14 +160,16 @@ class ConsumerGroups:
             return GroupDecision(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         self._history.begin_decision()
         context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
-        return self._keep_made(group.group_id, decide_classic_join(group, request, member_id, context))
+        return self._with_created_group(group.group_id, decide_classic_join(group, request, member_id, context))
 
     def classic_sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> GroupDecision:
         return decide_classic_sync(group, request, self._metadata(), now_ms)
 
     def classic_leave(self, group: ConsumerGroup, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
         self._history.begin_decision()
-        return self._keep_made(group.group_id, decide_classic_leave(group, identities, self._metadata(), now_ms))
+        return self._with_created_group(
+            group.group_id, decide_classic_leave(group, identities, self._metadata(), now_ms)
+        )
 
     # -- the coordinator's own ------------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class ConsumerGroups:
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
         self._history.begin_decision(EXPIRED)
-        return self._keep_made(group.group_id, decide_expiry(group, self._metadata(), now_ms))
+        return self._with_created_group(group.group_id, decide_expiry(group, self._metadata(), now_ms))
 
     def on_loaded(self) -> None:
         """Start after the log was replayed and before the first request."""
@@ -253,8 +255,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, settin
         raise _invalid("InstanceId can't be empty.")
     if request.rack_id is not None and not request.rack_id.strip():
         raise _invalid("RackId can't be empty.")
-    if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > MOST_NAMES:
-        raise _invalid(f"SubscribedTopicNames has {len(request.subscribed_topic_names)} names, more than {MOST_NAMES}.")
+    if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > MAX_NAMES:
+        raise _invalid(f"SubscribedTopicNames has {len(request.subscribed_topic_names)} names, more than {MAX_NAMES}.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:

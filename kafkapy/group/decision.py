@@ -1,4 +1,4 @@
-"""What a group shard returns: records to append, the response to the current request, and responses to parked requests.
+"""The result of a group shard: records to append, the response to the request, and responses to parked requests.
 
 Both kinds of responses are sent only after the decision's records, and all records before them, are committed.
 """
@@ -68,4 +68,4 @@ class RequestContext:
     """Wall clock, for records."""
     image: MetadataImage
     gives_way: bool = False
-    """Whether what takes long may be refused, to be prepared in turns and decided again."""
+    """Whether long work may raise LongWorkError, to be done in turns, and the request decided again."""

@@ -1,7 +1,7 @@
-"""Records the rebalance history of groups with a group epoch (KIP-848, KIP-932), as their records are replayed.
+"""The rebalance history of groups with a group epoch (KIP-848, KIP-932), kept as their records are replayed.
 
 A rebalance begins with a new group epoch and ends with its target assignment; members may still have to revoke
-partitions then. Records replayed while the log is loading are not recorded: `is_telling` is set afterwards.
+partitions then. Records replayed while the log is loading are not recorded: `is_recording` is set afterwards.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ LEFT = "left"
 
 
 class EpochLog(Protocol):
-    """What is read of a group's replayed state. Members have client_id and client_host."""
+    """The part of a group's replayed state that the history reads. Members have client_id and client_host."""
 
     @property
     def group_epoch(self) -> int: ...
@@ -33,18 +33,18 @@ class EpochGroup(Protocol):
     @property
     def history(self) -> RebalanceHistory: ...
     def continue_history(self, history: RebalanceHistory) -> None:
-        """Take over a history."""
+        """Set the group's history."""
 
 
 class EpochRecords(NamedTuple):
-    """The records of one kind of group, and what a member says in its own."""
+    """The record types of one kind of group, and how they are read."""
 
     member_key: type[Message]
     group_key: type[Message]
     group_value: type[Message]
     target_value: type[Message]
     metadata_changed: str
-    """The reason for a new epoch that no member has caused."""
+    """The reason of a new epoch that no member has caused."""
     has_changed_subscription: Callable[[Any, Any], bool]
     """(member, value): whether the member's new record differs in what it subscribes to."""
     instance_id_of: Callable[[Any], str | None]
@@ -54,27 +54,27 @@ class EpochHistory:
     """Observes the replay of a shard's groups of one kind."""
 
     def __init__(self, records: EpochRecords, wall_ms: Callable[[], int]) -> None:
-        self.is_telling = False
+        self.is_recording = False
         self._records = records
         self._wall_ms = wall_ms
-        self._farewell = LEFT
+        self._leave_reason = LEFT
         self._reasons: list[str] = []
 
     def load(self, groups: Iterable[EpochGroup]) -> None:
         """Start the history after the log was replayed, from the members' current targets."""
-        assert not self.is_telling, "a log is loaded once"
-        self.is_telling = True
+        assert not self.is_recording, "a log is loaded once"
+        self.is_recording = True
         for group in groups:
             group.continue_history(RebalanceHistory(self._shares(group)))
 
-    def begin_decision(self, farewell: str = LEFT) -> None:
-        """Begin the records of a new decision; `farewell` is the reason for removed members, if any."""
-        self._farewell = farewell
+    def begin_decision(self, leave_reason: str = LEFT) -> None:
+        """Begin the records of a new decision; `leave_reason` is the reason for removed members, if any."""
+        self._leave_reason = leave_reason
         self._reasons = []
 
     def before_replay(self, group: EpochGroup, key: Message, value: Message | None) -> None:
         """Observe a record before it is applied to the group."""
-        if not self.is_telling:
+        if not self.is_recording:
             return
         if type(key) is self._records.member_key:
             reason = self._reason(group, key.member_id, value)  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ class EpochHistory:
 
     def after_replay(self, group: EpochGroup, key: Message, value: Message | None) -> None:
         """Observe a record after it was applied to the group."""
-        if not self.is_telling or value is None:
+        if not self.is_recording or value is None:
             return
         if type(value) is self._records.target_value:
             group.history.end(value.assignment_epoch, self._shares(group), self._wall_ms())  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ class EpochHistory:
         """Return why a member's record leads to a new group epoch, None if it does not."""
         member = group.log.members.get(member_id)
         if value is None:
-            return None if member is None else f"member {_name(member_id, member.client_id)} {self._farewell}"
+            return None if member is None else f"member {_name(member_id, member.client_id)} {self._leave_reason}"
         name = _name(member_id, value.client_id)
         if member is None:
             return f"member {name} joined"

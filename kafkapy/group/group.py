@@ -11,7 +11,7 @@ CheckPartition: TypeAlias = Callable[[str, Uuid, int], None]
 
 
 class Group(Protocol):
-    """What offset requests, listing and deletion need of a group. Error codes are raised as ApiError."""
+    """The interface of every group: for offset requests, listing and deletion. Error codes are raised as ApiError."""
 
     @property
     def group_id(self) -> str: ...
@@ -63,7 +63,7 @@ class Group(Protocol):
         ...
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
-        """Note an accepted commit of a member: in a classic group it counts as a heartbeat."""
+        """Record an accepted commit of a member: in a classic group it counts as a heartbeat."""
         ...
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...

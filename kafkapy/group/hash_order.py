@@ -8,7 +8,7 @@ are not modelled: the hashes of topic ids are random.
     in_put_order([3, 17], hash_of_int)    17, 3: buckets 1 and 3 of 16
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeVar
 
 from kafkapy.types import Uuid
@@ -29,7 +29,7 @@ def in_put_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity:
 
 
 def in_computed_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int) -> list[KeyT]:
-    """As in_put_order for computeIfAbsent(): each key comes first in its bucket, and the map grows one key later."""
+    """Like in_put_order for computeIfAbsent(): each key comes first in its bucket, and the map grows one key later."""
     ranks = dict.fromkeys(keys)
     while len(ranks) - 1 > capacity * 3 // 4:
         capacity *= 2
@@ -48,6 +48,27 @@ def in_order_of_computing(calls: Iterable[KeyT], hash_of: Callable[[KeyT], int],
             capacity *= 2
         ranks[key] = None
     return _by_bucket(reversed(ranks), hash_of, capacity)
+
+
+def in_order_of_copy(
+    copied: Collection[KeyT], removed: Collection[KeyT], calls: Iterable[KeyT], hash_of: Callable[[KeyT], int]
+) -> list[KeyT]:
+    """Return the keys of a `new HashMap(len(copied))` into which keys were put one after another.
+
+    Then some were removed, and others added by these calls of computeIfAbsent(), each of which first grows a map that
+    is too full.
+    """
+    capacity = power_of_two(max(len(copied), 1))
+    while len(copied) > capacity * 3 // 4:
+        capacity *= 2
+    kept = {key: None for key in copied if key not in removed}
+    added: dict[KeyT, None] = {}
+    for key in calls:
+        if len(kept) + len(added) > capacity * 3 // 4:
+            capacity *= 2
+        if key not in kept:
+            added[key] = None
+    return _by_bucket([*reversed(added), *kept], hash_of, capacity)
 
 
 def _by_bucket(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], capacity: int) -> list[KeyT]:

@@ -13,9 +13,9 @@ from kafkapy.dataclass import dataclass
 from kafkapy.types import TopicPartition
 
 REBALANCES_KEPT: Final = 16
-"""Per group: enough to explain its present state, and bounded however often it rebalances."""
+"""Rebalances that a group keeps: enough to explain its present state."""
 REASONS_KEPT: Final = 20
-"""Per rebalance: a thousand joining members would give a thousand similar reasons."""
+"""Reasons of a rebalance that are kept: a thousand joining members would give a thousand similar ones."""
 
 Decode: TypeAlias = Callable[[Any], set[TopicPartition]]
 
@@ -38,7 +38,7 @@ class MemberShare:
 
 @dataclass(slots=True, frozen=True)
 class MemberChange:
-    """What a rebalance changed for one member. `gained` and `lost` are sorted. A member that left loses everything."""
+    """One member's changes in a rebalance. `gained` and `lost` are sorted. A member that left loses everything."""
 
     member: MemberShare
     gained: list[TopicPartition]

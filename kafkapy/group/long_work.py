@@ -1,36 +1,36 @@
-"""What a decision depends on and takes long to compute: large target assignments, large topologies.
+"""Long computations that a decision depends on: large target assignments, large topologies.
 
-A decision that may give way (RequestContext.gives_way) does not compute it: it changes nothing, and raises
-LongWorkError. runtime/coordinators/long_decisions.py computes it in turns, has the result kept, and decides again.
+A decision with RequestContext.gives_way does not do such work: it changes nothing, and raises LongWorkError.
+runtime/coordinators/long_decisions.py does the work in turns of the loop, keeps the result, and decides again.
 """
 
 from typing import Any, Final, Protocol
 
 from kafkapy.machine import SmallSteps, end_of
 
-MOST_RESULTS: Final = 8
-"""Results that a request keeps: more than the times it is decided again."""
+MAX_RESULTS: Final = 8
+"""Results that a request keeps: more than the number of its decisions."""
 
 
 class LongWork(Protocol):
-    """Work with all its input. It is not changed by what happens meanwhile."""
+    """Work with all its input, which later events do not change."""
 
     def steps(self) -> SmallSteps[Any]:
         """Return the steps, whose result is the work's."""
 
     def is_same(self, other: Any) -> bool:
-        """Whether other work has the same result for certain."""
+        """Whether other work certainly has the same result."""
 
 
 class SizedWork(LongWork, Protocol):
-    """Work that may be done at once if it is not large."""
+    """Work that is done at once unless it is large."""
 
     @property
     def is_large(self) -> bool: ...
 
 
 class LongWorkError(Exception):
-    """A decision needs the result of this work first."""
+    """A decision needs the result of this work before it can be made."""
 
     def __init__(self, work: LongWork) -> None:
         super().__init__("the result of long work is needed first")
@@ -38,7 +38,7 @@ class LongWorkError(Exception):
 
 
 class Results:
-    """The results of work that was done for one request, which is decided again."""
+    """The results of work for one request, which is then decided again."""
 
     __slots__ = ("_results",)
 
@@ -46,8 +46,8 @@ class Results:
         self._results: list[tuple[LongWork, Any]] = []
 
     def keep(self, work: LongWork, result: Any) -> None:
-        self._results = [*self._results[1 - MOST_RESULTS :], (work, result)]
-        assert len(self._results) <= MOST_RESULTS, f"{len(self._results)} results are kept"
+        self._results = [*self._results[1 - MAX_RESULTS :], (work, result)]
+        assert len(self._results) <= MAX_RESULTS, f"{len(self._results)} results are kept"
 
     def of(self, work: LongWork) -> Any:
         """Return the result of the same work, None if there is none."""
@@ -55,7 +55,7 @@ class Results:
 
 
 NO_RESULTS: Final = Results()
-"""Of a decision that is made for the first time."""
+"""The results for the first decision of a request: none."""
 
 
 def result_of(work: SizedWork, results: Results, *, gives_way: bool) -> Any:

@@ -18,7 +18,7 @@ from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.types import Uuid
 
 MANY_PARTITIONS: Final = 3_000
-"""Partitions from which on their topics are hashed in steps: some 3 ms."""
+"""Topics with so many partitions together are hashed in steps: some 3 ms."""
 PARTITIONS_PER_STEP: Final = 1_000
 _TOPIC_HASH_VERSION: Final = b"\x00"
 _name = attrgetter("name")
@@ -30,7 +30,7 @@ def topic_ids(topics: Set[str], image: MetadataImage) -> frozenset[Uuid]:
 
 
 def existing(topics: Set[str], image: MetadataImage) -> Iterator[TopicImage]:
-    """Yield the topics that exist. Members may name many that do not: the smaller of both sets is gone through."""
+    """Yield the topics that exist. Members may name many others: the smaller of both sets is visited."""
     by_name = image.topics.by_name
     if len(topics) <= len(by_name):
         for name in topics:
@@ -59,7 +59,7 @@ class MetadataHashes:
         self._topic_hash(topic, image)
 
     def work_for(self, topics: Set[str], image: MetadataImage) -> "HashingWork | None":
-        """Return the hashing of those topics that were not hashed yet, None if `of` does it soon enough."""
+        """Return the work to hash the topics that are not hashed yet; None if they are few, so that `of` does it."""
         left = [topic for topic in existing(topics, image) if not self._has(topic)]
         count = sum(len(topic.partitions) for topic in left)
         return HashingWork(self, left, image) if count >= MANY_PARTITIONS else None
@@ -82,7 +82,7 @@ class MetadataHashes:
 
 
 class HashingWork:
-    """The hashing of topics of many partitions, so that MetadataHashes finds them hashed. As long_work.LongWork."""
+    """LongWork that hashes topics of many partitions; MetadataHashes then has their hashes."""
 
     def __init__(self, hashes: MetadataHashes, topics: Sequence[TopicImage], image: MetadataImage) -> None:
         self._hashes = hashes
@@ -99,7 +99,7 @@ class HashingWork:
                 yield
 
     def is_same(self, _other: object) -> bool:
-        """Never: the hashes are found in MetadataHashes, not in a result."""
+        """Return False: the hashes are in MetadataHashes, not in a result."""
         return False
 
 

@@ -4,7 +4,7 @@ The handlers have already resolved topic ids, checked authorization and refused 
 This module checks the member with its group and makes the records. Errors of a whole request are raised as ApiError.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -45,7 +45,7 @@ from kafkapy.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from kafkapy.record.batch import NO_TIMESTAMP
-from kafkapy.types import ZERO_UUID, Uuid
+from kafkapy.types import INT64_MAX, ZERO_UUID, TopicPartition, Uuid
 
 NO_OFFSET = -1
 NO_RETENTION_TIME = -1
@@ -76,12 +76,16 @@ class OffsetRequests:
     # -- OffsetCommit ---------------------------------------------------------------------------------------------
 
     def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> GroupDecision:
-        """Decide OffsetCommit. An offset of -1 is accepted like any other, as in Kafka."""
+        """Decide OffsetCommit. An offset of -1 is accepted like any other, as in Kafka.
+
+        Deviation: Apache Kafka lets an offset whose retention ends beyond the range of an int64 expire at once. Here it
+        is kept for ever, because its client asked for that.
+        """
         check = self._check_commit(request, version, now_ms)
         wall_ms = self._wall_ms()
         expire_ms = NO_TIMESTAMP
         if request.retention_time_ms != NO_RETENTION_TIME:
-            expire_ms = wall_ms + request.retention_time_ms
+            expire_ms = min(wall_ms + request.retention_time_ms, INT64_MAX)
         max_metadata = self._settings.config.offset_metadata_max_bytes
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
@@ -94,12 +98,14 @@ class OffsetRequests:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     if check is not None:
+                        # A stale epoch refuses the whole request, as in Kafka.
                         check(topic.name, topic.topic_id, partition.partition_index)
                     value = _commit_value(partition, topic.topic_id, wall_ms, expire_ms)
                     records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
                 responded.partitions.append(
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
+        self._settings.counts.offset_commits += len(records)
         return GroupDecision(response, records)
 
     def _check_commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> CheckPartition | None:
@@ -144,6 +150,7 @@ class OffsetRequests:
                 responded.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
+        self._settings.counts.offset_commits += len(records)
         return GroupDecision(response, records)
 
     def _check_transactional_commit(
@@ -244,6 +251,7 @@ class OffsetRequests:
                 for each in topic.partitions
             ]
             decision.response.topics.append(OffsetDeleteResponseTopic(topic.name, partitions=partitions))
+        self._settings.counts.offset_deletions += len(decision.records)
         return decision
 
     def _deletions(self, group_id: str, topic: OffsetDeleteRequestTopic) -> list[CoordinatorRecord]:
@@ -257,22 +265,23 @@ class OffsetRequests:
 
     # -- expiry ---------------------------------------------------------------------------------------------------
 
-    def expired(self, group: Group) -> tuple[list[CoordinatorRecord], bool]:
-        """Return the tombstones of the group's expired offsets, and whether no other offset remains."""
+    def expired(self, group: Group, offsets: Iterable[TopicPartition]) -> tuple[list[CoordinatorRecord], bool]:
+        """Return the tombstones of those of these offsets that have expired, and whether no other offset remains."""
         group_id = group.group_id
         wall_ms = self._wall_ms()
-        unstable = self.store.open_partitions(group_id)
+        unstable, committed = self.store.open_partitions(group_id), self.store.of_group(group_id)
         records: list[CoordinatorRecord] = []
-        is_all = not unstable
-        for topic, partitions in self.store.of_group(group_id).items():
-            is_subscribed = group.is_subscribed_to(topic)
-            for partition, committed in partitions.items():
-                is_kept = is_subscribed or (topic, partition) in unstable
-                if not is_kept and self._has_expired(group, committed, wall_ms):
-                    records.append(offset_tombstone(group_id, topic, partition))
-                else:
-                    is_all = False
-        return records, is_all
+        is_subscribed: dict[str, bool] = {}
+        for topic, partition in offsets:
+            offset = committed.get(topic, {}).get(partition)
+            if offset is None or (topic, partition) in unstable:
+                continue
+            if topic not in is_subscribed:
+                is_subscribed[topic] = group.is_subscribed_to(topic)
+            if not is_subscribed[topic] and self._has_expired(group, offset, wall_ms):
+                records.append(offset_tombstone(group_id, topic, partition))
+        self._settings.counts.offset_expirations += len(records)
+        return records, not unstable and len(records) == sum(map(len, committed.values()))
 
     def _has_expired(self, group: Group, committed: CommittedOffset, wall_ms: int) -> bool:
         unused_since_ms = group.offsets_unused_since_ms(committed.value.commit_timestamp)

@@ -13,7 +13,7 @@ from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.messages.offset_commit_key import OffsetCommitKey
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.record.batch import NO_PRODUCER_ID
-from kafkapy.types import ZERO_UUID, Uuid
+from kafkapy.types import ZERO_UUID, TopicPartition, Uuid
 
 
 @dataclass(slots=True)
@@ -47,6 +47,14 @@ class OffsetStore:
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._committed.get(group_id, NO_OFFSETS).get(topic, {}).get(partition)
+
+    def partitions_of(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions of which the group has a committed offset."""
+        return [
+            TopicPartition(topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        ]
 
     def open_partitions(self, group_id: str) -> Mapping[tuple[str, int], set[int]]:
         """Return the (topic, partition) pairs with pending offsets, each with the ids of its producers."""

@@ -1,7 +1,7 @@
 """The sessions of members of share and streams groups: soft state, lost with the coordinator.
 
 A member that sends no heartbeat for its session time-out is removed. When a new coordinator loads a member from the
-log, its session begins anew.
+log, its session begins again.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,7 @@ class Sessions:
         """A lower bound of all deadlines; None if there are none; 0 if members may be without deadlines yet."""
 
     def deadline_ms(self) -> int | None:
-        """Return when to look for late members (monotonic), None if there are no members. May be too early."""
+        """Return when to call late_members next (monotonic), None if there are no members. May be too early."""
         return self._earliest_ms
 
     def touch(self, member_id: str, until_ms: int) -> None:
@@ -27,7 +27,7 @@ class Sessions:
         self._earliest_ms = until_ms if self._earliest_ms is None else min(self._earliest_ms, until_ms)
 
     def on_replay(self, member_id: str, *, is_member: bool) -> None:
-        """Drop the session of a removed member; have that of a new one begin at the next `late_members`."""
+        """Drop the session of a removed member; that of a new one begins at the next `late_members`."""
         if not is_member:
             self._until_ms.pop(member_id, None)
         elif member_id not in self._until_ms:

@@ -4,15 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.group import GroupCoordinatorConfig, group_value
+from kafkapy.group.counts import GroupCounts
 
 if TYPE_CHECKING:
     from kafkapy.config.share import ShareConfig
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """The topic that holds the coordinator's records (records.py)."""
-MOST_NAMES: Final = 5_000
+MAX_NAMES: Final = 5_000
 """Topics that a member may subscribe to by name. Every change of a member is written with all of them."""
-MOST_NAMES_OF_GROUP: Final = 50_000
+MAX_NAMES_OF_GROUP: Final = 50_000
 """Different names of all members, which a change of any member goes through: 10 ms.
 
 Deviation: Apache Kafka bounds neither. Here more are refused with INVALID_REQUEST, because 63 members with 19,000 names
@@ -35,6 +36,8 @@ class GroupSettings:
         self._config = config
         self._group_configs = group_configs
         self._share_config = share_config
+        self.counts = GroupCounts()
+        """Of all groups that have these settings, in each partition that is coordinated here."""
 
     @classmethod
     def fixed(cls, config: GroupCoordinatorConfig | None = None) -> "GroupSettings":

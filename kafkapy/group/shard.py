@@ -8,7 +8,7 @@ Driven by `runtime/coordinators/group_host.py`.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
@@ -34,7 +34,7 @@ from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.primitives import Message
 from kafkapy.record.batch import NO_PRODUCER_ID
 from kafkapy.seams import Random
-from kafkapy.types import Uuid
+from kafkapy.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from kafkapy.group.share_requests import ShareGroups
@@ -84,7 +84,7 @@ class GroupShard:
         self._streams: StreamsGroups | None = None
         self._is_loaded = False
         self._deadlines: list[tuple[int, str]] = []
-        self._noted: dict[str, int] = {}
+        self._deadline_of: dict[str, int] = {}
         """By group id: the group's earliest deadline in the heap `_deadlines`."""
 
     @property
@@ -174,12 +174,12 @@ class GroupShard:
             records += self._share.forget_topic(topic_id)
         return GroupDecision(records=records, is_atomic=False)
 
-    def expire(self, group_id: str) -> GroupDecision:
-        """Decide the expiry of one group's offsets (KIP-211). An empty group without offsets is deleted, too."""
+    def expire(self, group_id: str, offsets: Iterable[TopicPartition]) -> GroupDecision:
+        """Decide the expiry of some of a group's offsets (KIP-211). An empty group without others is deleted, too."""
         group = self.groups.get(group_id)
         if group is None:
             return GroupDecision()
-        records, is_all = self.offsets.expired(group)
+        records, is_all = self.offsets.expired(group, offsets)
         if is_all and group.is_empty and group.may_expire:
             assert not group.member_count, f"{group_id} would be deleted with members"
             records += group.tombstone_records()
@@ -193,17 +193,17 @@ class GroupShard:
         deadline_ms = None if group is None else group.deadline_ms()
         if deadline_ms is None:
             return
-        noted_ms = self._noted.get(group_id)
-        if noted_ms is None or deadline_ms < noted_ms:
-            self._noted[group_id] = deadline_ms
+        known_ms = self._deadline_of.get(group_id)
+        if known_ms is None or deadline_ms < known_ms:
+            self._deadline_of[group_id] = deadline_ms
             heapq.heappush(self._deadlines, (deadline_ms, group_id))
-            if len(self._deadlines) > 2 * len(self._noted) + FEW_DEADLINES:
-                self._deadlines = [(deadline_ms, group_id) for group_id, deadline_ms in self._noted.items()]
+            if len(self._deadlines) > 2 * len(self._deadline_of) + FEW_DEADLINES:
+                self._deadlines = [(deadline_ms, group_id) for group_id, deadline_ms in self._deadline_of.items()]
                 heapq.heapify(self._deadlines)
-            assert len(self._deadlines) >= len(self._noted), "a deadline that is noted is in the heap"
+            assert len(self._deadlines) >= len(self._deadline_of), "the deadline of each group is in the heap"
 
     def end_session(self, group_id: str, member_id: str, now_ms: int) -> None:
-        """Let the session of a member end now: call on_time for what is due."""
+        """End the session of a member now: call on_time for what is due."""
         group = self.groups[group_id]
         if isinstance(group, ConsumerGroup):
             group.timers.touch_session(member_id, now_ms, 0)
@@ -235,10 +235,10 @@ class GroupShard:
         due: dict[str, None] = {}
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             deadline_ms, group_id = heapq.heappop(self._deadlines)
-            if self._noted.get(group_id) == deadline_ms:
-                del self._noted[group_id]
+            if self._deadline_of.get(group_id) == deadline_ms:
+                del self._deadline_of[group_id]
                 due[group_id] = None
-        assert self._deadlines or not self._noted, "a group has a deadline that nobody would wake for"
+        assert self._deadlines or not self._deadline_of, "a group has a deadline that nobody would wake for"
         return [group_id for group_id in due if group_id in self.groups]
 
     def on_time(self, group_id: str, now_ms: int) -> GroupDecision:
@@ -263,7 +263,7 @@ class GroupShard:
         elif type(key) is GroupMetadataKey:
             self.classic.replay(key, value, record_offset)
             if value is None:
-                self._noted.pop(key.group, None)
+                self._deadline_of.pop(key.group, None)
         elif is_consumer_group_record(key):
             self.consumer.replay(key, value)
             if value is None and type(key) is ConsumerGroupMetadataKey:

@@ -53,7 +53,7 @@ class StreamsGroups:
         self._is_loaded = False
         self._history = streams_history(wall_ms)
         self._initial_delays: dict[str, int] = {}
-        """Of groups that are made, by id, until their first record is replayed."""
+        """By id of a new group, until its first record is replayed: when the delay of its first assignment ends."""
 
     def heartbeat(
         self,
@@ -97,7 +97,7 @@ class StreamsGroups:
         return decision
 
     def _forget_new(self, group_id: str) -> Callable[[int], list[ParkedResponse]]:
-        """Return what forgets a group that was made, whose records cannot be appended."""
+        """Return a function that removes a new group whose records cannot be appended."""
 
         def forget(_code: int) -> list[ParkedResponse]:
             self._initial_delays.pop(group_id, None)

@@ -5,14 +5,14 @@ context.py      the arguments of every handler: the node's services, and the req
 data/           produce, fetch, offsets by time
 groups/ share/ streams/ transactions/    requests to the coordinators
 topics/ configs/ cluster/ security/    administration
-controller/     what nodes ask of the active controller
+controller/     requests of nodes to the active controller
 legacy/         versions that Apache Kafka 4 removed
-imitated.py     the versions of an older release, which a broker may look like
+imitated.py     the API versions of older releases, which a broker can imitate
 
 Shared by several of them:
-forwarding.py cluster_access.py cluster_view.py    to the active controller; rights; brokers as clients see them
+forwarding.py cluster_access.py cluster_view.py    requests forwarded to the controller; rights; addresses of brokers
 data_plane.py parts.py encoded_responses.py    partitions and their leaders; large requests in parts; cached responses
 topics_in_creation.py node_refusals.py    topics being auto-created; refused requests of other nodes, logged
-standing_metadata.py    no response from metadata that cannot be written here
+stale_metadata.py    closes connections that request addresses from a node whose metadata is stale
 described_groups.py    descriptions of groups that have a group epoch
 """

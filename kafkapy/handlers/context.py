@@ -9,7 +9,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.handlers.encoded_responses import EncodedResponses, VersionResponses
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
-from kafkapy.metadata.limits import CountPartitions, count_none
+from kafkapy.metadata.limits import ChargePartitions, charge_none
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.serving import ParkedFetch
 from kafkapy.runtime.decoded_requests import DecodedRequests
@@ -88,13 +88,13 @@ class Meter(Protocol):
     def refuse_node(self) -> None:
         """Count a request that only nodes may send as a client's: its sender is not authorized as a node."""
 
-    def mutations(self, *, is_strict: bool) -> CountPartitions:
-        """Return the counter of the partitions that the request creates or deletes."""
+    def mutations(self, *, is_strict: bool) -> ChargePartitions:
+        """Return the function that charges this request for the partitions that it creates or deletes."""
 
-    def mutations_apart(self, *, is_strict: bool) -> CountPartitions:
-        """Like `mutations`, but the resulting throttle is not part of this request's response."""
+    def mutations_of_auto_creation(self, *, is_strict: bool) -> ChargePartitions:
+        """Like `mutations`, for topics that are created because a client names them: no response has their throttle."""
 
-    def most_fetched(self, max_bytes: int) -> int:
+    def max_fetch_bytes(self, max_bytes: int) -> int:
         """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
 
     def throttle_fetch(
@@ -262,13 +262,14 @@ class Services:
     """Logs fetches that name a replica which their sender is not; made for the first one."""
 
 
-def count_partitions(context: RequestContext, *, strict_since: int) -> CountPartitions:
-    """Return a counter of the partitions that a request creates or deletes, for controller_mutation_rate (KIP-599).
+def mutation_quota(context: RequestContext, *, strict_since: int) -> ChargePartitions:
+    """Return the function that charges controller_mutation_rate for the partitions of a request (KIP-599).
 
-    From version `strict_since` on, partitions above the quota are refused; below it, the client is only throttled.
+    Topics above the quota are refused from version `strict_since` of the API on; an older one is only throttled.
+    serving/quotas.py has the implementation.
     """
     if context.meter is None:
-        return count_none
+        return charge_none
     return context.meter.mutations(is_strict=context.api_version >= strict_since)
 
 

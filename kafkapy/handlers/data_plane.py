@@ -165,7 +165,7 @@ def find_partition(
 
 
 async def warm(services: Services, cold: NeedsWarming) -> None:
-    """Have a worker read the cold data into the page cache. Raises OSError."""
+    """Read the cold data into the page cache on a worker. Raises OSError."""
     await run_in_pool(services.io_pool, cold.warm)
 
 

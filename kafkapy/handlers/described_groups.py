@@ -36,7 +36,7 @@ GroupT = TypeVar("GroupT", bound=DescribedGroup)
 
 @dataclass(frozen=True, slots=True)
 class DescribedKind(Generic[GroupT]):
-    """What differs between the kinds of groups.
+    """The differences between the kinds of groups.
 
     is_enabled: whether this broker serves such groups. new: makes a described group, of its error code, error message
     and group id. describe: called with shard, group id, and of the members the first and how many, None for all.

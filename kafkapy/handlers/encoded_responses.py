@@ -38,7 +38,7 @@ class EncodedResponses:
     """Responses made from the topics and brokers of one metadata image. Those of an older image are dropped."""
 
     def __init__(self) -> None:
-        self.lane = Lane(most_bytes=0, most_at_once=1)
+        self.lane = Lane(max_bytes=0, max_at_once=1)
         """Clients take turns to have a large response made, one at a time: until it is encoded it takes some MiB."""
         self._topics: TopicsImage | None = None
         self._cluster: ClusterImage | None = None
@@ -56,7 +56,7 @@ class EncodedResponses:
             self._keep((api_version, key), encoded)
         return encoded
 
-    async def get_slowly(
+    async def get_or_make_in_turns(
         self, image: MetadataImage, api_version: int, key: Hashable, make: Callable[[], Awaitable[bytes]]
     ) -> EncodedResponse:
         """Return the response of `api_version` under `key`; make it with `make` if it is not cached.

@@ -28,7 +28,7 @@ from kafkapy.runtime.decoded_requests import FEW_BYTES, Room
 
 RETRY_S: Final = 0.1
 FORWARDED_SHARE: Final = 0.5
-"""Of the room for requests that wait (runtime/decoded_requests.py): 64 MiB, a quarter of the default request memory."""
+"""The share of the room for waiting requests (runtime/decoded_requests.py): 64 MiB by default."""
 ENVELOPE_BYTES: Final = 128
 """An upper bound of an Envelope's size without frame and principal: headers, address, lengths."""
 PRINCIPAL_VERSION: Final = 0
@@ -42,8 +42,8 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
     A frame too large for an Envelope is not sent: the controller would close the connection that is shared by all
     clients' requests. Raises ApiError REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR; CloseConnection.
     """
-    most_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
-    if len(frame) > most_bytes:
+    max_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
+    if len(frame) > max_bytes:
         raise CloseConnection(f"a request of {len(frame)} bytes is too large to be passed on to the controller")
     room = _room(services, context, len(frame))
     try:

@@ -1,7 +1,8 @@
-"""Older releases of Apache Kafka that a broker looks like to its clients: the versions of APIs that they list.
+"""Older releases of Apache Kafka that a broker can imitate: the API versions that each of them lists.
 
-Source: ApiKeys of the kafka-clients jars 2.8.2 (of a broker with ZooKeeper, as 2.8 was run), 3.9.1, 4.1.1 and 4.3.1,
-whose specs a broker of the release serves. What is not imitated: docs/howto/older.md.
+Source: what brokers of 2.8.2 (with ZooKeeper, as 2.8 was run), 3.9.1, 4.1.1 and 4.3.1 answer to ApiVersions, as
+tests/golden/release_versions.json has it; 71 and 72 are listed only by one with a receiver of client metrics. What is
+not imitated: docs/howto/older.md.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ VERSIONS: Final = {
         "69:0-0 71:0-0 72:0-0 74:0-0 75:0-0 80:0-0 81:0-0 "
     ),
     "4.1": (
-        "0:3-13 1:4-18 2:1-10 3:0-13 8:2-9 9:1-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 "
+        "0:0-13 1:4-18 2:1-10 3:0-13 8:2-9 9:1-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 "
         "18:0-4 19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-1 28:0-5 29:1-3 30:1-3 31:1-3 "
         "32:1-4 33:0-2 34:1-2 35:1-4 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-1 "
         "46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2 61:0-0 64:0-0 65:0-0 66:0-2 68:0-1 "
@@ -34,7 +35,7 @@ VERSIONS: Final = {
         "86:0-0 87:0-0 90:0-0 91:0-0 92:0-0 "
     ),
     "4.3": (
-        "0:3-13 1:4-18 2:1-11 3:0-13 8:2-10 9:1-10 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 "
+        "0:0-13 1:4-18 2:1-11 3:0-13 8:2-10 9:1-10 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 "
         "18:0-4 19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-2 28:0-5 29:1-3 30:1-3 31:1-3 "
         "32:1-4 33:0-2 34:1-2 35:1-5 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-1 "
         "46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2 61:0-0 64:0-0 65:0-0 66:0-2 68:0-1 "
@@ -42,13 +43,34 @@ VERSIONS: Final = {
         "86:0-0 87:0-1 88:0-0 89:0-0 90:0-1 91:0-0 92:0-0 "
     ),
 }
-"""By release: API key, first and last version. 4.4 is what is served anyway."""
+"""By release: API key, first and last version. 4.4 is not imitated: its versions are the served ones."""
+FEATURES: Final = {
+    "3.9": {"kraft.version": (0, 1), "metadata.version": (1, 21)},
+    "4.1": {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (7, 27),
+        "share.version": (0, 1),
+        "transaction.version": (0, 2),
+    },
+    "4.3": {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (7, 30),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    },
+}
+"""By release: the first and last level of each feature that its brokers support. 4.4's are those of this broker."""
 WITHOUT_FEATURES: Final = ("2.8",)
 """Releases whose brokers, with ZooKeeper, finalized no features."""
 
 
 def ranges_of(release: str) -> Mapping[int, tuple[int, int]] | None:
-    """Return the versions of a release by API key; None if they are those that are served anyway."""
+    """Return the versions of a release by API key; None for the release whose versions are served."""
     if release not in VERSIONS:
         return None
     found = {}
@@ -60,7 +82,7 @@ def ranges_of(release: str) -> Mapping[int, tuple[int, int]] | None:
 
 
 def narrowed(apis: Mapping[int, ServedApi], release: str) -> Mapping[int, ServedApi]:
-    """Return the table of APIs as a release has it: what both have."""
+    """Return the table of APIs, limited to the versions of a release."""
     ranges = ranges_of(release)
     if ranges is None:
         return apis
@@ -74,10 +96,13 @@ def narrowed(apis: Mapping[int, ServedApi], release: str) -> Mapping[int, Served
     return found
 
 
-def narrow_features(response: ApiVersionsResponse) -> None:
-    """Leave of the supported features what is finalized: a release supports the levels of its directories."""
-    finalized = {each.name: each.max_version_level for each in response.finalized_features}
-    left = [each for each in response.supported_features if each.name in finalized]
+def narrow_features(response: ApiVersionsResponse, release: str) -> None:
+    """Limit the supported features to those of a release, also where a directory has other levels."""
+    if release not in FEATURES:
+        return
+    bounds = FEATURES[release]
+    left = [each for each in response.supported_features if each.name in bounds]
     for each in left:
-        each.max_version = finalized[each.name]
+        first, each.max_version = bounds[each.name]
+        each.min_version = max(each.min_version, first)
     response.supported_features = left

@@ -1,7 +1,7 @@
 """Logs the requests of other nodes that are refused because of who sent them, with the peer's address.
 
 A node retries ten times a second, and anybody may connect. So the same refusal is logged once in LOGGED_AGAIN_MS, and
-at most MOST_LINES different ones in that time. The lines contain no text that the peer has sent.
+at most MAX_LINES different ones in that time. The lines contain no text that the peer has sent.
 """
 
 import logging
@@ -14,7 +14,8 @@ from kafkapy.protocol.headers import RequestHeader
 from kafkapy.seams import Clock
 
 LOGGED_AGAIN_MS: Final = 60_000
-MOST_LINES: Final = 100
+MAX_LINES: Final = 100
+"""Different refusals that are logged in that time: anybody may cause them."""
 CODES: Final = frozenset(
     (
         ErrorCode.BROKER_ID_NOT_REGISTERED,
@@ -58,7 +59,7 @@ class NodeRefusals:
             self._began_ms = now_ms
             self._logged.clear()
         key = (connection.peer_host, header.api_key, code)
-        if key in self._logged or len(self._logged) >= MOST_LINES:
+        if key in self._logged or len(self._logged) >= MAX_LINES:
             return
         self._logged.add(key)
         name = APIS[header.api_key].request_name.removesuffix("Request")

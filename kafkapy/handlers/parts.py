@@ -1,4 +1,4 @@
-"""How a large request is split into parts that are handled one after another, and how their responses are joined.
+"""Splits a large request into parts that are handled one after another, and joins their responses.
 
 A row of the table names its API's arrays; serving/large_requests.py drives the parts, yielding to the loop in between.
 """

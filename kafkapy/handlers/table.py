@@ -61,7 +61,7 @@ class Forwarding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parking:
-    """How the requests of an API that wait for other requests share the room for such.
+    """The share of an API's parked requests in the room for all parked requests.
 
     share: of that room, how much may be in use with them. Anyone who may read can fill the fetches' with some
     connections, and wait for ever; that leaves writes and rebalances theirs.
@@ -96,7 +96,8 @@ class ServedApi:
 
     handler: its module below kafkapy. listed_min: what ApiVersions says; older than served_min only for Produce.
     max_elements: the bound of array entries and tagged fields of a request. is_counted: what its requests decode to is
-    counted as request memory; `parking`: what holds for those that wait for other requests. in_turns: its handler gives
+    counted as request memory; `parking`: what holds for those that wait for other requests. response_bytes: what the
+    response of a large one takes beyond the part of the request's elements, also counted. in_turns: its handler gives
     way to the loop between turns of 4 ms (runtime/turns.py). parts: its large requests are handled in parts
     (serving/large_requests.py). One with neither is handled in one turn, within its max_elements. is_between_nodes:
     sent by other nodes, so that no client quota holds for it. is_telemetry: listed and served only while there is a
@@ -114,6 +115,7 @@ class ServedApi:
     forwarding: Forwarding = Forwarding.NONE
     is_counted: bool = True
     parking: Parking | None = None
+    response_bytes: int = 0
     in_turns: bool = False
     parts: Parts | None = None
     is_between_nodes: bool = False
@@ -127,6 +129,9 @@ class ServedApi:
 
 BROKER, CONTROLLER, BOTH = Listener.BROKER, Listener.CONTROLLER, Listener.BOTH
 WHOLE, IN_PART = Forwarding.WHOLE, Forwarding.IN_PART
+MAX_DESCRIBED_BYTES: Final = 32 << 20
+"""The configs in a response, about: of 6,000 topics with synonyms and documentation, of 12,000 without the latter. Ten
+such responses were made at a time before they were counted with their requests."""
 PRODUCES: Final = Parking(0.75, "timeout_ms")
 FETCHES: Final = Parking(0.5, "max_wait_ms", is_prompt=True)
 DELETIONS: Final = Parking(0.75, "timeout_ms", is_prompt=True)
@@ -183,7 +188,9 @@ ROWS: Final = (
     ServedApi(29, BOTH, "handlers.security.describe_acls", 1, 3, FEW, in_turns=True),
     ServedApi(30, BOTH, "handlers.security.create_acls", 1, 3, ACLS, forwarding=WHOLE),
     ServedApi(31, BOTH, "handlers.security.delete_acls", 1, 3, FEW, forwarding=WHOLE, in_turns=True),
-    ServedApi(32, BOTH, "handlers.configs.describe_configs", 1, 4, CHANGED, in_turns=True),
+    ServedApi(
+        32, BOTH, "handlers.configs.describe_configs", 1, 4, CHANGED, response_bytes=MAX_DESCRIBED_BYTES, in_turns=True
+    ),
     ServedApi(33, BOTH, "handlers.configs.alter_configs", 0, 2, CHANGED, forwarding=IN_PART, in_turns=True),
     ServedApi(34, BROKER, "handlers.cluster.alter_replica_log_dirs", 1, 2, CHANGED, in_turns=True),
     ServedApi(35, BROKER, "handlers.cluster.describe_log_dirs", 1, 5, FETCHED, in_turns=True),
@@ -264,3 +271,5 @@ FORWARDED_APIS: Final = frozenset(row.api_key for row in ROWS if row.forwarding 
 UNCOUNTED: Final = frozenset(row.api_key for row in ROWS if not row.is_counted)
 PARKED: Final[Mapping[int, Parking]] = {row.api_key: row.parking for row in ROWS if row.parking is not None}
 """How those requests share their room that wait for others, by API key."""
+RESPONSE_BYTES: Final = {row.api_key: row.response_bytes for row in ROWS if row.response_bytes}
+"""What the responses of large requests are counted with before these are decoded, by API key."""

@@ -1,6 +1,7 @@
-"""The topics that a broker is currently auto-creating for clients, so that each is requested once at a time.
+"""The topics that a broker is auto-creating for clients, so that each is requested from the controller once at a time.
 
-And why the last ones could not be created, so that a reason is logged once, although clients ask again and again.
+Also the reasons of the last failures: one is logged once, although clients retry, and the topics of a streams group
+are not tried again while their error is cached.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 MAX_FAILURES: Final = 1000
-"""Topics whose last failure is known. With one more, all are forgotten."""
+"""Topics whose last failure is kept; with one more, all are removed."""
 
 
 class TopicsInCreation:
@@ -18,8 +19,8 @@ class TopicsInCreation:
         self._names: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: dict[str, str] = {}
-        self._held_errors: dict[str, tuple[int, str]] = {}
-        """By topic: until when (monotonic) it is not tried again, and why it could not be created."""
+        self._cached_errors: dict[str, tuple[int, str]] = {}
+        """By topic: when its error expires (monotonic), and why the topic could not be created."""
 
     def begin(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that are not in creation yet, and mark them as in creation until `end`."""
@@ -42,17 +43,17 @@ class TopicsInCreation:
     def on_created(self, name: str) -> None:
         self._failures.pop(name, None)
 
-    def hold_error(self, name: str, reason: str, *, now_ms: int, held_ms: int) -> None:
-        """Keep for a while why a topic could not be created; with too many, forget those that end soonest."""
-        self._held_errors[name] = now_ms + held_ms, reason
-        if len(self._held_errors) > 2 * MAX_FAILURES:  # not at each one, as they are sorted
-            in_order = sorted(self._held_errors.items(), key=lambda item: item[1][0])
-            self._held_errors = dict(item for item in in_order[-MAX_FAILURES:] if item[1][0] > now_ms)
+    def cache_error(self, name: str, reason: str, *, now_ms: int, cached_ms: int) -> None:
+        """Keep for `cached_ms` why a topic could not be created; of too many, the oldest are removed."""
+        self._cached_errors[name] = now_ms + cached_ms, reason
+        if len(self._cached_errors) > 2 * MAX_FAILURES:  # not at each one, as they are sorted
+            in_order = sorted(self._cached_errors.items(), key=lambda item: item[1][0])
+            self._cached_errors = dict(item for item in in_order[-MAX_FAILURES:] if item[1][0] > now_ms)
 
-    def errors_of(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
-        """Return why topics could not be created, of those for which that is held."""
-        held = ((name, self._held_errors.get(name)) for name in names)
-        return {name: error[1] for name, error in held if error is not None and error[0] > now_ms}
+    def cached_errors(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
+        """Return, by name, why topics could not be created lately; topics without a cached error are left out."""
+        cached = ((name, self._cached_errors.get(name)) for name in names)
+        return {name: error[1] for name, error in cached if error is not None and error[0] > now_ms}
 
     def run(self, asking: Coroutine[Any, Any, Any], on_done: Callable[[Any], None]) -> None:
         """Await a request in a task of its own; `on_done` gets the response or the error."""

@@ -50,7 +50,7 @@ class AclControl:
         return self._by_id
 
     def decide_create(self, acls: Sequence[Acl]) -> "Decision[AccessControlEntryRecord, list[ApiError | None]]":
-        """Create the valid ACLs that do not exist; answer an error or None for each.
+        """Create the valid ACLs that do not exist; the response has an error or None for each.
 
         Raises ApiError POLICY_VIOLATION for more than MAX_RECORDS_PER_OPERATION records.
         """
@@ -65,7 +65,7 @@ class AclControl:
     def decide_delete(
         self, found: Sequence[Sequence[Uuid]]
     ) -> "Decision[RemoveAccessControlEntryRecord, list[list[Acl]]]":
-        """Delete ACLs; answer for each sequence of ids the ACLs that existed, in Kafka's order.
+        """Delete ACLs; the response has those that existed, for each sequence of ids, in Kafka's order.
 
         Raises ApiError INVALID_REQUEST for more than MAX_RECORDS_PER_OPERATION ACLs, and if after as many one is found
         again, as in Apache Kafka; nothing is deleted then.

@@ -2,6 +2,11 @@
 
 Registrations are replayed from the log. Heartbeat sessions are not in the log: only the active controller has them, and
 a new one starts with a full session for each unfenced broker. Source: KIP-631, KIP-841, KIP-858, KIP-966.
+
+A broker that stops says so in its heartbeats (want_shut_down). The controller then gives its leaderships to other
+replicas. The broker may stop when it has none left, and all other active brokers have applied the metadata that moved
+them, so that clients find the new leaders. A response with should_shut_down says that. controller.py decides the
+records of each change of state.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,8 +64,8 @@ class BrokerState(Enum):
 class Session:
     """The active controller's state of a broker's heartbeats."""
 
-    contact_ms: int | None
-    """The time of its last heartbeat (monotonic); None before the first one."""
+    last_heartbeat_ms: int | None
+    """Monotonic; None before the first heartbeat."""
     metadata_offset: int = NO_OFFSET
     """The last metadata offset that the broker has applied, as its heartbeat reports."""
     controlled_shutdown_offset: int = NO_OFFSET
@@ -85,7 +90,7 @@ class BrokerControl:
         self.controllers = dict(image.cluster.controllers)
         self._registration_offsets = {broker.id: broker.epoch for broker in self.brokers.values()}
         self._sessions = {
-            broker.id: Session(contact_ms=None if broker.fenced else now_ms) for broker in self.brokers.values()
+            broker.id: Session(last_heartbeat_ms=None if broker.fenced else now_ms) for broker in self.brokers.values()
         }
 
     # -- queries --------------------------------------------------------------------------------------------------
@@ -277,28 +282,36 @@ class BrokerControl:
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
         """Whether the broker sent a heartbeat within the session timeout."""
         session = self._sessions.get(broker_id)
-        if session is None or session.contact_ms is None:
+        if session is None or session.last_heartbeat_ms is None:
             return False
-        return now_ms - session.contact_ms <= self._session_timeout_ms
+        return now_ms - session.last_heartbeat_ms <= self._session_timeout_ms
 
-    def contact_ages_ms(self, now_ms: int) -> dict[int, int]:
-        """Return how long ago each broker sent its last heartbeat."""
+    def heartbeat_ages_ms(self, now_ms: int) -> dict[int, int]:
+        """Return how long ago each broker has sent its last heartbeat, by broker id."""
         return {
-            broker_id: now_ms - session.contact_ms
+            broker_id: now_ms - session.last_heartbeat_ms
             for broker_id, session in self._sessions.items()
-            if session.contact_ms is not None
+            if session.last_heartbeat_ms is not None
         }
 
     def next_state(
         self, request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]
     ) -> tuple[BrokerState, BrokerState]:
-        """Return a broker's state, and its next state after a heartbeat."""
+        """Return a broker's state, and its next state after a heartbeat.
+
+        FENCED -> UNFENCED                      it has applied its own registration, and does not ask to stay fenced
+        FENCED -> SHUTDOWN_NOW                  it wants to stop
+        UNFENCED -> CONTROLLED_SHUTDOWN         it wants to stop, and leads partitions
+        UNFENCED -> SHUTDOWN_NOW                it wants to stop, and leads none
+        UNFENCED -> FENCED                      it asks to be fenced
+        CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW     it leads none, and the other brokers know it
+        """
         current = self.state(request.broker_id)
         if current is BrokerState.FENCED:
-            return current, self._next_of_fenced(request)
+            return current, self._next_state_of_fenced(request)
         if current is BrokerState.UNFENCED:
-            return current, _next_of_unfenced(request, has_leaderships)
-        return current, self._next_of_shutting_down(request.broker_id, has_leaderships)
+            return current, _next_state_of_unfenced(request, has_leaderships)
+        return current, self._next_state_in_shutdown(request.broker_id, has_leaderships)
 
     def state(self, broker_id: int) -> BrokerState:
         if self._is_shutting_down(broker_id):
@@ -307,13 +320,13 @@ class BrokerControl:
 
     def renew_session(self, broker_id: int, now_ms: int) -> None:
         """Restart a broker's session, even if its heartbeat fails later."""
-        self._sessions[broker_id].contact_ms = now_ms
+        self._sessions[broker_id].last_heartbeat_ms = now_ms
 
-    def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int) -> None:
-        """Record a decided heartbeat in the session, which is soft state and not replayed.
+    def record_heartbeat(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int) -> None:
+        """Keep what a decided heartbeat says in the broker's session, which is not in the log.
 
-        `last_offset`: of the decision's last record. A broker in controlled shutdown may stop when every other broker
-        has applied metadata up to there.
+        `last_offset`: that of the decision's last record. A broker in controlled shutdown may stop when all other
+        active brokers have applied the metadata up to there.
         """
         session = self._sessions[request.broker_id]
         session.metadata_offset = request.current_metadata_offset
@@ -334,14 +347,14 @@ class BrokerControl:
             if not broker.fenced and not self.has_valid_session(broker.id, now_ms)
         ]
 
-    def _next_of_fenced(self, request: BrokerHeartbeatRequest) -> BrokerState:
+    def _next_state_of_fenced(self, request: BrokerHeartbeatRequest) -> BrokerState:
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
         if not request.want_fence and self.is_caught_up(request):
             return BrokerState.UNFENCED
         return BrokerState.FENCED
 
-    def _next_of_shutting_down(self, broker_id: int, has_leaderships: Callable[[], bool]) -> BrokerState:
+    def _next_state_in_shutdown(self, broker_id: int, has_leaderships: Callable[[], bool]) -> BrokerState:
         if has_leaderships():
             return BrokerState.CONTROLLED_SHUTDOWN
         if self._sessions[broker_id].controlled_shutdown_offset <= self._lowest_active_offset():
@@ -369,7 +382,7 @@ class BrokerControl:
         self.brokers[record.broker_id] = BrokerRegistration.from_record(record)
         self._registration_offsets[record.broker_id] = offset
         if previous is None or previous.incarnation_id != record.incarnation_id:
-            self._sessions[record.broker_id] = Session(contact_ms=None)
+            self._sessions[record.broker_id] = Session(last_heartbeat_ms=None)
         assert record.broker_id in self._sessions, f"broker {record.broker_id} is registered without a session"
 
     def replay_unregistration(self, record: "UnregisterBrokerRecord") -> None:
@@ -422,7 +435,7 @@ def online_directories(broker: BrokerRegistration, offline: Iterable[Uuid]) -> l
     return [directory for directory in broker.directories if directory not in gone]
 
 
-def _next_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]) -> BrokerState:
+def _next_state_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]) -> BrokerState:
     if request.want_fence:
         return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
     if not request.want_shut_down:

@@ -207,9 +207,8 @@ def _keys_of(names: Mapping[str, str | None]) -> Mapping[str, _Bound | None]:
     if IP not in names:
         return _USER_AND_CLIENT_KEYS
     if len(names) > 1:
-        raise _invalid(
-            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"  # as Kafka's
-        )
+        # "shouldnot" is Kafka's.
+        raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     address = names[IP]
     if address is not None and not _is_address(address):
         raise _invalid(f"{address} is not a valid IP or resolvable host.")

@@ -21,6 +21,7 @@ from kafkapy.metadata.configs import ConfigControl, ConfigRules
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kafkapy.metadata.leader_elections import LeaderElectionControl
+from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION
 from kafkapy.metadata.partitions import PartitionControl, RecordSteps
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.topics import TopicControl
@@ -33,6 +34,7 @@ from kafkapy.protocol.messages.broker_registration_response import BrokerRegistr
 from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
 from kafkapy.protocol.messages.controller_registration_response import ControllerRegistrationResponse
 from kafkapy.seams import Random
+from kafkapy.types import INT32_MAX
 
 if TYPE_CHECKING:
     from kafkapy.metadata.client_quotas import ClientQuotaControl
@@ -99,6 +101,8 @@ class Controller:
         self._loaded_tokens = EMPTY_IMAGE.delegation_tokens
         self._node_id = node_id
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
+        self._may_lack_leaders = True
+        """Whether a broker may have been fenced or unfenced in part: by the controller before, or a failed decision."""
         self.configs.check_exists = self._check_resource_exists
 
     def load(self, image: MetadataImage, *, next_offset: int, now_ms: int) -> None:
@@ -216,18 +220,21 @@ class Controller:
         broker_id = request.broker_id
         self.brokers.check_epoch(broker_id, request.broker_epoch)
         state, next_state = self._next_state(request)
-        if next_state is not state:
+        is_unfenced = next_state is not state and next_state is BrokerState.UNFENCED
+        if next_state is not state and not is_unfenced:
             yield from self._transition(broker_id, next_state)
         if self.features.has_directory_assignment:
             offline, cordoned = request.offline_log_dirs, request.cordoned_log_dirs
             yield from self.partitions.change_directories(broker_id, offline, cordoned)
-        return Decision(self._heartbeat_response(request, next_state))
+        records = (yield from self.partitions.unfence(broker_id)) if is_unfenced else []
+        fits_batch = len(records) <= MAX_RECORDS_PER_OPERATION
+        return Decision(self._heartbeat_response(request, next_state), records, is_atomic=fits_batch)
 
     def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerState, BrokerState]:
         return self.brokers.next_state(request, lambda: self.partitions.has_leaderships(request.broker_id))
 
     def _heartbeat_response(self, request: BrokerHeartbeatRequest, next_state: BrokerState) -> BrokerHeartbeatResponse:
-        self.brokers.touch(request, next_state, last_offset=self.next_offset - 1)
+        self.brokers.record_heartbeat(request, next_state, last_offset=self.next_offset - 1)
         return BrokerHeartbeatResponse(
             is_caught_up=self.brokers.is_caught_up(request),
             is_fenced=next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
@@ -235,10 +242,19 @@ class Controller:
         )
 
     def decide_fence_expired(self, now_ms: int) -> Steps[Any, list[int]]:
-        """Fence one of the brokers whose session has expired; answer the ids of all of them."""
+        """Fence one of the brokers whose session has expired; the response has the ids of all of them.
+
+        Fencing takes several batches. If the controller stopped between them, the broker may be back before the next
+        one fences it: then nothing else would elect it for the partitions that it was the last to lead. So each
+        controller looks once for such partitions.
+        """
         expired = self.brokers.expired_brokers(now_ms)
         if expired:
+            self._may_lack_leaders = True
             yield from self.partitions.fence(expired[0])
+        elif self._may_lack_leaders:
+            yield from self.partitions.elect_missing_leaders()
+            self._may_lack_leaders = False
         return Decision(expired)
 
     def decide_unregister_broker(self, broker_id: int) -> Steps[Any, None]:
@@ -276,8 +292,6 @@ class Controller:
         return Decision(None, [] if self.features.is_empty else [NoOpRecord()])
 
     def _transition(self, broker_id: int, next_state: BrokerState) -> RecordSteps:
-        if next_state is BrokerState.UNFENCED:
-            return self.partitions.unfence(broker_id)
         if next_state is BrokerState.CONTROLLED_SHUTDOWN:
             return self.partitions.begin_controlled_shutdown(broker_id)
         return self.partitions.fence(broker_id)
@@ -287,7 +301,7 @@ class Controller:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
         if resource.resource_type != RESOURCE_BROKER or resource.name == "":
             return
-        if not resource.name.isdecimal():
+        if not resource.name.isdecimal() or len(resource.name) > len(str(INT32_MAX)):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {resource.name}")
         node_id = int(resource.name)
         if node_id not in {*self.brokers.brokers, *self.brokers.controllers, *self._quorum_node_ids}:

@@ -3,6 +3,10 @@
 A record has a token's owner and times. Its HMAC, by which a client authenticates, is computed from the id and
 delegation.token.secret.key and is in no record. Times are wall-clock ms. Error codes are Apache Kafka's; in the
 response to a refused request the timestamps are 0.
+
+A token is valid until its expiration_timestamp, which its owner and renewers can move, up to max_timestamp. An expired
+token is refused at a login (security/scram.py), and sessions of logins by it have ended (security/authentication.py).
+The active controller removes expired tokens in intervals (runtime/controller/schedule.py).
 """
 
 import base64
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
 
 TOKENS_SINCE: Final = 14
 """The first metadata.version (3.6-IV2) with records of tokens."""
-MAX_RECORDS_PER_SWEEP: Final = 1000
-"""Of one decision, so that others are decided in between; the caller asks again for the rest."""
+MAX_REMOVED_PER_DECISION: Final = 1000
+"""Tokens removed by one decision, so that others are decided in between."""
 USER_TYPE: Final = "User"
 
 
@@ -60,6 +64,8 @@ def is_owner_or_renewer(token: "DelegationTokenRecord", principal: str) -> bool:
 
 
 class DelegationTokenControl:
+    """The delegation tokens of the cluster, including uncommitted ones."""
+
     def __init__(
         self,
         features: FeatureControl,
@@ -109,7 +115,7 @@ class DelegationTokenControl:
         return Decision(created, [record], is_atomic=True)
 
     def decide_renew(self, *, requester: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
-        """Extend a token's validity; answer its new expiry time. `token` is its HMAC. Raises ApiError."""
+        """Extend a token's validity; the response is its new expiry time. `token` is its HMAC. Raises ApiError."""
         rules = self._checked_rules()
         found = self._find(token)
         if is_expired(found, now_ms):
@@ -119,7 +125,10 @@ class DelegationTokenControl:
         return _valid_until(found, _sum(now_ms, period_ms))
 
     def decide_expire(self, *, requester: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
-        """Make a token expire in `period_ms`, at once if negative; answer its expiry time. Raises ApiError."""
+        """Make a token expire in `period_ms`, or remove it at once if that is negative. Raises ApiError.
+
+        `token` is its HMAC; the response is its expiry time.
+        """
         from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 
         self._checked_rules()
@@ -131,13 +140,13 @@ class DelegationTokenControl:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         return _valid_until(found, _sum(now_ms, period_ms))
 
-    def decide_sweep(self, now_ms: int) -> Decision[Any, bool]:
-        """Remove up to MAX_RECORDS_PER_SWEEP expired tokens; answer whether there are more."""
+    def decide_remove_expired(self, now_ms: int) -> Decision[Any, bool]:
+        """Remove up to MAX_REMOVED_PER_DECISION expired tokens; the response says whether there are more."""
         from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 
-        over = [token_id for token_id, token in self._by_id.items() if is_expired(token, now_ms)]
-        records = [RemoveDelegationTokenRecord(token_id=token_id) for token_id in over[:MAX_RECORDS_PER_SWEEP]]
-        return Decision(len(over) > MAX_RECORDS_PER_SWEEP, records)
+        expired = [token_id for token_id, token in self._by_id.items() if is_expired(token, now_ms)]
+        records = [RemoveDelegationTokenRecord(token_id=token_id) for token_id in expired[:MAX_REMOVED_PER_DECISION]]
+        return Decision(len(expired) > MAX_REMOVED_PER_DECISION, records)
 
     def _checked_rules(self) -> TokenRules:
         if self._rules is None:

@@ -334,7 +334,7 @@ class _SnapshotTopics:
     def __init__(self, delta: TopicsDelta) -> None:
         self._delta = delta
         self._partition_counts: dict[Uuid, int] = {}
-        """Of each topic of the snapshot, its partitions so far."""
+        """The number of partitions of each topic of the snapshot so far."""
 
     def maybe_replay(self, record: Any) -> bool:
         """Replay a record of a topic or partition; return False for any other."""

@@ -34,7 +34,7 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionRules:
-    """By what the leaders of a topic's partitions are elected; the changes of one decision share it."""
+    """The rules for electing leaders of a topic's partitions; the changes of one decision share them."""
 
     metadata_version: int
     is_elr_enabled: bool
@@ -57,7 +57,7 @@ class PartitionChange:
     rules: ElectionRules
     unclean_shutdown_replicas: Collection[int] = ()
     directories: Mapping[int, Uuid] | None = None
-    """Of the replicas whose directories change, by broker id."""
+    """The new directories of replicas, by broker id."""
     isr: Sequence[int] = field(init=False)
     replicas: Sequence[int] = field(init=False)
     removing_replicas: Sequence[int] = field(init=False)

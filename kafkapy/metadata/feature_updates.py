@@ -73,7 +73,7 @@ class FeatureUpdateControl:
     def decide_update(
         self, request: "UpdateFeaturesRequest", *, kraft_version: int, kraft_refusal: ApiError | None = None
     ) -> Decision[Any, ApiError | None]:
-        """Decide all updates of a request; answer the error of the whole request, or None.
+        """Decide all updates of a request; the response is the error of the whole request, or None.
 
         kraft_version: the Raft log's level, already raised by the caller if the request asks for it.
         kraft_refusal: why the quorum cannot raise it, None if it can.
@@ -87,6 +87,7 @@ class FeatureUpdateControl:
         try:
             for update in updates.values():
                 if update.name == KRAFT_VERSION and update.level > kraft_version and kraft_refusal is not None:
+                    # A level that is out of range is the first of the two errors.
                     self._check(update, kraft_version)
                     raise kraft_refusal
                 records += self._records_of(update, proposed, kraft_version)

@@ -7,7 +7,7 @@ pass partitions in slices, so that the event loop is not blocked.
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, repeated
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.elections import Election
@@ -35,7 +35,7 @@ class LeaderElectionControl:
         self._partitions = partitions
 
     def decide_candidates(self) -> Steps[Any, list[TopicPartitionKey]]:
-        """Answer the partitions not led by their preferred replica, including leaderless ones. No records."""
+        """List the partitions not led by their preferred replica, including leaderless ones. No records."""
         for _ in self._topics.index():
             yield []
         keys: list[TopicPartitionKey] = []
@@ -48,20 +48,22 @@ class LeaderElectionControl:
     def decide_elect(
         self, election_type: int, partitions: Sequence[TopicPartitionKey]
     ) -> Decision[Any, list[ApiError | None]]:
-        """Elect leaders; answer an error, or None, for each partition."""
+        """Elect leaders; the response has an error, or None, for each partition."""
         records: list[Any] = []
         results: list[ApiError | None] = []
+        last_name = None
         for name, partition_id in partitions:
             try:
                 records.append(self._elect(election_type, name, partition_id))
                 results.append(None)
             except ApiError as error:
-                results.append(error)
+                results.append(error if name != last_name else ApiError(error.code, repeated(error.message)))
+            last_name = name
         assert len(results) == len(partitions), "outcomes are told apart by their order"
         return Decision(results, records)
 
     def decide_balance(self, partitions: Sequence[TopicPartitionKey]) -> Decision[Any, int]:
-        """Elect preferred replicas if possible; answer how many partitions changed."""
+        """Elect preferred replicas if possible; the response is the number of partitions that changed."""
         records: list[Any] = []
         for name, partition_id in partitions:
             topic = self._topics.by_name.get(name)

@@ -16,11 +16,11 @@ def check_operation_size(count: int) -> None:
         raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-CountPartitions = Callable[[int], None]
-"""Counts created or deleted partitions towards a client's controller_mutation_rate (KIP-599).
+ChargePartitions = Callable[[int], None]
+"""Charges a client's controller_mutation_rate for created or deleted partitions (KIP-599): serving/quotas.py.
 
 Called after a topic has passed all other checks. Raises ApiError THROTTLING_QUOTA_EXCEEDED."""
 
 
-def count_none(_partition_count: int) -> None:
-    """The CountPartitions of clients without a quota."""
+def charge_none(_partition_count: int) -> None:
+    """The ChargePartitions of clients without a quota."""

@@ -66,10 +66,34 @@ class PartitionControl:
         yield from self._remove(broker_id)
         yield [change_record(self._brokers.brokers[broker_id], fenced=FENCE)]
 
-    def unfence(self, broker_id: int) -> RecordSteps:
-        """Unfence a broker and elect it for partitions that have no leader."""
-        yield [change_record(self._brokers.brokers[broker_id], fenced=UNFENCE)]
-        yield from self._update(lambda partition: partition.leader == NO_LEADER, added=broker_id)
+    def unfence(self, broker_id: int) -> Generator[list[Any], None, list[Any]]:
+        """Return the records that unfence a broker and elect it for partitions that have no leader, to be one batch.
+
+        If the controller stopped between them, the next one would find the broker unfenced, and not elect it.
+        """
+        records: list[Any] = [change_record(self._brokers.brokers[broker_id], fenced=UNFENCE)]
+        for found in self._update(lambda partition: partition.leader == NO_LEADER, added=broker_id):
+            records += found
+            yield []
+        return records
+
+    def elect_missing_leaders(self) -> RecordSteps:
+        """Elect leaders, never uncleanly, for partitions that have none although an eligible broker is active."""
+        records: list[Any] = []
+        visited_count = 0
+        for topic, partition_id, partition in self._partitions():
+            visited_count += 1
+            if visited_count >= PARTITIONS_PER_STEP or len(records) >= RECORDS_PER_STEP:
+                yield records
+                records, visited_count = [], 0
+            if partition.leader != NO_LEADER:
+                continue
+            if not any(map(self._brokers.is_active, partition.isr or partition.elr)):
+                continue
+            record = self.begin_change(topic, partition_id).build()
+            if record is not None and record.leader >= 0:
+                records.append(record)
+        yield records
 
     def begin_controlled_shutdown(self, broker_id: int) -> RecordSteps:
         """Mark a broker as shutting down, and move leaderships away from it."""
@@ -179,16 +203,27 @@ class PartitionControl:
     def decide_alter_partition(
         self, request: "alter_partition_request.AlterPartitionRequest", api_version: int
     ) -> "Steps[Any, alter_partition_response.AlterPartitionResponse]":
-        """Decide the ISR changes that a leader requests. Raises ApiError STALE_BROKER_EPOCH."""
+        """Decide the ISR changes that a leader requests. Raises ApiError STALE_BROKER_EPOCH.
+
+        Deviation: Apache Kafka decides each mention of a partition that a request names twice. Here all but the first
+        are INVALID_REQUEST, because an ISR could get a broker that the other change has removed from the replicas.
+        """
         from kafkapy.protocol.messages import alter_partition_response
 
         self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = alter_partition_response.AlterPartitionResponse()
         records: list[Any] = []
+        decided: set[tuple[Uuid, int]] = set()
         for requested_topic in request.topics:
             topic = self._topics.by_id.get(requested_topic.topic_id)
             partitions = []
             for requested in requested_topic.partitions:
+                key = (requested_topic.topic_id, requested.partition_index)
+                if key in decided:  # the first change is not replayed yet: the second would be decided without it
+                    code = ErrorCode.INVALID_REQUEST
+                    partitions.append(alter_partition_response.PartitionData(key[1], error_code=code))
+                    continue
+                decided.add(key)
                 partitions.append(self._altered(request.broker_id, topic, requested, api_version, records))
                 yield []
             response.topics.append(
@@ -261,19 +296,31 @@ class PartitionControl:
     def decide_assign_replicas(
         self, request: "assign_request.AssignReplicasToDirsRequest"
     ) -> "Steps[Any, assign_response.AssignReplicasToDirsResponse]":
-        """Assign a broker's replicas to log directories (KIP-858). Raises ApiError STALE_BROKER_EPOCH."""
+        """Assign a broker's replicas to log directories (KIP-858). Raises ApiError STALE_BROKER_EPOCH.
+
+        Deviation: Apache Kafka changes a partition that a request names twice by each mention. Here only by the first
+        that changes it, others are INVALID_REQUEST, because a leader could be elected that the other change has removed
+        from the ISR.
+        """
         from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
 
         broker = self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = assign_response.AssignReplicasToDirsResponse()
         records: list[Any] = []
+        changed: set[tuple[Uuid, int]] = set()
         for requested in request.directories:
             directory = assign_response.DirectoryData(id=requested.id)
             for requested_topic in requested.topics:
                 topic = self._topics.by_id.get(requested_topic.topic_id)
                 partitions = []
                 for part in requested_topic.partitions:
-                    code = self._assign(topic, part.partition_index, broker.id, requested.id, records)
+                    key, record_count = (requested_topic.topic_id, part.partition_index), len(records)
+                    if key in changed:
+                        code = ErrorCode.INVALID_REQUEST
+                    else:
+                        code = self._assign(topic, part.partition_index, broker.id, requested.id, records)
+                    # a mention that is refused, or changes nothing, leaves room for another one that does
+                    changed.update([key] if len(records) > record_count else [])
                     partitions.append(
                         assign_response.PartitionData(partition_index=part.partition_index, error_code=code)
                     )
@@ -308,7 +355,7 @@ class PartitionControl:
     # -- unclean elections ----------------------------------------------------------------------------------------
 
     def decide_unclean_elections(self, max_elections: int = 1000) -> Steps[Any, int]:
-        """Elect leaders for leaderless partitions of topics that allow unclean elections; answer how many."""
+        """Elect leaders for leaderless partitions of topics that allow unclean ones; the response is their number."""
         for _ in self._topics.index():
             yield []
         elected = 0

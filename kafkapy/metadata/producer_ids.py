@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 BLOCK_SIZE: Final = 1000
-"""As in Apache Kafka: one record for a thousand producers. What a stopping broker has left of a block is never used."""
+"""Ids of a block, as in Apache Kafka: one record for a thousand producers. Ids left at a broker's stop stay unused."""
 
 
 class ProducerIdBlock(NamedTuple):

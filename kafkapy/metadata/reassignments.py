@@ -8,7 +8,7 @@ one; a cancellation restores the previous replicas. The messages are imported wi
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, repeated
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.elections import Election
@@ -44,6 +44,9 @@ class ReassignmentControl:
 
         Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR for partitions beyond the limit of one operation. Here it
         is POLICY_VIOLATION, because that says what to change.
+
+        Deviation: Apache Kafka changes a partition that a request names twice by each mention. Here by the first only,
+        others are INVALID_REQUEST, because their records would contradict the first one's, of which they do not know.
         """
         from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
 
@@ -53,15 +56,22 @@ class ReassignmentControl:
         response = alter_response.AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
         )
+        changed: set[tuple[str, int]] = set()
         for requested_topic in request.topics:
-            results = []
+            results: list[alter_response.ReassignablePartitionResponse] = []
             for requested in requested_topic.partitions:
+                key = (requested_topic.name, requested.partition_index)
                 result = alter_response.ReassignablePartitionResponse(requested.partition_index, error_message=None)
                 try:
                     check_operation_size(len(records) + 1)  # first: a partition is refused, not the request
-                    records += self._alter(requested_topic.name, requested, request.allow_replication_factor_change)
+                    found = self._alter(requested_topic.name, requested, request.allow_replication_factor_change)
+                    if found and key in changed:
+                        raise ApiError(ErrorCode.INVALID_REQUEST, "The request changes this partition twice.")
+                    changed.update([key] if found else [])
+                    records += found
                 except ApiError as error:
-                    result.error_code, result.error_message = int(error.code), error.message
+                    message = repeated(error.message) if results else error.message
+                    result.error_code, result.error_message = int(error.code), message
                 results.append(result)
                 yield []
             response.responses.append(
@@ -162,6 +172,7 @@ class ReassignmentControl:
             )
         election = Election.UNCLEAN if allows_unclean else Election.ONLINE
         change = self._partitions.begin_change(topic, partition_id, election)
+        # Unclean: none of the former replicas is in sync, and one of them must lead.
         change.replicas, change.isr = replicas, isr or replicas[:1]
         change.removing_replicas, change.adding_replicas = [], []
         return change.build()

@@ -11,38 +11,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api_table import MESSAGE_MODULES, METADATA_RECORDS
 from kafkapy.protocol.primitives import Writer, read_uvarint
 
 FRAME_VERSION: Final = 1
-
-RECORD_NAMES: Final[dict[int, str]] = {
-    0: "RegisterBrokerRecord",
-    1: "UnregisterBrokerRecord",
-    2: "TopicRecord",
-    3: "PartitionRecord",
-    4: "ConfigRecord",
-    5: "PartitionChangeRecord",
-    7: "FenceBrokerRecord",
-    8: "UnfenceBrokerRecord",
-    9: "RemoveTopicRecord",
-    10: "DelegationTokenRecord",
-    11: "UserScramCredentialRecord",
-    12: "FeatureLevelRecord",
-    14: "ClientQuotaRecord",
-    15: "ProducerIdsRecord",
-    17: "BrokerRegistrationChangeRecord",
-    18: "AccessControlEntryRecord",
-    19: "RemoveAccessControlEntryRecord",
-    20: "NoOpRecord",
-    21: "ZkMigrationStateRecord",
-    22: "RemoveUserScramCredentialRecord",
-    23: "BeginTransactionRecord",
-    24: "EndTransactionRecord",
-    25: "AbortTransactionRecord",
-    26: "RemoveDelegationTokenRecord",
-    27: "RegisterControllerRecord",
-    28: "ClearElrRecord",
-}
 
 _types: dict[int, Any] = {}
 
@@ -51,16 +23,16 @@ def record_type(api_key: int) -> Any:
     """Return the generated class of a metadata record. Raises ProtocolError for an unknown api key."""
     found = _types.get(api_key)
     if found is None:
-        name = RECORD_NAMES.get(api_key)
+        name = METADATA_RECORDS.get(api_key)
         if name is None:
             raise ProtocolError(f"unknown metadata record type {api_key}")
-        found = _types[api_key] = getattr(import_module(f"kafkapy.protocol.messages.{_module_name(name)}"), name)
+        found = _types[api_key] = getattr(import_module(f"kafkapy.protocol.messages.{MESSAGE_MODULES[name]}"), name)
     return found
 
 
 def import_record_types() -> None:
     """Import the classes of all metadata records. Raises OSError or ImportError, for example without a descriptor."""
-    for api_key in RECORD_NAMES:
+    for api_key in METADATA_RECORDS:
         record_type(api_key)
 
 
@@ -91,7 +63,3 @@ def decode_record(value: bytes | memoryview) -> Any:
     if not message_type.MIN_VERSION <= version <= message_type.MAX_VERSION:
         raise ProtocolError(f"{message_type.NAME} version {version}, known are up to {message_type.MAX_VERSION}")
     return message_type.decode(value[position:], version)
-
-
-def _module_name(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

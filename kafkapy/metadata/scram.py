@@ -48,7 +48,7 @@ class ScramControl:
         return self._by_key
 
     def decide_alter(self, request: AlterUserScramCredentialsRequest) -> Decision[Record, list[UserResult]]:
-        """Delete and upsert credentials; answer a result for each user, successes first, as Apache Kafka does.
+        """Delete and upsert credentials; the response has each user's result, successes first, as Apache Kafka's.
 
         Raises ApiError POLICY_VIOLATION for more than MAX_RECORDS_PER_OPERATION records.
         """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""Of both mechanisms, as in Apache Kafka; RFC 7677 asks for 4096 at least."""
+"""The limit of both mechanisms, as in Apache Kafka; RFC 7677 requires at least 4096."""
 SALT_BITS: Final = 130
 _SALT_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 

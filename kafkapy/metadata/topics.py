@@ -15,7 +15,7 @@ from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import MetadataImage
-from kafkapy.metadata.limits import CountPartitions, check_operation_size, count_none
+from kafkapy.metadata.limits import ChargePartitions, charge_none, check_operation_size
 from kafkapy.metadata.new_partitions import NewPartitions
 from kafkapy.metadata.partition_indexes import PartitionIndexes
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -126,7 +126,7 @@ class TopicControl:
         self,
         request: "CreateTopicsRequest",
         describable: Callable[[str], bool] | None = None,
-        count_partitions: CountPartitions = count_none,
+        charge_partitions: ChargePartitions = charge_none,
     ) -> "Steps[Any, CreateTopicsResponse]":
         """Decide CreateTopics for topics with distinct names; each topic succeeds or fails independently.
 
@@ -140,7 +140,7 @@ class TopicControl:
         described: DescribedConfigs = {}
         for topic in request.topics:
             try:
-                topic_records, result, configs = yield from self._create(topic, count_partitions)
+                topic_records, result, configs = yield from self._create(topic, charge_partitions)
                 if describable is not None:
                     self._describe(result, configs, described if describable(topic.name) else None)
             except ApiError as error:
@@ -155,7 +155,7 @@ class TopicControl:
         return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
     def decide_delete(
-        self, topic_ids: Collection[Uuid], count_partitions: CountPartitions = count_none
+        self, topic_ids: Collection[Uuid], charge_partitions: ChargePartitions = charge_none
     ) -> Decision[Any, dict[Uuid, ApiError | None]]:
         """Decide DeleteTopics; a result of None is success. Unknown ids get UNKNOWN_TOPIC_ID.
 
@@ -166,14 +166,14 @@ class TopicControl:
         records: list[RemoveTopicRecord] = []
         for topic_id in topic_ids:
             try:
-                records.append(self._removal(topic_id, len(records), count_partitions))
+                records.append(self._removal(topic_id, len(records), charge_partitions))
                 results[topic_id] = None
             except ApiError as error:
                 results[topic_id] = error
         return Decision(results, records, is_atomic=True)
 
     def decide_create_partitions(
-        self, request: "CreatePartitionsRequest", count_partitions: CountPartitions = count_none
+        self, request: "CreatePartitionsRequest", charge_partitions: ChargePartitions = charge_none
     ) -> "Steps[Any, CreatePartitionsResponse]":
         """Decide CreatePartitions for topics with distinct names; each topic succeeds or fails independently.
 
@@ -192,7 +192,7 @@ class TopicControl:
         for topic in request.topics:
             result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
             try:
-                records += yield from self._grow(topic, len(records), count_partitions)
+                records += yield from self._grow(topic, len(records), charge_partitions)
             except ApiError as error:
                 result.error_code, result.error_message = int(error.code), error.message
             results.append(result)
@@ -236,7 +236,7 @@ class TopicControl:
     # -- creating -------------------------------------------------------------------------------------------------
 
     def _create(
-        self, topic: "CreatableTopic", count_partitions: CountPartitions
+        self, topic: "CreatableTopic", charge_partitions: ChargePartitions
     ) -> "Generator[list[Any], None, tuple[list[Any], CreatableTopicResult, dict[str, str]]]":
         """Return the topic's records, its result without configs, and the configs that the request sets. In steps."""
         from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult
@@ -246,7 +246,7 @@ class TopicControl:
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
         partitions = self.new_partitions.of_topic(topic)
         assert max(partitions) == len(partitions) - 1, f"the partitions of {topic.name} would have a gap"
-        count_partitions(len(partitions))
+        charge_partitions(len(partitions))
         topic_id = self._random.uuid()
         records = [
             TopicRecord(name=topic.name, topic_id=topic_id),
@@ -309,17 +309,17 @@ class TopicControl:
 
     # -- deleting, growing ----------------------------------------------------------------------------------------
 
-    def _removal(self, topic_id: Uuid, record_count: int, count_partitions: CountPartitions) -> "RemoveTopicRecord":
+    def _removal(self, topic_id: Uuid, record_count: int, charge_partitions: ChargePartitions) -> "RemoveTopicRecord":
         from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 
         if topic_id not in self.by_id:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         check_operation_size(record_count + 1)
-        count_partitions(len(self.by_id[topic_id].partitions))
+        charge_partitions(len(self.by_id[topic_id].partitions))
         return RemoveTopicRecord(topic_id=topic_id)
 
     def _grow(
-        self, request: "CreatePartitionsTopic", record_count: int, count_partitions: CountPartitions
+        self, request: "CreatePartitionsTopic", record_count: int, charge_partitions: ChargePartitions
     ) -> Generator[list[Any], None, list[PartitionRecord]]:
         """Return the records of the new partitions, in steps. Raises ApiError.
 
@@ -340,7 +340,8 @@ class TopicControl:
             )
         check_operation_size(record_count + added)
         self.new_partitions.check_assignment_count(request, added)
-        count_partitions(added)
+        # Last, because it charges the quota: what is refused is not charged.
+        charge_partitions(added)
         partitions = self.new_partitions.added_to(topic.partitions, request)
         return (yield from _partition_records(topic.topic_id, partitions))
 

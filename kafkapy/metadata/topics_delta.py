@@ -83,7 +83,7 @@ class TopicsDelta:
         self._topic(topic_id).partition_changes[partition_id] = registration
 
     def add_again(self, topic: TopicImage, partition_id: int) -> None:
-        """Have a partition, which stays as it is, be among the local changes as if it were new to the brokers."""
+        """Add an unchanged partition to the local changes, as if it were new to the brokers."""
         delta = self.changed.get(topic.topic_id)
         if delta is None:
             none_yet = TopicImage(topic.name, topic.topic_id, {})

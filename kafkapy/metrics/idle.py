@@ -3,6 +3,7 @@
 from typing import Final
 
 MIN_AGE_S: Final = 1.0
+"""Within less, the clocks' own resolution would decide the share."""
 
 
 class IdleShare:

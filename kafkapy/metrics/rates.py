@@ -7,6 +7,7 @@ from typing import Final
 WINDOW_S: Final = 30.0
 MIN_AGE_S: Final = 1.0
 MAX_RATES: Final = 10_000
+"""Within MIN_AGE_S one event would look like a peak. At MAX_RATES keys all begin anew: clients choose some."""
 
 
 class Rates:

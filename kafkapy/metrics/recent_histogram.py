@@ -21,7 +21,7 @@ class RecentHistogram:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         """now_ns: a monotonic clock."""
         self.count = 0
-        """Of all values ever."""
+        """The number of all values since the start."""
         self._now_ns = now_ns
         self._period_began_ns = now_ns()
         self._before: dict[int, int] = {}

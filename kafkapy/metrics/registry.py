@@ -25,13 +25,13 @@ class NodeCounts:
         self.traffic = BrokerTraffic()
         self.unclean_elections = 0
         self.eligible_elections = 0
-        """Of leaders from the eligible leader replicas (KIP-966)."""
+        """The number of elections of eligible leader replicas (KIP-966)."""
         self.loop_lag_us = new_histogram()
         """How late timers of the event loop run."""
         self.gc_pauses_us = new_histogram()
         self.idle = IdleShare()
         self.connections: dict[tuple[str, int], ConnectionTraffic] = {}
-        """Of a broker's listeners, by listener and index of the processor."""
+        """Traffic of a broker's listeners, by listener and index of the processor."""
         self.rates = Rates(started_s)
         self.operations = OperationCounts(now_ns)
         self.verifications = VerificationCounts(now_ns)
@@ -40,7 +40,7 @@ class NodeCounts:
         self.group_coordinator = CoordinatorCounts(now_ns)
         self.share_coordinator = CoordinatorCounts(now_ns)
         self.raft_channel = OutboundTraffic()
-        """Of this node's connections to the voters of the quorum."""
+        """Traffic of this node's connections to the voters of the quorum."""
         self.flush_us = new_histogram()
         """How long the files of a log took to be synced."""
 

@@ -69,7 +69,7 @@ class ShareCounts:
         return _of_group(self.letters, group_id, DeadLetterCounts)
 
     def new_partition(self) -> "SharePartitionCounts":
-        """Return what a share partition that is in use is counted in, as long as it is."""
+        """Return the counts of a share partition, for as long as it is in use."""
         return SharePartitionCounts(self._now_ns)
 
 
@@ -128,7 +128,7 @@ class SharePartitionCounts:
         self.lock_ms: RecentHistogram | None = None
         """For how long fetches held the share partition, which they do one after the other."""
         self.lock_ratio: RecentHistogram | None = None
-        """Of the time since the last fetch let go, how much the next one held it, in percent."""
+        """How long the next fetch held it, in percent of the time since the fetch before released it."""
 
     def record_batch(self, record_count: int) -> None:
         if self.batch_records is None:

@@ -113,9 +113,9 @@ class BrokerTraffic:
         self.invalid_sequence_records = 0
         self.records_without_key = 0
         self.conversion_us = new_histogram()
-        """Of Produce requests: how long re-encoding their batches took; others are not counted."""
+        """The time to re-encode the batches of Produce requests; requests without re-encoding are not counted."""
         self.temporary_bytes = new_histogram()
-        """Of Produce requests with compressed or re-encoded batches: the memory for these, besides the request."""
+        """The memory of Produce requests with compressed or re-encoded batches, besides the request."""
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the counts of a topic that has a partition on this broker."""

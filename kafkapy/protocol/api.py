@@ -59,7 +59,7 @@ def api_key_of(frame: memoryview) -> int:
 
 
 def api_name(api_key: int) -> str:
-    """Return what log lines say of a key, of an unknown one, too."""
+    """Return the name of an API key for log lines, also of an unknown one."""
     api = APIS.get(api_key)
     return str(api_key) if api is None else f"{api.name} ({api_key})"
 

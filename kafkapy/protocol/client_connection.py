@@ -153,7 +153,7 @@ class ClientConnection:
 
     @property
     def missing_bytes(self) -> int:
-        """What an incomplete response lacks; 0 if none has begun to arrive."""
+        """The missing bytes of an incomplete response; 0 if none has begun to arrive."""
         return 0 if self._frame is None else self._frame_bytes - len(self._frame)
 
     def receive(self, data: ReadableBuffer) -> None:
@@ -328,9 +328,9 @@ class ClientConnection:
         if self._traffic is None:
             return
         if self._session_due_ms is None:
-            self._traffic.record_login(can_renew=True)
+            self._traffic.record_login(can_reauthenticate=True)
         else:
-            self._traffic.renewals += 1
+            self._traffic.reauthentications += 1
 
 
 def _ignore_failure(_is_unsupported: bool) -> None:

@@ -7,7 +7,8 @@ Driven by `reactor/link.py`. A frame on the wire is a 4-byte big-endian size and
 * Responses are sent in the order of the requests, whatever the order they complete in. A request without a response
   (acks=0) keeps its place in that order and sends nothing.
 * No request starts while the connection is muted, has `max_in_flight` unanswered requests, or has `max_output_bytes`
-  of unsent output. The driver does not receive then, so TCP flow control stops the peer.
+  of unsent output, with the responses that wait for earlier ones (`ready_bytes`): a request that is parked for minutes
+  would let the others fill the memory. The driver does not receive then, so TCP flow control stops the peer.
 * Until the connection is admitted (authenticated, if its listener requires a login) a frame is at most
   `unadmitted_frame_bytes`, and requests run one at a time.
 * Each FileRegion of a response is released exactly once: when it has been sent, or by the caller of `close`.
@@ -19,11 +20,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ProtocolError
-from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.kept_responses import Together, discard, memory_of, regions_of
 from kafkapy.protocol.partial_frame import PartialFrame
 from kafkapy.protocol.serving import ConnectionLimits, Served
 from kafkapy.seams import FileRegion, ReadableBuffer
-from kafkapy.types import LEAST_VIEW_BYTES
+from kafkapy.types import MIN_VIEW_BYTES
 
 if TYPE_CHECKING:
     from kafkapy.protocol.primitives import Writer
@@ -44,19 +45,12 @@ RECEIVE_BYTES = 64 * 1024
 MAX_WRITE_BYTES = 1024 * 1024
 MAX_WRITE_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
-
+MAX_READ_AHEAD_BYTES = 256 * 1024
+"""Small regions are read for a write with fewer bytes: what a socket does not accept of them is kept in memory."""
 MAX_COALESCED_FRAME_BYTES = 132 * 1024
 """Requests above this size (a batch of 128 KiB) are not served together, which would save little."""
-
-MOST_TAKEN_BYTES = 64 * 1024
+MAX_TAKEN_BYTES = 64 * 1024
 """Where no request may start, at most this many bytes of those that have started are kept with the rest."""
-
-
-class _Together(NamedTuple):
-    """Responses to requests that were served together, held until earlier responses have been sent."""
-
-    frame_count: int
-    responses: bytes
 
 
 class Connection:
@@ -82,6 +76,7 @@ class Connection:
         "mute_count",
         "output",
         "output_bytes",
+        "ready_bytes",
         "receive_bytes",
         "started_count",
     )
@@ -100,7 +95,10 @@ class Connection:
         self._position = 0
         self._partial: PartialFrame | None = None
         """The frame that is not whole yet, or may not start yet."""
-        self._ready: dict[int, Writer | _Together | None] = {}
+        self._ready: dict[int, Writer | Together | None] = {}
+        """Responses that wait for earlier ones, by sequence number."""
+        self.ready_bytes = 0
+        """The memory of those responses; `output_bytes` includes it."""
         self._tail: bytearray | None = None
         self._answered_count = 0
         self._last_sequence = -1
@@ -213,7 +211,7 @@ class Connection:
             or self.mute_count
             or self._last_sequence >= 0
         ):
-            if self._position >= MOST_TAKEN_BYTES:
+            if self._position >= MAX_TAKEN_BYTES:
                 self._drop_taken()
             return None
         if partial is not None:
@@ -237,7 +235,7 @@ class Connection:
             self._begin_frame(size, position)
             return None
         self.started_count += 1
-        if size >= LEAST_VIEW_BYTES:
+        if size >= MIN_VIEW_BYTES:
             return memoryview(bytearray(memoryview(data)[start:end]))
         return memoryview(bytearray(data[start:end]))
 
@@ -275,7 +273,7 @@ class Connection:
         if responses is None:
             return started + 1
         if started != self._answered_count:
-            self._ready[started + 1] = _Together(served.frame_count, responses)
+            self._keep(started + 1, Together(served.frame_count, responses))
             return started + 1
         self._answered_count = self.started_count
         self.output_bytes += len(responses)
@@ -318,7 +316,7 @@ class Connection:
     def respond(self, sequence: int, response: "Writer | None") -> None:
         """Take the response to a request (None: it has none); queue all responses that may now be sent."""
         if sequence != self._answered_count + 1:
-            self._ready[sequence] = response
+            self._keep(sequence, response)
             return
         self._answered_count = sequence
         if response is not None:
@@ -329,18 +327,29 @@ class Connection:
     def respond_together(self, first: int, frame_count: int, responses: bytes) -> None:
         """Take the responses (with size prefixes) to `frame_count` requests, starting at sequence number `first`."""
         if first != self._answered_count + 1:
-            self._ready[first] = _Together(frame_count, responses)
+            self._keep(first, Together(frame_count, responses))
             return
         self._emit_together(frame_count, responses)
         if self._ready:
             self._emit_ready()
 
+    def _keep(self, sequence: int, response: "Writer | Together | None") -> None:
+        """Keep a response until the earlier ones have come."""
+        self._ready[sequence] = response
+        self._count_ready(memory_of(response))
+
+    def _count_ready(self, byte_count: int) -> None:
+        self.ready_bytes += byte_count
+        self.output_bytes += byte_count
+        assert self.ready_bytes >= 0
+
     def _emit_ready(self) -> None:
-        """Queue the held responses that are next in order."""
+        """Queue the responses that are next in order."""
         ready = self._ready
         while (sequence := self._answered_count + 1) in ready:
             held = ready.pop(sequence)
-            if isinstance(held, _Together):
+            self._count_ready(-memory_of(held))
+            if isinstance(held, Together):
                 self._emit_together(held.frame_count, held.responses)
                 continue
             self._answered_count = sequence
@@ -356,7 +365,7 @@ class Connection:
 
     def _emit(self, response: "Writer") -> None:
         if 0 <= self._last_sequence < self._answered_count:
-            _release(response)
+            discard(response)
             return
         if response.splices:
             self._emit_spliced(response)
@@ -427,6 +436,7 @@ class Connection:
         """
         output = self.output
         head = output[0]
+        # The most frequent output: one response that is whole, sent without a list of views.
         if len(output) == 1 and not self.head_sent and head.__class__ is bytearray:
             return [head], False, len(head)
         buffers: list[ReadableBuffer] = []
@@ -434,14 +444,16 @@ class Connection:
         for index, item in enumerate(output):
             start = 0 if index else self.head_sent
             if isinstance(item, FileRegion):
-                data = None if start else read_small(item)
+                data = None if start or write_bytes >= MAX_READ_AHEAD_BYTES else read_small(item)
                 if data is None:
                     return buffers, True, write_bytes
                 output[index] = data
                 item.release()
                 item = data
-            buffers.append(memoryview(item)[start:] if start else item)
-            write_bytes += len(item) - start
+            if start or len(item) > MAX_WRITE_BYTES:
+                item = memoryview(item)[start : start + MAX_WRITE_BYTES]  # TLS joins the buffers
+            buffers.append(item)
+            write_bytes += len(item)
             if write_bytes >= MAX_WRITE_BYTES or len(buffers) >= MAX_WRITE_BUFFERS:
                 break
         return buffers, False, write_bytes
@@ -471,27 +483,11 @@ class Connection:
         """Drop all input and output; return the regions, which the caller must release."""
         regions = [item for item in self.output if isinstance(item, FileRegion)]
         for response in self._ready.values():
-            if response is not None and not isinstance(response, _Together):
-                regions += _regions(response)
+            regions += regions_of(response)
         self.output.clear()
         self._ready.clear()
         self.input, self._position, self._tail = b"", 0, None
         self._partial = None
-        self.output_bytes = self.head_sent = 0
+        self.output_bytes = self.ready_bytes = self.head_sent = 0
         self._last_sequence = 0
         return regions
-
-
-def _regions(response: "Writer") -> list[FileRegion]:
-    return [payload for _, payload in response.splices if isinstance(payload, FileRegion)]
-
-
-def _release(response: "Writer") -> None:
-    for region in _regions(response):
-        region.release()
-
-
-def discard(response: "Writer | None") -> None:
-    """Release the regions of a response that is not sent."""
-    if response is not None:
-        _release(response)

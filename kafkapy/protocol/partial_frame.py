@@ -1,9 +1,9 @@
-"""A frame of which a part was received: the received parts first, later one buffer of the frame's size.
+"""A partially received frame: first a list of parts, later one buffer of the frame's size.
 
-Memory follows what has arrived, never what the size prefix claims. Up to half of the frame is held as it was received.
-Then the buffer is made, and the missing bytes are received straight into it: joining costs a copy of the frame, and
-parts of 100 KiB are memory that the allocator returns to the system and takes anew. A frame above MOST_WHOLE_BYTES has
-no such buffer, as making it would hold the loop: its parts are joined from time to time.
+Memory follows the received bytes, never the size prefix. Up to half of the frame is kept in the received parts. Then
+the buffer is allocated, and the missing bytes are received directly into it, because joining would copy the frame, and
+the allocator returns parts of 100 KiB to the system again and again. A frame above MAX_WHOLE_BYTES has no such buffer,
+because allocating it would hold the loop: its parts are joined from time to time.
 """
 
 from typing import Final
@@ -12,12 +12,12 @@ PREFIX_BYTES: Final = 4
 """The size prefix of a frame; it is kept with the frame."""
 
 KEY_BYTES: Final = 2
-"""The first part has at least this many bytes of the frame, if there are: those of the request's api key."""
+"""The first part has at least this many bytes of the frame, if it is so long: those of the api key."""
 
-LEAST_PART_BYTES: Final = 4 * 1024
+MIN_PART_BYTES: Final = 4 * 1024
 """Received parts of a frame that are smaller are joined at once, so that a byte at a time costs no object each."""
 
-MOST_WHOLE_BYTES: Final = 2 * 1024 * 1024
+MAX_WHOLE_BYTES: Final = 2 * 1024 * 1024
 """The largest frame with a buffer of its size: zero-filling it and copying half of it take a third of a millisecond.
 Of a larger frame, this many bytes are joined at once."""
 
@@ -51,18 +51,18 @@ class PartialFrame:
         last = parts[-1]
         if len(last) < PREFIX_BYTES + KEY_BYTES:
             parts[-1] = last + part
-        elif len(part) >= LEAST_PART_BYTES:
+        elif len(part) >= MIN_PART_BYTES:
             parts.append(part)
         elif isinstance(last, bytearray):
             last += part
         else:
             parts.append(bytearray(part))
         self._unjoined_bytes += len(part)
-        if self._unjoined_bytes > MOST_WHOLE_BYTES:
+        if self._unjoined_bytes > MAX_WHOLE_BYTES:
             self._join()
 
     def _join(self) -> None:
-        """Append the other parts to the first. Doing so for each would move it again and again."""
+        """Append the other parts to the first. Doing so for each part would move the first again and again."""
         first, *rest = self.parts
         if not isinstance(first, bytearray):
             first = bytearray(first)
@@ -77,13 +77,13 @@ class PartialFrame:
         """
         buffer = self._buffer
         if buffer is None:
-            if self.missing_bytes > self.size_bytes // 2 or self.size_bytes > MOST_WHOLE_BYTES:
+            if self.missing_bytes > self.size_bytes // 2 or self.size_bytes > MAX_WHOLE_BYTES:
                 return None
             buffer = self._buffer = self._new_buffer()
         return memoryview(buffer)[len(buffer) - self.missing_bytes :]
 
     def _new_buffer(self) -> bytearray:
-        """Return the buffer, with what has come so far; the parts are let go."""
+        """Return the buffer with the received bytes, and drop the parts."""
         buffer = bytearray(PREFIX_BYTES + self.size_bytes)
         at = 0
         for part in self.parts:
@@ -101,7 +101,7 @@ class PartialFrame:
         assert not self.missing_bytes, f"{self.missing_bytes} bytes are missing"
         frame = self._buffer
         if frame is None:
-            if self.size_bytes > MOST_WHOLE_BYTES:  # a copy would hold the loop, and the memory of the frame twice
+            if self.size_bytes > MAX_WHOLE_BYTES:  # a copy would hold the loop, and the memory of the frame twice
                 self._join()
                 first = self.parts[0]
                 assert isinstance(first, bytearray)

@@ -40,7 +40,7 @@ class ParkedFetch(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
-    """What a handler may read and set about the connection that a request came on."""
+    """The facts about a request's connection that a handler may read and set."""
 
     connection_id: str
     """`local host:port-peer host:port-processor-index`, as Kafka prints it."""
@@ -60,9 +60,9 @@ class ConnectionInfo:
     is_replica: bool = False
     """Set by a handler: the connection is that of a follower, which fetches as a replica."""
     is_held: bool = False
-    """Set by a handler before it suspends: no further request starts until it is answered. Reset by the driver."""
+    """Set by a handler before it is parked: no further request starts until it is answered. Reset by the driver."""
     is_frame_free: bool = False
-    """Set before a handler suspends: nothing refers to the request's frame any more. Reset by the driver, which then
+    """Set before a request is parked: nothing refers to the request's frame any more. Reset by the driver, which then
     frees the request memory of the frame."""
     throttle_ms: int = 0
     """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
@@ -80,7 +80,7 @@ class ConnectionInfo:
     """Set by a handler while a consumer's Fetch waits for data: later responses of the connection wait for its own."""
 
     def end_parked_fetch(self) -> None:
-        """Let a Fetch that waits for data be answered now, if there is one."""
+        """End the wait of the parked Fetch, if there is one: it is answered now."""
         parked, self.parked_fetch = self.parked_fetch, None
         if parked is not None:
             parked.complete()
@@ -149,7 +149,7 @@ def no_login(_info: ConnectionInfo) -> Login:
 
 @dataclass(slots=True, frozen=True)
 class Serving:
-    """What serves the requests of a reactor's connections, and their logins on listeners that need one."""
+    """Serves the requests of a reactor's connections, and their logins on listeners that need one."""
 
     route: Route
     coalesce: Coalesce = coalesce_nothing

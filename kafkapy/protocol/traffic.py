@@ -15,16 +15,16 @@ class ConnectionTraffic:
         "_longest",
         "expired",
         "failed_logins",
-        "failed_renewals",
+        "failed_reauthentications",
         "logins",
-        "logins_without_renewal",
+        "logins_without_reauthentication",
         "longest_frame",
         "polls",
         "reads",
+        "reauthentication_ms",
+        "reauthentications",
         "received_bytes",
         "received_frames",
-        "renewal_ms",
-        "renewals",
         "sent_bytes",
         "sent_frames",
         "writes",
@@ -42,14 +42,14 @@ class ConnectionTraffic:
         """The size of the longest frame sent since the last `longest_recent_frame`, without its size prefix."""
         self._longest = RecentValues()
         self.logins = self.failed_logins = 0
-        self.logins_without_renewal = 0
-        """Of clients that cannot re-authenticate."""
-        self.renewals = self.failed_renewals = 0
+        self.logins_without_reauthentication = 0
+        """The number of logins of clients that cannot re-authenticate."""
+        self.reauthentications = self.failed_reauthentications = 0
         """Re-authentications (KIP-368)."""
-        self.renewal_ms = RecentValues()
+        self.reauthentication_ms = RecentValues()
         """How long re-authentications take."""
         self.expired = 0
-        """Connections closed because their session was not renewed."""
+        """Connections closed because their session expired before a re-authentication."""
 
     def count_sent(self, frame_bytes: int, count: int) -> None:
         """Count frames that are sent; frame_bytes: of one, without its size prefix."""
@@ -57,13 +57,13 @@ class ConnectionTraffic:
         if frame_bytes > self.longest_frame:
             self.longest_frame = frame_bytes
 
-    def record_login(self, *, can_renew: bool) -> None:
+    def record_login(self, *, can_reauthenticate: bool) -> None:
         self.logins += 1
-        self.logins_without_renewal += not can_renew
+        self.logins_without_reauthentication += not can_reauthenticate
 
-    def record_renewal(self, took_ms: int, now_ms: int) -> None:
-        self.renewals += 1
-        self.renewal_ms.record(took_ms, now_ms)
+    def record_reauthentication(self, took_ms: int, now_ms: int) -> None:
+        self.reauthentications += 1
+        self.reauthentication_ms.record(took_ms, now_ms)
 
     def longest_recent_frame(self, now_ms: int) -> float:
         """Return the size of the longest frame sent in the last half minute to minute, NaN if there was none.
@@ -77,7 +77,7 @@ class ConnectionTraffic:
 
 
 class OutboundTraffic(ConnectionTraffic):
-    """Of connections to other nodes: sent frames are requests, received ones responses."""
+    """Traffic of connections to other nodes: sent frames are requests, received ones responses."""
 
     __slots__ = ("closed", "opened")
 

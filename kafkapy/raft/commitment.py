@@ -1,4 +1,4 @@
-"""How a leader commits: it advances the high watermark to what a majority has, and completes a voter change."""
+"""The commits of a leader: it advances the high watermark to what a majority has, and completes voter changes."""
 
 from kafkapy.raft.effects import SendResponse
 from kafkapy.raft.local_node import LocalNode

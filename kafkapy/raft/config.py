@@ -1,4 +1,4 @@
-"""What a driver sets for its RaftCore: this replica's voter entry and the timeouts."""
+"""The settings of a RaftCore: this replica's voter entry and the timeouts."""
 
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.voters import Voter

@@ -235,7 +235,7 @@ class RaftCore:
         """Restore the role from quorum-state. A single voter becomes leader at once, in a new epoch."""
         self._current.restore(self._recovered_election, now_ms)
         if isinstance(self._current.role, Candidate):
-            self._current.maybe_go_forward(now_ms)
+            self._current.maybe_win_election(now_ms)
         elif self._replica.is_only_voter:
             self._current.become_prospective(now_ms)
 
@@ -258,7 +258,7 @@ class RaftCore:
                     self._current.become_prospective(now_ms)
             case Prospective():
                 if role.tally.is_lost or now_ms >= role.election_deadline_ms:
-                    self._voting.give_up_prospect(role, now_ms)
+                    self._voting.on_pre_vote_lost(role, now_ms)
             case Candidate():
                 if now_ms >= role.election_deadline_ms:
                     self._become_prospective_or_wait(now_ms)

@@ -124,7 +124,7 @@ class CurrentRole:
 
     def _abandon_leadership(self, former: Leader) -> None:
         if former.linger.is_waiting:
-            self._replica.release(former)  # a replica fetches and stands only with a durable log
+            self._replica.release(former)  # a replica fetches, and starts an election, only with a durable log
         for fetch in former.pending_fetches:
             self._out.emit(SendResponse(fetch.respond_to, self.fetch_failure(NOT_LEADER_OR_FOLLOWER)))
         change = former.pending_voter_change
@@ -132,9 +132,10 @@ class CurrentRole:
             self._out.emit(SendResponse(change.respond_to, self.voter_change_response(NOT_LEADER_OR_FOLLOWER)))
 
     def become_unattached(self, leader_epoch: int, leader_id: int, now_ms: int) -> None:
-        """Wait for a leader for what is left of the election timeout: it runs on unless a pre-vote was lost.
+        """Wait for a leader until the election timeout passes.
 
-        So a replica whose timeout has passed stands at once.
+        A timeout that runs already is kept, so that a replica whose timeout has passed starts an election at once;
+        after a lost pre-vote it starts again.
         """
         role = self.role
         deadline_ms = now_ms + self._election_timeout_ms()
@@ -174,7 +175,7 @@ class CurrentRole:
         )
 
     def become_prospective(self, now_ms: int, voted: ReplicaKey | None = None) -> None:
-        """Start asking for pre-votes. A single voter has won already and becomes candidate at once."""
+        """Start a pre-vote. A single voter has won it already, and becomes candidate at once."""
         assert self._replica.is_voter
         role = self.role
         self._enter(
@@ -187,7 +188,7 @@ class CurrentRole:
                 election_deadline_ms=now_ms + self._election_timeout_ms(),
             )
         )
-        self.maybe_go_forward(now_ms)
+        self.maybe_win_election(now_ms)
 
     def record_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
         """Record the vote in the same role and restart the election timeout, to give the candidate time to win."""
@@ -207,14 +208,14 @@ class CurrentRole:
         )
 
     def become_candidate(self, now_ms: int) -> None:
-        """Stand in the next epoch, if there is one.
+        """Start an election in the next epoch, if there is one.
 
-        Deviation: Apache Kafka's candidate goes on with -2^31 after the last epoch. Here it does not stand, because no
-        other voter grants that.
+        Deviation: Apache Kafka's candidate goes on with -2^31 after the last epoch. Here it starts no election, because
+        no other voter would grant its vote.
         """
         if self.role.leader_epoch < LAST_EPOCH:
             self._enter(self._candidate(self.role.leader_epoch + 1, now_ms))
-            self.maybe_go_forward(now_ms)
+            self.maybe_win_election(now_ms)
 
     def leave_epoch(self, now_ms: int) -> None:
         """Wait for a leader of the next epoch, if there is one."""
@@ -229,8 +230,8 @@ class CurrentRole:
             election_deadline_ms=now_ms + self._election_timeout_ms(),
         )
 
-    def maybe_go_forward(self, now_ms: int) -> None:
-        """Move from Prospective to Candidate, or from Candidate to Leader, if a majority has granted its vote."""
+    def maybe_win_election(self, now_ms: int) -> None:
+        """Become Candidate after Prospective, or Leader after Candidate, if a majority has granted its vote."""
         role = self.role
         if isinstance(role, Prospective) and role.tally.is_won:
             self.become_candidate(now_ms)
@@ -283,7 +284,7 @@ class CurrentRole:
 
     def _initial_role(self, election: ElectionState, now_ms: int) -> Role:
         deadline_ms = now_ms + self._election_timeout_ms() if self._replica.is_voter else FOREVER_MS
-        # A vote is written before records of its epoch: behind a log with a later one, the file was lost or copied.
+        # A vote is persisted before its epoch has records. An epoch below the log's: the file was lost, or is a copy.
         if election.leader_epoch < self._replica.log.last_epoch:
             return Unattached(leader_epoch=self._replica.log.last_epoch, election_deadline_ms=deadline_ms)
         # It led this epoch before it stopped, and may have lost records that were not flushed. Going on, it would
@@ -301,7 +302,7 @@ class CurrentRole:
         voted_for_us = voted in (self._replica.local, ReplicaKey(self._replica.local.node_id, ZERO_UUID))
         if voted_for_us and election.leader_id < 0 and self._replica.is_voter:
             return self._candidate(election.leader_epoch, now_ms)
-        # The leader may have left the voters, or be one that this log does not have yet: then it is looked for.
+        # The leader's endpoints are unknown if it has left the voters, or if this log does not have it as a voter yet.
         endpoints = self._replica.voters.current.endpoints_of(election.leader_id)
         if election.leader_id >= 0 and endpoints:
             return self._follower(election.leader_epoch, election.leader_id, endpoints, voted, now_ms)
@@ -333,7 +334,7 @@ class CurrentRole:
             if knows_less and leader_id != self._replica.local.node_id:
                 self.become_follower(leader_epoch, leader_id, endpoints, now_ms)
 
-    def learn_from_response(self, response: Response, now_ms: int) -> bool:
+    def adopt_from_response(self, response: Response, now_ms: int) -> bool:
         """Adopt a response's epoch and leader if newer; return whether the rest of the response is still relevant."""
         if response.leader_epoch < self.leader_epoch:
             return False

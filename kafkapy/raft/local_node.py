@@ -1,4 +1,4 @@
-"""What the parts of the core share: this node's settings, log and voters, role, and exchange with others."""
+"""The shared state of the core's parts: this node's settings, log, voters and role, and its exchange with others."""
 
 from kafkapy.raft.config import RaftConfig
 from kafkapy.raft.connections import Connections, Outbox

@@ -14,7 +14,7 @@ from kafkapy.types import OffsetAndEpoch
 
 
 class FetchPosition(Enum):
-    """How a fetch position relates to the leader's log."""
+    """The relation of a fetch position to the leader's log."""
 
     VALID = "valid"
     DIVERGING = "diverging"

@@ -59,7 +59,7 @@ class Membership:
         return refusal
 
     def end_adding(self, request: AddVoterRequest) -> None:
-        """Forget what begin_adding() noted, if it is still so."""
+        """Undo begin_adding(), unless another change has begun."""
         role = self._current.role
         if not isinstance(role, Leader) or role.pending_voter_change is None:
             return
@@ -191,7 +191,7 @@ class Membership:
         if not isinstance(request, UpdateVoterRequest):
             self._on_join_response(node_id, response, now_ms)
             return
-        self._current.learn_from_response(response, now_ms)
+        self._current.adopt_from_response(response, now_ms)
         is_answered = role is self._current.role and response.leader_epoch == role.leader_epoch
         if not is_answered or not isinstance(role, Follower):
             return
@@ -226,6 +226,8 @@ class Membership:
                 REQUEST_TIMED_OUT,
                 "Request timed out waiting for leader to handle previous voter change request",
             )
+        # The log may end with a voter change by an earlier leader that no majority has yet. A second change beside it
+        # could make two disjoint majorities. A high watermark in this epoch means that the earlier one is committed.
         if role.progress.high_watermark < 0:
             return (
                 REQUEST_TIMED_OUT,

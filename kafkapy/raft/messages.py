@@ -13,7 +13,7 @@ from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.types import INT64_MAX, OffsetAndEpoch, ReplicaKey
 
 NO_HIGH_WATERMARK: Final = INT64_MAX
-"""Of a replica that does not send its high watermark (before Fetch 18): never lower than the leader's."""
+"""The high watermark of a replica that does not send it (before Fetch 18): never lower than the leader's."""
 NONE: Final = ErrorCode.NONE.value
 NOT_LEADER_OR_FOLLOWER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER.value
 REQUEST_TIMED_OUT: Final = ErrorCode.REQUEST_TIMED_OUT.value

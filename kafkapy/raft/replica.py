@@ -84,13 +84,13 @@ class Replica:
         self.learn_high_watermark(snapshot_id.offset)
 
     def delete_prefix(self, start_offset: int) -> None:
-        """Note that the log was deleted below start_offset, the end of a snapshot."""
+        """Record that the log was deleted below start_offset, the end of a snapshot."""
         assert start_offset <= self.high_watermark, f"records from {self.high_watermark} on are not committed"
         self.log.advance_start(start_offset)
         self.voters.trim_before(start_offset)
 
     def add_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Note a snapshot that the driver has written."""
+        """Record a snapshot that the driver has written."""
         assert snapshot_id.offset <= self.high_watermark
         self.log.add_snapshot(snapshot_id)
 

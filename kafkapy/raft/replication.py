@@ -232,7 +232,7 @@ class FollowerReplication:
         return [node_id for node_id in known if node_id != self._replica.local.node_id]
 
     def _record_search_in_vain(self, now_ms: int) -> None:
-        """Note a response that names no leader. Once all nodes have sent one, ask the next only after a pause.
+        """Count a response that names no leader. Once all nodes have sent one, ask the next only after a pause.
 
         Deviation: Apache Kafka asks on without a pause, as long as no election ends. Here with a back-off, because it
         would take a core.
@@ -263,7 +263,7 @@ class FollowerReplication:
         self._connections.maybe_send(role.leader_id, request, role.leader_endpoints, now_ms)
 
     def on_fetch_response(self, node_id: int, request: Request, response: FetchResponse, now_ms: int) -> None:
-        if not self._current.learn_from_response(response, now_ms) or response.error != NONE:
+        if not self._current.adopt_from_response(response, now_ms) or response.error != NONE:
             if not self._current.is_leader:
                 self._connections.back_off(node_id, now_ms)
                 self._record_search_in_vain(now_ms)
@@ -279,18 +279,24 @@ class FollowerReplication:
             self._replica.truncate_to(self._replica.log.truncation_offset(response.diverging))
         elif response.snapshot_id is not None:
             self._begin_snapshot_download(role, response.snapshot_id)
-        else:
-            self._append_fetched(response, role)
+        elif not self._append_fetched(response, role):
+            # Paused, as the next response may be as large; without a new time-out: another leader may have them whole.
+            self._connections.pause(node_id, now_ms + self._config.fetch_timeout_ms // 2)
+            return
         role.has_fetched = True
         role.fetch_deadline_ms = now_ms + self._config.fetch_timeout_ms
 
-    def _append_fetched(self, response: FetchResponse, role: Follower) -> None:
+    def _append_fetched(self, response: FetchResponse, role: Follower) -> bool:
+        """Append the batches that continue the log; return False if there are batches, but the first does not."""
         for batch in response.batches:
             if not self._is_next(batch, response.leader_epoch):
+                if batch is response.batches[0]:
+                    return False
                 break
             self._replica.append_fetched(batch, role)
         if response.high_watermark >= 0:
             self._replica.learn_high_watermark(response.high_watermark)
+        return True
 
     def _is_next(self, batch: LogBatch, leader_epoch: int) -> bool:
         """Return whether a batch continues the log. If not, it and the rest of the response are dropped."""
@@ -307,7 +313,7 @@ class FollowerReplication:
         role.snapshot_position = 0
 
     def on_fetch_snapshot_response(self, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
-        if not self._current.learn_from_response(response, now_ms):
+        if not self._current.adopt_from_response(response, now_ms):
             self._connections.back_off(node_id, now_ms)
             return
         role = self._current.role
@@ -340,8 +346,8 @@ class FollowerReplication:
         """Restart the log at the snapshot's end, even if the leader has changed: it holds committed records only.
 
         Deviation: Apache Kafka's process stops ("Full log truncation expected but didn't happen") if its log ends where
-        the snapshot does, in a later epoch, as an isolated leader's may. Here such a log begins anew, too, because each
-        start would stop again.
+        the snapshot does, in a later epoch, as an isolated leader's may. Here such a log begins again, too, because
+        each start would stop again.
         """
         self.end_installation(snapshot_id)
         if self._replica.log.holds(snapshot_id):

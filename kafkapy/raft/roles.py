@@ -26,7 +26,7 @@ from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.types import INT32_MAX, INT64_MAX, OffsetAndEpoch, ReplicaKey
 
 LAST_EPOCH = INT32_MAX
-"""An epoch is an int32: a replica in the last one stands no more, and leaves no role for the next epoch."""
+"""An epoch is an int32: a replica in the last one starts no election, and leaves no role for the next epoch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +92,7 @@ class Candidate:
         return ElectionState(self.leader_epoch, -1, self.voted)
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_log_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Grant pre-votes only: the vote of this epoch is its own."""
         return is_pre_vote and is_log_up_to_date
 
 
@@ -140,7 +141,7 @@ class PendingVoterChange:
 
     respond_to: object | None
     offset: int
-    """Of its record; FOREVER_OFFSET before that is appended."""
+    """The offset of its record; FOREVER_OFFSET before that is appended."""
     deadline_ms: int
     candidate: ReplicaKey | None = None
     """The new voter while the driver asks it for its versions."""
@@ -188,6 +189,7 @@ class Resigned:
         return ElectionState(self.leader_epoch, self.leader_id, None)
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_log_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Grant pre-votes only: this epoch has had its leader."""
         return is_pre_vote and is_log_up_to_date
 
 
@@ -195,7 +197,7 @@ Role: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Res
 
 
 class EpochRule(Enum):
-    """How the epoch may change in a transition."""
+    """The allowed change of the epoch in a transition."""
 
     SAME = "same"
     HIGHER = "higher"

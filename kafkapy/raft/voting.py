@@ -33,6 +33,7 @@ class Voting:
     # ---- requests
 
     def on_vote_request(self, respond_to: object, request: VoteRequest, now_ms: int) -> None:
+        """Answer a vote or pre-vote request. A higher epoch in it is adopted, whether the vote is granted or not."""
         error = self._vote_request_error(request)
         is_granted = False
         if error == NONE:
@@ -108,7 +109,7 @@ class Voting:
         error = self._leader_claim_error(request.leader_epoch, request.leader_id)
         if error == NONE:
             self._current.maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
-            self._hurry_election(request, now_ms)
+            self._shorten_fetch_timeout(request, now_ms)
         self._out.emit(
             SendResponse(
                 respond_to,
@@ -121,7 +122,7 @@ class Voting:
             )
         )
 
-    def _hurry_election(self, request: EndEpochRequest, now_ms: int) -> None:
+    def _shorten_fetch_timeout(self, request: EndEpochRequest, now_ms: int) -> None:
         """Replace the fetch timeout by a short back-off, since the leader has resigned: preferred successors first."""
         role = self._current.role
         if not isinstance(role, Follower) or role.leader_id != request.leader_id:
@@ -146,7 +147,7 @@ class Voting:
     # ---- responses
 
     def on_vote_response(self, node_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
-        if not self._current.learn_from_response(response, now_ms):
+        if not self._current.adopt_from_response(response, now_ms):
             return
         role = self._current.role
         if response.error == UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(role, Prospective):
@@ -162,16 +163,16 @@ class Voting:
             return
         assert isinstance(role, Prospective | Candidate)
         role.tally.record(node_id, response.is_granted)
-        self._current.maybe_go_forward(now_ms)
+        self._current.maybe_win_election(now_ms)
         if isinstance(self._current.role, Prospective) and self._current.role.tally.is_lost:
-            self.give_up_prospect(self._current.role, now_ms)
+            self.on_pre_vote_lost(self._current.role, now_ms)
 
     def on_begin_epoch_response(self, node_id: int, response: BeginEpochResponse, now_ms: int) -> None:
-        if self._current.learn_from_response(response, now_ms) and response.error != NONE:
+        if self._current.adopt_from_response(response, now_ms) and response.error != NONE:
             self._connections.back_off(node_id, now_ms)
 
     def on_end_epoch_response(self, node_id: int, response: EndEpochResponse, now_ms: int) -> None:
-        if not self._current.learn_from_response(response, now_ms):
+        if not self._current.adopt_from_response(response, now_ms):
             return
         if isinstance(self._current.role, Resigned) and response.error == NONE:
             self._current.role.unacknowledged_voter_ids.discard(node_id)
@@ -180,8 +181,11 @@ class Voting:
 
     # ---- time
 
-    def give_up_prospect(self, role: Prospective, now_ms: int) -> None:
-        """After a lost pre-vote, follow the former leader again, or wait for a leader."""
+    def on_pre_vote_lost(self, role: Prospective, now_ms: int) -> None:
+        """After a lost or unanswered pre-vote, follow the former leader again if it is known, else wait for a leader.
+
+        A node that was the epoch's leader itself waits in the next epoch.
+        """
         if role.leader_id >= 0 and role.leader_endpoints and role.leader_id != self._replica.local.node_id:
             self._current.become_follower(role.leader_epoch, role.leader_id, role.leader_endpoints, now_ms)
         elif role.leader_id == self._replica.local.node_id:

@@ -59,17 +59,27 @@ class _Attempt:
     def _try_next(self, reason: OSError) -> None:
         """Connect to the next address; if there is none, fail with `reason`, the error of the last one."""
         while self._addresses:
-            family, address = self._addresses.pop(0)
-            connecting = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                self._begin(*self._addresses.pop(0))
+            except OSError as error:  # also without a descriptor for the socket
+                reason = error.with_traceback(None)  # which refers to this frame: a cycle
+            else:
+                return
+        self._finish(None, reason)
+
+    def _begin(self, family: int, address: _Address) -> None:
+        """Begin to connect to an address. Raises OSError."""
+        connecting = socket.socket(family, socket.SOCK_STREAM)
+        try:
             connecting.setblocking(False)
             code = connecting.connect_ex(address)
-            if code in (0, errno.EINPROGRESS, errno.EINTR):
-                self._socket = connecting
-                self._loop.add_writer(connecting.fileno(), self._on_writable)
-                return
+            if code not in (0, errno.EINPROGRESS, errno.EINTR):
+                raise OSError(code, os.strerror(code))
+            self._loop.add_writer(connecting.fileno(), self._on_writable)
+        except BaseException:
             connecting.close()
-            reason = OSError(code, os.strerror(code))
-        self._finish(None, reason)
+            raise
+        self._socket = connecting
 
     def _on_writable(self) -> None:
         connected = self._socket

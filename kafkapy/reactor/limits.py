@@ -22,6 +22,9 @@ BYTES_PER_TURN = 1024 * 1024
 PASS_SECONDS = 0.05
 """Turns of connections take so long of one pass of the loop; the others have theirs in the next passes."""
 
+CLOSED_PER_PASS = 100
+"""Connections of a removed listener that are closed in one pass of the loop: some milliseconds of work."""
+
 ACCEPT_SECONDS = 0.002
 """While connections are being opened, they are accepted this often during a pass, too. The listen queue has room for
 socket.listen.backlog.size of them, 50 unless set, and a client that finds no room tries again after a second."""
@@ -30,10 +33,10 @@ FRAME_RECEIVE_BYTES = 128 * 1024
 """The size of one receive call for a large frame that has no buffer yet: a socket seldom holds more, and it fits a
 core's cache."""
 
-LEAST_AWAITED_BYTES = 4 * 1024
+MIN_AWAITED_BYTES = 4 * 1024
 """If fewer bytes of a frame are missing, they are received as they arrive."""
 
-MOST_AWAITED_BYTES = 48 * 1024
+MAX_AWAITED_BYTES = 48 * 1024
 """At least this much of a frame is received as soon as it has arrived. Half of socket.receive.buffer.bytes: the sender
 goes on meanwhile. A busy client on the same machine, or one that sends a TLS record at a time, would otherwise wake the
 loop for each few KiB, which costs more than receiving them."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import api_key_of, api_name
-from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection, discard
+from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection
+from kafkapy.protocol.kept_responses import discard
 from kafkapy.protocol.serving import ConnectionInfo, Login, Serving
 from kafkapy.reactor.limits import BYTES_PER_TURN, FRAMES_PER_TURN, HALF_CLOSED_LINGER_MS, PEEK_BYTES
 from kafkapy.reactor.pending_request import PendingRequest
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kafkapy.reactor.processor import Processor
 
 logger = logging.getLogger(__name__)
-
 _FRAME_OVERHEAD = 4
 READING: Final = Rest.READING
 
@@ -291,7 +291,7 @@ class Link:
             self.processor.mark_dirty(self)
 
     def _start(self, frame: memoryview) -> None:
-        """Run a request's handler until it returns or first suspends."""
+        """Run a request's handler until it returns or is parked."""
         sequence = self._machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
         self.unstarted_bytes -= frame_bytes
@@ -342,8 +342,8 @@ class Link:
     # ---- responses
 
     def complete(self, pending: PendingRequest, response: Any) -> None:
-        """A suspended handler has returned `response`."""
-        self._let_go(pending)
+        """A parked request's handler has returned `response`."""
+        self._end_request(pending)
         if self.is_closed:
             discard(response)
             return
@@ -352,14 +352,14 @@ class Link:
             self.processor.mark_dirty(self)
 
     def fail(self, pending: PendingRequest, error: BaseException) -> None:
-        """A suspended handler has raised `error`."""
-        self._let_go(pending)
+        """A parked request's handler has raised `error`."""
+        self._end_request(pending)
         if isinstance(error, ProtocolError):
             self._refuse(pending.api_key, error)
         else:
             self._break(pending.api_key, error)
 
-    def _let_go(self, pending: PendingRequest) -> None:
+    def _end_request(self, pending: PendingRequest) -> None:
         if pending.holds:
             self._machine.mute_count -= 1
         self.info.is_frame_free = False
@@ -393,7 +393,7 @@ class Link:
         self._machine.mute_count -= 1
         self.resume()
 
-    def on_suspended(self, pending: PendingRequest) -> None:
+    def on_parked(self, pending: PendingRequest) -> None:
         """If the handler has set `is_held`, start no request until it is done: appends stay in request order.
 
         If its frame is free, free its request memory: what the handler waits for may take as long as a client likes.
@@ -449,8 +449,8 @@ class Link:
             if output and (sent < wanted or bytes_left <= 0):
                 self._is_writing = True
                 self._channel.on_writable(self.on_writable)
-        if output or self.unsent_bytes:
-            self.processor.shared.unsent.update(self, output)
+        if machine.output_bytes or self.unsent_bytes:
+            self.processor.shared.unsent.update(self, output, BYTES_PER_TURN - bytes_left, machine.ready_bytes)
         if machine.is_finished:
             self.close()
 
@@ -486,7 +486,7 @@ class Link:
         self.close()
 
     def close(self) -> None:
-        """Close now and release regions; suspended handlers continue, but their responses are dropped."""
+        """Close now and release regions; handlers of parked requests continue, but their responses are dropped."""
         if self.is_closed:
             return
         self.is_closed = self.info.is_closed = True

@@ -1,6 +1,6 @@
-"""A suspended handler, continued by a callback of the future it awaits, without an asyncio Task.
+"""A parked request: its handler is continued by a callback of the future it awaits, without an asyncio Task.
 
-The first step of a handler runs where its request was read; only if the handler suspends, a PendingRequest is made. A
+The first step of a handler runs where its request was read; only if the handler awaits, a PendingRequest is made. A
 handler may await only futures (or bare yields): `asyncio.timeout` and others that need a current task do not work. If
 it needs them, it creates, owns and awaits a task.
 """
@@ -20,13 +20,13 @@ class Owner(Protocol):
 
     def fail(self, pending: "PendingRequest", error: BaseException) -> None: ...
 
-    def on_suspended(self, pending: "PendingRequest") -> None: ...
+    def on_parked(self, pending: "PendingRequest") -> None: ...
 
     def resume_soon(self, pending: "PendingRequest") -> None: ...
 
 
 class PendingRequest:
-    """A request whose handler is suspended: coroutine, sequence number, frame size and API key.
+    """A parked request: coroutine, sequence number, frame size and API key.
 
     frame_bytes: what its frame takes of the request memory, 0 once the frame is free.
     """
@@ -52,7 +52,7 @@ class PendingRequest:
 
     def wait_for(self, awaited: Any) -> None:
         """Continue the coroutine once the yielded future is done (None: in the next pass). Others raise in it."""
-        self._owner.on_suspended(self)
+        self._owner.on_parked(self)
         if awaited is None:
             self._owner.resume_soon(self)
         elif getattr(awaited, "_asyncio_future_blocking", None):

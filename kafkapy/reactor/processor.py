@@ -1,4 +1,4 @@
-"""A processor owns a share of the connections: it keeps their suspended handlers, and sends responses together.
+"""A processor owns a share of the connections: it keeps their parked requests, and sends responses together.
 
 There are num.network.threads processors, all on the one event loop; connections are assigned round-robin. Responses
 that complete outside a turn are sent together at the end of the loop's pass.
@@ -29,16 +29,16 @@ logger = logging.getLogger(__name__)
 
 _SWEEPS_PER_IDLE_TIME = 10
 _MAX_SWEEP_SECONDS = 30.0
-"""How often idle connections are looked for: each closes at most a tenth of its time, or half a minute, late."""
+"""The interval of checks for idle connections: one closes at most a tenth of its time, or half a minute, late."""
 
 
-MOST_UNSENT = 16
+MAX_UNSENT = 16
 """At most so many links send their responses together, which bounds a response's wait to a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the processors of a reactor share."""
+    """The shared state of a reactor's processors."""
 
     request_memory: RequestMemory
     read_ahead: ReadAhead
@@ -90,7 +90,7 @@ class Processor:
         return link
 
     def serve_by(self, serving: Serving) -> None:
-        """Let another router serve all connections, also those that there are, but those whose login can expire."""
+        """Serve all connections by another router, existing ones too, except those whose login can expire."""
         self.serving = serving
         for link in self.links:
             link.use_router(serving)
@@ -114,7 +114,7 @@ class Processor:
         if not self._unsent:
             self.loop.call_soon(self._send_all)
         self._unsent.append(link)
-        if len(self._unsent) >= MOST_UNSENT:
+        if len(self._unsent) >= MAX_UNSENT:
             self._send_all()
 
     def mark_dirty(self, link: "Link") -> None:
@@ -162,7 +162,7 @@ class Processor:
         if self.request_memory.forget(link):
             self._resume_soon()
         self.release(unstarted_bytes)
-        self.shared.unsent.update(link, ())
+        self.shared.unsent.update(link, (), 0, 0)
         self.shared.logins.count(link, 0)
         self._on_closed(link.info)
 
@@ -179,7 +179,7 @@ class Processor:
             while yielded:
                 yielded.popleft().step()
         finally:
-            for pending in yielded:  # a step has failed, which is our mistake: the others go on
+            for pending in yielded:  # a step has failed, which is a bug: the others continue
                 self.resume_soon(pending)
         if self._dirty:
             self._run_dirty()
@@ -229,7 +229,7 @@ class Processor:
         return all(link.is_idle for link in self.links)
 
     def close(self) -> None:
-        """Close every connection and cancel the suspended handlers."""
+        """Close every connection and cancel the handlers of parked requests."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         for link in list(self.links):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.byte_account import MAX_LOGIN_BYTES, ByteAccount, UnsentResponses
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
-from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.limits import CLOSED_PER_PASS, ReactorLimits
 from kafkapy.reactor.processor import Processor, Shared
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
@@ -126,17 +126,26 @@ class Reactor:
                 acceptor.start()
 
     def remove_listener(self, listener_name: str) -> None:
-        """Stop listening, and close the listener's connections."""
+        """Stop listening, and close the listener's connections: those that are open now, some in each pass of the loop.
+
+        Those in their TLS handshake, which are few, are closed at once: later they would be other objects.
+        """
         removed = [each for each in self.acceptors if each.listener_name == listener_name]
         self.acceptors = [each for each in self.acceptors if each.listener_name != listener_name]
         for acceptor in removed:
             acceptor.close()
             self._quotas.remove_listener(listener_name)
-        for link in self._everybody():
-            if link.info.listener_name == listener_name:
-                link.close()
         if self._tls is not None:
+            for entry in [each for each in self._tls.entries if each.info.listener_name == listener_name]:
+                entry.close()
             self._tls.listeners.pop(listener_name, None)
+        self._close_some(deque(link for link in self._links() if link.info.listener_name == listener_name))
+
+    def _close_some(self, links: "deque[Link]") -> None:
+        for _ in range(min(len(links), CLOSED_PER_PASS)):
+            links.popleft().close()
+        if links:
+            self._loop.call_soon(self._close_some, links)
 
     def update_connection_limits(self, limits: ReactorLimits) -> None:
         """Change the limits on connection counts and creation rates; other fields of `limits` are ignored."""
@@ -165,7 +174,7 @@ class Reactor:
         self.acceptors.clear()
 
     def serve_by(self, serving: Serving) -> None:
-        """Let another router serve all connections, also those that there are: for tests that inject faults."""
+        """Serve all connections by another router, existing ones too: for tests that inject faults."""
         for processor in self.processors:
             processor.serve_by(serving)
 
@@ -188,7 +197,7 @@ class Reactor:
         return all(processor.is_quiet for processor in self.processors)
 
     def close(self) -> None:
-        """Close everything now; suspended handlers are cancelled."""
+        """Close everything now; handlers of parked requests are cancelled."""
         self.stop_accepting()
         self._stall_watch.stop()
         if self._tls is not None:

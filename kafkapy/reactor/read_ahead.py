@@ -69,7 +69,7 @@ class ReadAhead:
         return is_near and not stream.is_busy and self._call_count < READ_AHEAD_CALLS
 
     def wait(self, file: File, start: int, on_warm: OnWarm) -> None:
-        """Have a worker read the file from `start` on, unless one does already; call `on_warm` afterwards.
+        """Read the file from `start` on by a worker, unless one does already; call `on_warm` afterwards.
 
         The position reported may be `start` itself, if the worker was reading the bytes before it: then call again.
         """

@@ -1,9 +1,9 @@
-"""Receiving the rest of a large frame: only its bytes, into its own buffer once it has one, and few times."""
+"""Receives the rest of a large frame: not a byte more, with few calls, and into its own buffer once it has one."""
 
 from typing import Final
 
 from kafkapy.protocol.connection import Connection
-from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, LEAST_AWAITED_BYTES, MOST_AWAITED_BYTES
+from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, MAX_AWAITED_BYTES, MIN_AWAITED_BYTES
 from kafkapy.seams import Channel
 
 ANY_BYTES: Final = 1
@@ -33,7 +33,7 @@ def bytes_to_await(rest_bytes: int) -> int:
 
     Equal parts of the rest: the sender of a large frame fills the socket's buffer while a part is received.
     """
-    if rest_bytes < LEAST_AWAITED_BYTES:
+    if rest_bytes < MIN_AWAITED_BYTES:
         return ANY_BYTES
-    parts = -(-rest_bytes // MOST_AWAITED_BYTES)
+    parts = -(-rest_bytes // MAX_AWAITED_BYTES)
     return -(-rest_bytes // parts)

@@ -39,7 +39,7 @@ class RegionSender:
         return count, self._channel.send_region(region, start, count)
 
     def _warm(self, region: FileRegion, start: int, on_warmed: OnWarmed) -> None:
-        """Have a worker load the region's next bytes into the page cache."""
+        """Load the region's next bytes into the page cache on a worker."""
         self.warming = region
 
         def warmed(warm_end: int, error: BaseException | None) -> None:

@@ -16,8 +16,8 @@ A partially received frame holds bytes that are freed only when it is complete. 
   size. It keeps the lease until its frame is complete, unless it stalls (stall_watch.py). If its frame has exceeded the
   bound, the next one gets the lease only after requests were answered.
 
-So the bytes never exceed `most_bytes`: the bound, and one frame. Apache Kafka's memory pool may be exceeded by one
-request as well (SimpleMemoryPool, not strict). Memory beside them: a begun frame of up to MOST_WHOLE_BYTES
+So the bytes never exceed `peak_bytes`: the bound, and one frame. Apache Kafka's memory pool may be exceeded by one
+request as well (SimpleMemoryPool, not strict). Memory beside them: a begun frame of up to MAX_WHOLE_BYTES
 (protocol/partial_frame.py) has a buffer of its size once half of it has come.
 """
 
@@ -31,7 +31,7 @@ TIGHT_SHARE: Final = 8
 
 
 LAST_RECEIVE_BYTES: Final = LARGE_REST_BYTES + MAX_COALESCED_FRAME_BYTES
-"""What one receive gets at most of a connection that is not in a large frame."""
+"""The most that one receive returns from a connection that is not within a large frame."""
 
 
 class Reader(Protocol):
@@ -57,7 +57,7 @@ class RequestMemory:
         "bytes",
         "lease_holder",
         "max_bytes",
-        "most_bytes",
+        "peak_bytes",
         "requests",
         "tight_bytes",
         "waiting",
@@ -68,12 +68,12 @@ class RequestMemory:
         assert max_bytes > 0
         assert max_requests > 0
         self.max_bytes = max_bytes
-        self.most_bytes = max_bytes + LAST_RECEIVE_BYTES + max_frame_bytes
+        self.peak_bytes = max_bytes + LAST_RECEIVE_BYTES + max_frame_bytes
         """The bytes are never more: the bound, the last receive that fitted, and the lease holder's frame."""
         self._max_requests = max_requests
         self._roomy_bytes = max(0, max_bytes - 2 * max_frame_bytes)  # below this every frame may be received
         self.tight_bytes = max_bytes - max_bytes // TIGHT_SHARE
-        """From here on a connection that is between two frames receives PEEK_BYTES at once, not RECEIVE_BYTES."""
+        """With so many bytes in use, a connection between two frames receives PEEK_BYTES at once, not RECEIVE_BYTES."""
         self._on_wait = on_wait
         self.waiting: dict[Reader, None] = {}
         self.bytes = 0
@@ -87,7 +87,7 @@ class RequestMemory:
 
     @property
     def may_resume(self) -> bool:
-        """Whether there may be a waiting reader that can go on."""
+        """Whether a waiting reader may be able to continue."""
         return bool(self.waiting) and (not self.is_full or self._may_lease)
 
     @property

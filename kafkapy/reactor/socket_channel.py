@@ -25,7 +25,7 @@ _HAS_LOW_WATER_MARK = sys.platform == "linux"
 """Linux ends the wait for bytes when the receive buffer is full; of other systems that is not known."""
 
 
-LEAST_BACKLOG: Final = 512
+MIN_BACKLOG: Final = 512
 """3,000 clients that connect at once fill 50 places within 2 ms, while a turn of the loop may take more."""
 KEPT_DESCRIPTORS: Final = 100
 """The last descriptors that the process may have are for its own files: a connection that would take one is closed, and
@@ -199,44 +199,46 @@ def listen(
 ) -> SocketListener:
     """Bind and listen; port 0 picks a free one, host "" means all interfaces. Raises OSError (EADDRINUSE, ...).
 
-    Deviation: Apache Kafka's listen queue has socket.listen.backlog.size places. Here it has LEAST_BACKLOG at least,
+    Deviation: Apache Kafka's listen queue has socket.listen.backlog.size places. Here it has MIN_BACKLOG at least,
     because connections are accepted between the other work of one thread, and a client without a place waits a second.
 
     The buffer sizes are set on the listening socket, since the TCP window scale is negotiated before accept; accepted
     sockets inherit them.
     """
-    # One socket has one address family: for all interfaces IPv6 with IPv4-mapped addresses, if the system has both.
-    if host:
-        name = host.encode() if host.isascii() else host  # a str would load the IDNA codec, which takes 3 ms
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # Prefer IPv4, as Java does: clients that connect to "localhost" try 127.0.0.1.
-        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        is_dual = False
-    else:
-        is_dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if is_dual else socket.AF_INET
-        address = ("", port)
+    family, address = _address_to_bind(host, port)
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if is_dual:
+        if not host and family == socket.AF_INET6:  # IPv4, too
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if send_buffer_bytes > 0:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if receive_buffer_bytes > 0:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         listening.bind(address)
-        listening.listen(max(backlog, LEAST_BACKLOG))
+        listening.listen(max(backlog, MIN_BACKLOG))
     except OSError:
         listening.close()
         raise
     return SocketListener(loop, listening)
 
 
+def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    """Return the address family of the one socket that listens, and its address. Raises OSError."""
+    if not host:  # all interfaces: IPv6 with IPv4-mapped addresses, if the system has both
+        return socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET, ("", port)
+    name = host.encode() if host.isascii() else host  # a str would load the IDNA codec, which takes 3 ms
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # Prefer IPv4, as Java does: clients that connect to "localhost" try 127.0.0.1.
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return family, address
+
+
 def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
     """Return max.connections.per.ip.overrides by address; a name applies to all its addresses. Raises OSError."""
     by_ip: dict[str, int] = {}
     for host, count in overrides.items():
-        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+        # Of a str that cannot be a name, such as "a..b", the IDNA codec raises UnicodeError.
+        for *_, address in socket.getaddrinfo(host.encode(), None, type=socket.SOCK_STREAM):
             by_ip[host_address(str(address[0]))] = count
     return by_ip

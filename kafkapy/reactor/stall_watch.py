@@ -42,14 +42,14 @@ class StallWatch:
     def begin(self) -> None:
         """Call when a connection has to wait for room: start the checks unless they run."""
         if self._timer is None:
-            self._timer = AfterReads(self._loop, STALL_LOOK_MS / 1000, self._look)
+            self._timer = AfterReads(self._loop, STALL_LOOK_MS / 1000, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         request_memory = self._request_memory
         if not request_memory.waiting:
@@ -73,8 +73,8 @@ class StallWatch:
     def _close_stalled(self, now: float) -> None:
         is_full = self._request_memory.is_full
         for link, (_, since) in self._seen.items():
-            most_ms = CROWDED_FRAME_MS if is_full else self._time_ms(link)
-            if now - since >= most_ms / 1000:
+            max_ms = CROWDED_FRAME_MS if is_full else self._time_ms(link)
+            if now - since >= max_ms / 1000:
                 logger.warning(
                     "Closing connection %s: its request arrives too slowly while others wait for memory",
                     link.info.connection_id,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """One timer, for the throttle that ends last."""
+    """A timer for the end of the longest throttle."""
 
     __slots__ = ("_loop", "_on_end", "_timer", "_until_s")
 
@@ -27,7 +27,7 @@ class Throttle:
         return is_new
 
     def cancel(self) -> None:
-        """Forget the throttle: it may end days ahead."""
+        """Cancel the throttle, whose end may be days ahead."""
         if self._timer is not None:
             self._timer.cancel()
 

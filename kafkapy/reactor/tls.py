@@ -30,10 +30,10 @@ RECORD_OVERHEAD_BYTES: Final = 512
 PLAINTEXT_BYTES: Final = 128 * 1024
 """Bytes encrypted before each send to the channel below: at most so much is buffered for a peer that does not read."""
 
-MOST_UNASKED_BYTES: Final = 64 * 1024
+MAX_UNASKED_BYTES: Final = 64 * 1024
 """Limit of unsent output that OpenSSL generated itself. A ticket or KeyUpdate response has some hundred bytes."""
 
-MOST_WASTED_BYTES: Final = 64 * 1024
+MAX_WASTED_BYTES: Final = 64 * 1024
 """Limit of received ciphertext that carried no data: empty records and key changes cost the broker more than the peer.
 At least 1/DATA_SHARE of the ciphertext of a real client is data, so each data byte offsets DATA_SHARE bytes."""
 DATA_SHARE: Final = 4
@@ -72,7 +72,7 @@ class TlsSession:
             if self._unsent:
                 return False
 
-    def say_goodbye(self) -> None:
+    def send_close_notify(self) -> None:
         """Send the pending alert, or close_notify, if the channel below accepts it at once."""
         try:
             if self.flush():
@@ -123,7 +123,7 @@ class TlsChannel:
         self._records = RecordFeed(session.incoming)
         self._has_record = session.tls.pending() > 0
         """Whether OpenSSL has a whole record, or the rest of one. The record may carry no data."""
-        self._overhead_bytes = _least_overhead(session.tls)
+        self._overhead_bytes = _min_overhead(session.tls)
         self._wasted_bytes = 0
         self._is_polling = False
         self._is_writer_set = False
@@ -171,7 +171,7 @@ class TlsChannel:
         return done
 
     def _read_records(self, wanted: int, buffer: memoryview | None, parts: list[bytes]) -> int:
-        """Read up to `wanted` bytes of the records that OpenSSL has; return how many. Note whether it has more."""
+        """Read up to `wanted` bytes of the records that OpenSSL has; return how many. Record whether it has more."""
         incoming, read = self._session.incoming, self._session.tls.read
         count: Any
         left = wanted
@@ -226,7 +226,7 @@ class TlsChannel:
             records.add(received)
 
     def _after_receive(self) -> None:
-        if self._wasted_bytes > MOST_WASTED_BYTES and not self._has_record:  # or data may follow
+        if self._wasted_bytes > MAX_WASTED_BYTES and not self._has_record:  # or data may follow
             raise ConnectionAbortedError("the peer sends TLS records without data")
         if self._session.outgoing.pending:
             self._send_unasked()
@@ -302,7 +302,7 @@ class TlsChannel:
 
     def _send_unasked(self) -> None:
         """Send the output that OpenSSL generated itself. Raises BrokenPipeError if too much of it is unsent."""
-        if not self._session.flush() and self._session.unsent_bytes > MOST_UNASKED_BYTES + self._unfinished_bytes * 2:
+        if not self._session.flush() and self._session.unsent_bytes > MAX_UNASKED_BYTES + self._unfinished_bytes * 2:
             raise BrokenPipeError("the peer asks for TLS messages that it does not read")
         self._watch_output()
 
@@ -336,11 +336,11 @@ class TlsChannel:
             return
         self._is_closed = True
         self._reader = self._writer = None
-        self._session.say_goodbye()
+        self._session.send_close_notify()
         self._transport.close()
 
 
-def _least_overhead(tls: ssl.SSLObject) -> int:
+def _min_overhead(tls: ssl.SSLObject) -> int:
     """Return by how many bytes a record is longer than its data, at least."""
     cipher = tls.cipher()
     if tls.version() == "TLSv1.3" and cipher is not None and "CCM" not in cipher[0]:

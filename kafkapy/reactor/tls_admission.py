@@ -115,7 +115,7 @@ class TlsAdmission:
             return
         self.entries.discard(entry)
         if entry.info.traffic is not None and tls.principal_of is not None:
-            entry.info.traffic.record_login(can_renew=False)
+            entry.info.traffic.record_login(can_reauthenticate=False)
         try:
             adopt(channel, entry.info)
         except Exception:  # for example no descriptor to import a module

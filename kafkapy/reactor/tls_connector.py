@@ -57,6 +57,7 @@ class TlsConnector:
                 self._report(host, port, reason)
                 on_done(None, ConnectionError(reason))
                 return
+            # With TLS 1.3 a client learns only after its handshake that its certificate is refused.
             channel.on_failed = lambda error: self._report(host, port, reason_of(error))
             on_done(channel, None)
 

@@ -24,7 +24,7 @@ STEPS_PER_TURN: Final = 2
 """Handshake steps in one pass of the loop, which delay the turns of connections."""
 
 HANDSHAKE_RECEIVE_BYTES: Final = 16 * 1024
-MOST_HANDSHAKE_BYTES: Final = 64 * 1024
+MAX_ONE_HANDSHAKE_BYTES: Final = 64 * 1024
 """Limit of the bytes that a peer sends before its handshake is done: a ClientHello, and a chain of certificates.
 
 Deviation: Apache Kafka accepts chains of certificates of any size that its TLS does. Here a handshake has this, because
@@ -33,7 +33,7 @@ STATE_BYTES: Final = 17 * 1024
 """OpenSSL's memory for a handshake that has begun, beside the room for all of the ClientHello that it makes as soon
 as its first bytes are there."""
 HELLO_HEADER_BYTES: Final = 9
-"""Of a record 5: type, version, length; of its first message 4: type, length."""
+"""The header of a record, 5 bytes (type, version, length), and that of its first message, 4 (type, length)."""
 
 FOREIGN_CLIENT: Final = "the client speaks "
 """How the reason begins if a peer speaks another protocol to a TLS port."""
@@ -53,7 +53,7 @@ class Handshakes:
         self.running: dict[Handshake, None] = {}
         self.bytes: ByteAccount[Handshake] = ByteAccount(loop, MAX_HANDSHAKE_BYTES, "TLS handshakes")
         self._queues: dict[str, deque[Handshake]] = {}
-        """Those that wait for a step, by the peer's address; the address whose turn it is first."""
+        """Handshakes that wait for a step, by the peer's address; the address with the next turn is first."""
 
     def accept(self, transport: Channel, context: ssl.SSLContext, on_done: OnDone) -> "Handshake":
         """Start a handshake as the server."""
@@ -192,8 +192,8 @@ class Handshake:
 
     def _go_on(self, session: TlsSession, data: bytes) -> None:
         self._received_bytes += len(data)
-        if self._received_bytes > MOST_HANDSHAKE_BYTES:
-            raise ProtocolError(f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes")
+        if self._received_bytes > MAX_ONE_HANDSHAKE_BYTES:
+            raise ProtocolError(f"the handshake is longer than {MAX_ONE_HANDSHAKE_BYTES} bytes")
         if self._host is None:
             self._owner.bytes.count(self, self._received_bytes + self._reserved_bytes)
         session.incoming.write(data)
@@ -251,15 +251,15 @@ def _check_is_tls(data: bytes) -> None:
 
 
 def _declared_bytes(data: bytes) -> int:
-    """Return the length that a ClientHello declares, MOST_HANDSHAKE_BYTES if its header is not whole.
+    """Return the length that a ClientHello declares, MAX_ONE_HANDSHAKE_BYTES if its header is not whole.
 
     Raises ProtocolError if it is longer than a handshake may be, before OpenSSL makes room for it.
     """
     if len(data) < HELLO_HEADER_BYTES or int.from_bytes(data[3:5], "big") < 4:  # its length may lie in another record
-        return MOST_HANDSHAKE_BYTES
+        return MAX_ONE_HANDSHAKE_BYTES
     declared = int.from_bytes(data[6:HELLO_HEADER_BYTES], "big")
-    if declared > MOST_HANDSHAKE_BYTES:
-        raise ProtocolError(f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes")
+    if declared > MAX_ONE_HANDSHAKE_BYTES:
+        raise ProtocolError(f"the handshake is longer than {MAX_ONE_HANDSHAKE_BYTES} bytes")
     return declared
 
 

@@ -10,7 +10,7 @@ import ssl
 from typing import Final
 
 FED_BYTES: Final = 68 * 1024
-"""The most ciphertext passed to OpenSSL at once: four whole records. To pass on each alone costs more."""
+"""The most ciphertext passed to OpenSSL at once: four whole records. Passing each alone costs more."""
 
 FED_RECORDS: Final = 32
 """The most records passed to OpenSSL at once. It processes all that it has until one carries data, and 68 KiB may be
@@ -24,22 +24,22 @@ HEADER_BYTES: Final = 5
 RECORD_BYTES: Final = 16 * 1024
 """The most data that a record carries, and so the most that OpenSSL returns at once."""
 
-MOST_RECORD_BYTES: Final = HEADER_BYTES + RECORD_BYTES + 2048
+MAX_RECORD_BYTES: Final = HEADER_BYTES + RECORD_BYTES + 2048
 """No record is longer, header included (RFC 5246, 6.2.3). OpenSSL refuses a longer one by its header."""
 
 
 class RecordFeed:
-    """The received ciphertext that OpenSSL has not been given yet."""
+    """The received ciphertext that was not passed to OpenSSL yet."""
 
     __slots__ = ("_begun_bytes", "_incoming", "_position", "_received", "missing_bytes")
 
     def __init__(self, incoming: ssl.MemoryBIO) -> None:
-        """`incoming`: where OpenSSL reads. What it holds begins a record, and is taken back."""
+        """`incoming`: the BIO from which OpenSSL reads. Its content starts with a record, and is moved here."""
         self._incoming = incoming
         self._received = incoming.read()
         self._position = 0
         self.missing_bytes = 0
-        """How many bytes are missing of the record that OpenSSL was given in part."""
+        """How many bytes are missing of the record of which OpenSSL has a part."""
         self._begun_bytes = 0
         """The size of that record, header included."""
 
@@ -49,7 +49,7 @@ class RecordFeed:
         return len(self._received) - self._position >= HEADER_BYTES
 
     def add(self, received: bytes) -> None:
-        """Take received bytes. Call only after `feed` has passed on what it could."""
+        """Add received bytes. Call only after `feed` has passed on all that it can."""
         assert not self.has_more, "bytes were added before those at hand were passed on"
         rest = self._received[self._position :]
         self._received = rest + received if rest else received
@@ -81,14 +81,14 @@ class RecordFeed:
         return end - start
 
     def _end_of_run(self, data: bytes, start: int, size: int) -> int:
-        """Return where the last record of the run from `start` on ends: beyond `size`, if no record is whole."""
+        """Return the end of the last record of the run from `start` on; above `size` if no record is whole."""
         end = start + self.missing_bytes
         limit = min(size, start + FED_BYTES)
         records_left = FED_RECORDS - 1 if self.missing_bytes else FED_RECORDS
         while size - end >= HEADER_BYTES:
             next_end = end + HEADER_BYTES + (data[end + 3] << 8 | data[end + 4])
-            if next_end - end > MOST_RECORD_BYTES:
-                return size  # OpenSSL says why this cannot be read
+            if next_end - end > MAX_RECORD_BYTES:
+                return size  # OpenSSL reports why this cannot be read
             records_left -= 1
             if end > start and (next_end > limit or records_left < 0):
                 return end

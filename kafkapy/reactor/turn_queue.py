@@ -1,8 +1,8 @@
 """The connections whose turn does not fit into the current pass of the event loop, in the order of their turns.
 
-What a node does for others (votes, fetches of the metadata, heartbeats, sessions) needs a few passes, and has time-outs
-of seconds. So a pass has to stay short however many connections have requests: with 600 that each take a millisecond, a
-round trip between two such nodes took four passes of 600 ms, and elections followed.
+Requests between nodes (votes, fetches of the metadata, heartbeats) need a few passes, and have time-outs of seconds. So
+a pass must be short however many connections have requests: with 600 requests of a millisecond each, a round trip
+between two nodes took four passes of 600 ms, and elections followed.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.reactor.link import Link
 
 _LOOK_SECONDS = PASS_SECONDS / 2
-"""The end of a pass is looked for when its turns have taken so long: a call of the loop costs a pass."""
+"""After turns of so long the end of the pass is detected, by a callback of the loop, which costs a pass."""
 
 
 class TurnQueue:
@@ -38,7 +38,7 @@ class TurnQueue:
         self._queue: deque[tuple[Link, bool]] = deque()
         """Links with whether they wait for their first turn since they became readable."""
         self._late_count = 0
-        """How many of them do."""
+        """The number of links that wait for their first turn."""
         self._will_run = False
         """Whether `_run` is scheduled or running: once a pass, also if a link is queued again while it runs."""
         self._is_looking = False

@@ -8,22 +8,22 @@ from typing import Final
 
 from kafkapy.record.varint import read_varint
 
-LEAST_ALIKE: Final = 6
+MIN_ALIKE: Final = 6
 """With fewer records, one by one is as fast."""
-MOST_ALIKE: Final = 64
+MAX_ALIKE: Final = 64
 """From this index on, an offset delta takes two bytes."""
-LEAST_RECORD_BYTES: Final = 7
+MIN_RECORD_BYTES: Final = 7
 """Its length, attributes, two deltas, the lengths of key and value, the header count."""
 
-LEAST_RUN = 24
+MIN_RUN = 24
 """With fewer records, looking for an equal layout does not pay."""
 
 _EVEN_BYTES = bytes(range(0, 128, 2))
 _LOW_BYTES = bytes(range(128, 256, 2))
 _ASCII_BYTES = bytes(range(128))
 """Bytes of timestamp deltas that are not negative: the only one, the first and the second of two."""
-LEAST_IN_RUN = 64
-MOST_IN_RUN = 4096
+MIN_IN_RUN = 64
+MAX_IN_RUN = 4096
 FEWER_IN_RUN = 256
 """Records checked at a time, after the first 64. A run costs 6 us whatever its length, so 64 KiB of small records
 should be at most two runs, and the 10,000 of a large batch few. After a short run, ended by a change of the layout, the
@@ -38,14 +38,14 @@ repeat themselves, the second as _OFFSET_MIDDLE, and the third one counts blocks
 
 
 def all_alike(data: bytes, start: int, end: int, count: int) -> tuple[int, int, int] | None:
-    """Check all records of a batch, MOST_ALIKE at most, that have timestamps up to 63 ms after the base.
+    """Check all records of a batch, MAX_ALIKE at most, that have timestamps up to 63 ms after the base.
 
     Return (largest timestamp delta, its index, number of null keys), None if they have no common layout, or headers.
     Records of various sizes mostly fail at once: their size is no multiple of the count.
     """
     # if all records have one size, data[at:end:stride] is one byte of each: C compares such a column at once
     stride, rest = divmod(end - start, count)
-    if rest or stride < LEAST_RECORD_BYTES:
+    if rest or stride < MIN_RECORD_BYTES:
         return None
     first = data[start]
     if first < 0x80:
@@ -100,7 +100,7 @@ def same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[i
 
     All of them have offset deltas of the same number of bytes. Returns (number of records, end position, number of null
     keys, largest timestamp delta as zigzag, its index). Returns None, or raises IndexError or ValueError, if fewer than
-    LEAST_RUN have the layout of the first, they have headers, or a timestamp is before the base or more than 8191 ms
+    MIN_RUN have the layout of the first, they have headers, or a timestamp is before the base or more than 8191 ms
     after it.
     """
     # One piece: small requests have one or two runs, for which each call more is a hundredth of the request. Its parts:
@@ -120,13 +120,13 @@ def same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[i
     stride = body + length - start
     if start + stride * count > len(data):
         count = (len(data) - start) // stride
-        if count < LEAST_RUN:
+        if count < MIN_RUN:
             return None
     span = stride * (count - 1) + 1
     sizes = data[start : start + span : stride]
     if sizes != bytes((first,)) * count:
         count -= len(sizes.lstrip(data[start : start + 1]))
-        if count < LEAST_RUN:
+        if count < MIN_RUN:
             return None  # records of different sizes usually fail here
         span = stride * (count - 1) + 1
 
@@ -156,7 +156,7 @@ def same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[i
         found = data[column : column + span : stride]
         if found != data[column : column + 1] * count:
             count -= len(found.lstrip(data[column : column + 1]))
-            if count < LEAST_RUN:
+            if count < MIN_RUN:
                 return None
             span = stride * (count - 1) + 1
     if block:

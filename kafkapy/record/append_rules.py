@@ -52,7 +52,7 @@ class ValidationRules:
     timestamp_after_max_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = MAX_APPENDED_BYTES
-    """For a batch that keeps its codec; see `most_inflated_bytes`."""
+    """For a batch that keeps its codec; see `max_inflated_bytes`."""
 
     max_record_bytes: int = INT32_MAX
     """For each record of a compressed batch, decompressed (max.decompressed.message.bytes)."""
@@ -65,11 +65,11 @@ class ValidationRules:
             return source_codec
         return NONE if self.compression_type == "uncompressed" else NAMES.index(self.compression_type)
 
-    def most_inflated_bytes(self, source_codec: int, target_codec: int) -> int:
+    def max_inflated_bytes(self, source_codec: int, target_codec: int) -> int:
         """Return how many bytes a batch may inflate to.
 
         Deviation: Apache Kafka has no bound. Here there is one, because a few KiB could fill the memory. A batch that
-        is compressed anew in the topic's compression.type may inflate to 21 MiB, or to max_message_bytes if that is
+        is compressed again in the topic's compression.type may inflate to 21 MiB, or to max_message_bytes if that is
         more; one that keeps its codec to max_decompressed_bytes.
         """
         if source_codec == target_codec:
@@ -97,7 +97,7 @@ class BatchSpan(NamedTuple):
 
 
 class ValidationStats(NamedTuple):
-    """What validating a batch took beyond a walk over it (Kafka's RecordValidationStats).
+    """The memory and time of validating a batch beyond a walk over it (Kafka's RecordValidationStats).
 
     temporary_bytes: of its decompressed records with a header, and of its re-encoded records with another.
     converted_records: re-encoded in the topic's codec; 0 if the batch was kept.

@@ -149,13 +149,13 @@ class RecordBatch:
             raise CorruptRecordError(f"magic {self.magic} where a batch of magic 2 must be")
 
     @staticmethod
-    def _check(data: ReadableBuffer, position: int, least_bytes: int) -> None:
+    def _check(data: ReadableBuffer, position: int, min_bytes: int) -> None:
         remaining = len(data) - position
-        if remaining < least_bytes:
-            raise CorruptRecordError(f"a batch of at least {least_bytes} bytes in {remaining} bytes")
+        if remaining < min_bytes:
+            raise CorruptRecordError(f"a batch of at least {min_bytes} bytes in {remaining} bytes")
         size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-        if not least_bytes <= size_bytes <= remaining:
-            raise CorruptRecordError(f"a batch of {size_bytes} bytes, which must be {least_bytes} to {remaining}")
+        if not min_bytes <= size_bytes <= remaining:
+            raise CorruptRecordError(f"a batch of {size_bytes} bytes, which must be {min_bytes} to {remaining}")
 
     @property
     def next_offset(self) -> int:

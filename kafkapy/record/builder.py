@@ -44,7 +44,7 @@ NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFields:
-    """What a batch's header says beside its records.
+    """The fields of a batch's header that do not follow from its records.
 
     Defaults: offset_deltas 0, 1, ... (a compacted batch has gaps); last_offset_delta the last of these (a compacted
     batch keeps its original one); max_timestamp the largest of the records (LOG_APPEND_TIME requires it).

@@ -15,9 +15,9 @@ from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint, read_varint, read_varlong
 from kafkapy.record.walk import IS_COMPILED
 
-LEAST_SIMILAR: Final = 8
+MIN_SIMILAR: Final = 8
 """With fewer records, one by one is as fast."""
-MOST_SIMILAR: Final = 8192
+MAX_SIMILAR: Final = 8192
 """From this index on, an offset delta takes three bytes."""
 ONE_BYTE_DELTAS: Final = 64
 """From this index on, it takes two."""
@@ -27,7 +27,7 @@ _KEY_LENGTH_AT: Final = 5
 """In a record whose length takes two bytes, the timestamp and offset deltas one."""
 _FIRST_BYTES: Final = bytes(range(0x80, 0x100, 2))
 _SECOND_BYTES: Final = bytes(range(1, 0x80))
-"""Of a length of two bytes that is not negative and at least 64."""
+"""The second bytes of lengths that take two bytes: at least 64, not negative."""
 _ONE_BYTE: Final = bytes(range(0x80))
 _NOT_NEGATIVE: Final = bytes(range(0, 0x100, 2))
 """First bytes of numbers that are not negative."""
@@ -45,7 +45,7 @@ class RecordColumns(NamedTuple):
 
 def record_columns(payload: bytes, record_count: int) -> RecordColumns:
     """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it is record_count of them."""
-    if not IS_COMPILED and LEAST_SIMILAR <= record_count <= MOST_SIMILAR and _may_be_similar(payload):
+    if not IS_COMPILED and MIN_SIMILAR <= record_count <= MAX_SIMILAR and _may_be_similar(payload):
         columns = _similar(payload, record_count)
         if columns is not None:
             return columns

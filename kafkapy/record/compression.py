@@ -46,7 +46,7 @@ MAX_APPENDED_BYTES = 48 << 20
 converted from or for a client older than Kafka 0.11. A request thus costs at most 64 MiB beyond itself, with copies."""
 
 MAX_RECOMPRESSED_BYTES = 21 << 20
-"""The same bound for a batch that is compressed anew, in another codec: three copies of it exist meanwhile."""
+"""The same bound for a batch that is compressed again, in another codec: three copies of it exist meanwhile."""
 
 MAX_PARTS = 4096
 """Maximum consecutive members, frames or streams: each costs a library call, and no client writes many."""
@@ -68,7 +68,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK_BYTES = 128 * 1024  # the largest that the format allows (RFC 8878)
 _CHUNK_BYTES = 1 << 20  # inflated at a time: a bound is noticed before memory is taken for more
 _BEST_RATIOS = {GZIP: 1032, SNAPPY: _SNAPPY_MAX_RATIO, LZ4: 255}
-_MOST_BLOCKS_LOOKED_AT = 1024  # half a millisecond; of zstd at most 128 MiB, of snappy usually 32 MiB
+_MAX_BLOCK_HEADERS_READ = 1024  # half a millisecond; of zstd at most 128 MiB, of snappy usually 32 MiB
 _GZIP_INPUT_BYTES = 1 << 16  # zlib copies its unconsumed input, at each call and after each member
 _ZSTD_WINDOW_BYTES = 1 << 27  # libzstd's default limit for decoding
 
@@ -118,30 +118,30 @@ def inflated_at_most(codec: int, data: ReadableBuffer, max_bytes: int) -> int:
     """
     if codec == NONE:
         return len(data)
-    most_bytes = _BEST_RATIOS.get(codec, 1) * len(data)
+    bound_bytes = _BEST_RATIOS.get(codec, 1) * len(data)
     if codec == ZSTD:
-        most_bytes = _zstd_at_most(bytes(data), max_bytes)
+        bound_bytes = _zstd_at_most(bytes(data), max_bytes)
     elif codec == SNAPPY and data[:8] == _XERIAL_MAGIC:
-        most_bytes = min(most_bytes, _xerial_at_most(data, max_bytes))
-    return min(most_bytes, max_bytes)
+        bound_bytes = min(bound_bytes, _xerial_at_most(data, max_bytes))
+    return min(bound_bytes, max_bytes)
 
 
 def _zstd_at_most(data: bytes, max_bytes: int) -> int:
     try:
-        end, most_bytes, _ = _zstd_frame_bounds(data, 0, _MOST_BLOCKS_LOOKED_AT)
+        end, bound_bytes, _ = _zstd_frame_bounds(data, 0, _MAX_BLOCK_HEADERS_READ)
     except CorruptRecordError:  # also raised for too many blocks
         return max_bytes
-    return most_bytes if end == len(data) else max_bytes
+    return bound_bytes if end == len(data) else max_bytes
 
 
 def _xerial_at_most(data: ReadableBuffer, max_bytes: int) -> int:
-    position, most_bytes = 16, 0
-    for _ in range(_MOST_BLOCKS_LOOKED_AT):
+    position, bound_bytes = 16, 0
+    for _ in range(_MAX_BLOCK_HEADERS_READ):
         if position >= len(data):
-            return most_bytes
+            return bound_bytes
         block_bytes = int.from_bytes(data[position : position + 4], "big")
         length, _ = _snappy_length(bytes(data[position + 4 : position + 9]))
-        most_bytes += length
+        bound_bytes += length
         position += 4 + block_bytes
     return max_bytes
 
@@ -372,18 +372,18 @@ def _zstd_inflater() -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
     except ImportError:
         return _standard_zstd_inflater()
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-    return lambda frame, most_bytes: decompressor.decompress(frame, max_output_size=most_bytes), zstandard.ZstdError
+    return lambda frame, max_bytes: decompressor.decompress(frame, max_output_size=max_bytes), zstandard.ZstdError
 
 
 def _standard_zstd_inflater() -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
     zstd = _standard_zstd()
 
-    def inflate_frame(frame: bytes, most_bytes: int) -> bytes:
+    def inflate_frame(frame: bytes, max_bytes: int) -> bytes:
         window_log = _ZSTD_WINDOW_BYTES.bit_length() - 1
         decompressor = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window_log})
-        inflated: bytes = decompressor.decompress(frame, most_bytes + 1)  # with room for the end to be noticed
-        if not decompressor.eof or len(inflated) > most_bytes:
-            raise zstd.ZstdError(f"no whole frame of at most {most_bytes} bytes")
+        inflated: bytes = decompressor.decompress(frame, max_bytes + 1)  # with room for the end to be noticed
+        if not decompressor.eof or len(inflated) > max_bytes:
+            raise zstd.ZstdError(f"no whole frame of at most {max_bytes} bytes")
         return inflated
 
     return inflate_frame, zstd.ZstdError
@@ -402,15 +402,15 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
     inflated = _Inflated(max_bytes)
     position = 0
     for _ in range(MAX_PARTS):
-        end, most_bytes, is_exact = _zstd_frame_bounds(data, position)
+        end, bound_bytes, is_exact = _zstd_frame_bounds(data, position)
         left_bytes = inflated.left_bytes
-        if is_exact and most_bytes > left_bytes:
+        if is_exact and bound_bytes > left_bytes:
             raise _too_large(max_bytes)
-        if most_bytes > 0:
+        if bound_bytes > 0:
             try:
-                inflated.add(inflate_frame(data[position:end], min(most_bytes, left_bytes)))
+                inflated.add(inflate_frame(data[position:end], min(bound_bytes, left_bytes)))
             except zstd_error as error:
-                if most_bytes > left_bytes:
+                if bound_bytes > left_bytes:
                     raise _too_large(max_bytes) from error
                 raise CorruptRecordError(f"zstd: {error}") from error
         position = end
@@ -437,18 +437,18 @@ def _zstd_frame_bounds(data: bytes, start: int, max_blocks: int = MAX_ZSTD_BLOCK
     position = start + 5 + (1 - is_single_segment) + (0, 1, 2, 4)[descriptor & 3]
     size_length = (is_single_segment, 2, 4, 8)[descriptor >> 6]
     claimed_bytes = int.from_bytes(data[position : position + size_length], "little") + (256 if size_length == 2 else 0)
-    position, most_bytes = _walk_zstd_blocks(data, position + size_length, max_blocks)
+    position, bound_bytes = _walk_zstd_blocks(data, position + size_length, max_blocks)
     end = position + (4 if descriptor & 4 else 0)
     if end > len(data):
         raise CorruptRecordError("zstd: a frame is cut short")
-    if claimed_bytes > most_bytes:
-        raise CorruptRecordError(f"zstd: a frame claims {claimed_bytes} bytes, its blocks make {most_bytes} at most")
-    return (end, claimed_bytes, True) if size_length else (end, most_bytes, False)
+    if claimed_bytes > bound_bytes:
+        raise CorruptRecordError(f"zstd: a frame claims {claimed_bytes} bytes, its blocks make {bound_bytes} at most")
+    return (end, claimed_bytes, True) if size_length else (end, bound_bytes, False)
 
 
 def _walk_zstd_blocks(data: bytes, position: int, max_blocks: int) -> tuple[int, int]:
     """Return (the position after the last block, the largest possible decompressed size of the blocks)."""
-    most_bytes = block_count = 0
+    bound_bytes = block_count = 0
     is_last = 0
     while not is_last:
         block_count += 1
@@ -461,5 +461,5 @@ def _walk_zstd_blocks(data: bytes, position: int, max_blocks: int) -> tuple[int,
         block_type = header >> 1 & 3
         block_bytes = header >> 3
         position += 3 + (1 if block_type == 1 else block_bytes)
-        most_bytes += _ZSTD_BLOCK_BYTES if block_type == 2 else block_bytes
-    return position, most_bytes
+        bound_bytes += _ZSTD_BLOCK_BYTES if block_type == 2 else block_bytes
+    return position, bound_bytes

@@ -40,7 +40,7 @@ WRAPPED_BYTES: Final = 256 << 10
 """Approximate uncompressed size of one compressed wrapper message: a larger batch becomes several."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 34
-"""Of a message of magic 1: offset, size, CRC, magic, attributes, timestamp, and the lengths of key and value."""
+"""The overhead of a message of magic 1: offset, size, CRC, magic, attributes, timestamp, lengths of key and value."""
 NO_BOUND: Final = 1 << 62
 
 
@@ -100,7 +100,7 @@ def down_convert(
     magic: int,
     first_offset: int,
     *,
-    most_bytes: int = NO_BOUND,
+    max_bytes: int = NO_BOUND,
     max_inflated_bytes: int = MAX_DECOMPRESSED_BYTES,
     pause: Callable[[], None] | None = None,
 ) -> bytes:
@@ -108,7 +108,7 @@ def down_convert(
 
     Batches of magic 0 or 1 up to `magic` are copied, control batches are dropped; headers are lost, and for magic 0 the
     timestamps. Of an uncompressed batch only the records from first_offset on are converted; of a compressed one the
-    consumer skips earlier records. Conversion stops after the message set that reaches most_bytes; the consumer fetches
+    consumer skips earlier records. Conversion stops after the message set that reaches max_bytes; the consumer fetches
     the rest later. It also stops before a zstd batch; if that is the first, raises InvalidRecordsError
     (UNSUPPORTED_COMPRESSION_TYPE). Raises RecordTooLargeError if a batch decompresses beyond max_inflated_bytes.
     """
@@ -127,9 +127,9 @@ def down_convert(
                 converted += part
                 if pause is not None:
                     pause()
-                if len(converted) >= most_bytes:
+                if len(converted) >= max_bytes:
                     break
-        if len(converted) >= most_bytes:
+        if len(converted) >= max_bytes:
             break
     return bytes(converted)
 

@@ -56,8 +56,8 @@ LIGHT_RECOMPRESSED_BYTES: Final = 32 << 10
 LIGHT_ZSTD_LEVEL: Final = 9
 """The largest work that may run on the event loop: some milliseconds of walking, decompressing or compressing."""
 
-MOST_RECORD_ERRORS: Final = 10_000
-MOST_NAMED_RECORDS: Final = 1 << 20
+MAX_RECORD_ERRORS: Final = 10_000
+MAX_NAMED_RECORDS: Final = 1 << 20
 """Records of a batch that are processed one by one (to name invalid ones, or to renumber them): two seconds of work."""
 
 
@@ -131,7 +131,7 @@ class LeaderBatch:
         if self.target == self.codec:
             batch: ReadableBuffer = self._patched(base_offset, leader_epoch, max_timestamp)
         else:
-            batch = self._written_anew(walk, base_offset, leader_epoch, max_timestamp)
+            batch = self._recompressed(walk, base_offset, leader_epoch, max_timestamp)
         span = BatchSpan(
             position, len(batch), base_offset, base_offset + count - 1, max_timestamp, base_offset + index_of_max, pid,
             pepoch, base_sequence, last_sequence(header), attributes & TRANSACTIONAL_FLAG != 0,
@@ -160,15 +160,15 @@ class LeaderBatch:
 
     def _inflated(self) -> bytes:
         payload = self.view[HEADER_BYTES:]
-        most_bytes = allowed_bytes = self.rules.most_inflated_bytes(self.codec, self.target)
+        max_bytes = allowed_bytes = self.rules.max_inflated_bytes(self.codec, self.target)
         if self.is_on_loop:
             if len(payload) > LIGHT_COMPRESSED_BYTES or _claimed_bytes(self.codec, payload) > LIGHT_INFLATED_BYTES:
                 raise TooHeavyError
-            most_bytes = min(most_bytes, LIGHT_INFLATED_BYTES)
+            max_bytes = min(max_bytes, LIGHT_INFLATED_BYTES)
         try:
-            inflated = decompress(self.codec, payload, 2, most_bytes)
+            inflated = decompress(self.codec, payload, 2, max_bytes)
         except RecordTooLargeError:
-            if most_bytes < allowed_bytes:
+            if max_bytes < allowed_bytes:
                 raise TooHeavyError from None
             raise
         except CorruptRecordError as error:  # the CRC is correct, so a retry would not help
@@ -194,7 +194,7 @@ class LeaderBatch:
         if self.target != self.codec and base_timestamp + walk.min_timestamp_delta < NO_TIMESTAMP:
             # Deviation: Apache Kafka fails while re-encoding such a record, and answers UNKNOWN_SERVER_ERROR. Here it
             # is INVALID_TIMESTAMP, because a producer retries the other.
-            message = f"a record for {rules.topic_partition} with a negative timestamp cannot be compressed anew"
+            message = f"a record for {rules.topic_partition} with a negative timestamp cannot be compressed again"
             raise InvalidRecordsError(message, code=INVALID_TIMESTAMP)
         if not walk.has_sequential_offsets and self.target == self.codec:
             raise InvalidRecordsError(f"offset deltas of a batch for {rules.topic_partition} do not count from 0 on")
@@ -223,8 +223,8 @@ class LeaderBatch:
         """
         if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:  # processed one by one
             raise TooHeavyError
-        errors = list(islice(self._record_errors(now_ms), MOST_RECORD_ERRORS))
-        if not errors and self.header.record_count <= MOST_NAMED_RECORDS:
+        errors = list(islice(self._record_errors(now_ms), MAX_RECORD_ERRORS))
+        if not errors and self.header.record_count <= MAX_NAMED_RECORDS:
             return
         record_errors = [(index, message) for index, _, message in errors]
         if any(code == INVALID_TIMESTAMP for _, code, _ in errors):
@@ -241,7 +241,9 @@ class LeaderBatch:
         """Yield (index, code, message) of each invalid record."""
         rules = self.rules
         earliest_ms, latest_ms = now_ms - rules.timestamp_before_max_ms, _latest_ms(rules, now_ms)
-        for index, record in enumerate(islice(self._records(), MOST_NAMED_RECORDS)):
+        for index, record in enumerate(islice(self._records(), MAX_NAMED_RECORDS)):
+            # Only the first rule that a record breaks is named. As in Kafka, a claimed LogAppendTime is the least of
+            # them.
             timestamp_ms = record.timestamp_ms
             if rules.is_compacted and record.key is None:
                 message = (
@@ -292,12 +294,13 @@ class LeaderBatch:
             payload,
         )  # fmt: skip
 
-    def _written_anew(self, walk: WalkedRecords, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
+    def _recompressed(self, walk: WalkedRecords, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
         """Return the batch re-encoded in the topic's codec, which differs from the producer's."""
         began_ns = self.rules.now_ns()
         base_timestamp, payload = self._rewritten(walk)
         if self.is_on_loop and self._is_hard_to_compress(len(payload)):
             raise TooHeavyError
+        # Without a codec the size is known before the batch is built, which would copy it.
         if self.target == NONE and len(payload) > self.rules.max_message_bytes:
             raise too_large(HEADER_BYTES + len(payload), self.rules)
         batch = self._with_header(
@@ -326,9 +329,9 @@ class LeaderBatch:
             and _first_timestamp_delta(self.payload) == 0
         ):
             return base_timestamp, self.payload
-        if self.header.record_count > MOST_NAMED_RECORDS:
+        if self.header.record_count > MAX_NAMED_RECORDS:
             raise InvalidRecordsError(
-                f"{self.header.record_count} records for {self.rules.topic_partition} to number anew"
+                f"{self.header.record_count} records for {self.rules.topic_partition} to renumber"
             )
         if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
             raise TooHeavyError
@@ -361,7 +364,7 @@ def bytes_to_check(batch: memoryview, rules: ValidationRules) -> int:
     attributes = int.from_bytes(batch[ATTRIBUTES_POSITION : ATTRIBUTES_POSITION + 2], "big", signed=True)
     codec = attributes & CODEC_MASK
     target = rules.target_codec(codec)
-    inflated_bytes = inflated_at_most(codec, batch[HEADER_BYTES:], rules.most_inflated_bytes(codec, target))
+    inflated_bytes = inflated_at_most(codec, batch[HEADER_BYTES:], rules.max_inflated_bytes(codec, target))
     return inflated_bytes if target == codec else REWRITING_COPIES * inflated_bytes
 
 

@@ -35,8 +35,9 @@ from kafkapy.seams import ReadableBuffer
 
 _HEADER = struct.Struct(">qiIbb")
 _CRC_START = 16
-_LEAST_BYTES = {0: 26, 1: 34}
+_MIN_BYTES = {0: 26, 1: 34}
 _KEY_POSITION = {0: 18, 1: 26}
+"""By magic: the bytes of a record without key and value, and where its key begins."""
 
 
 class LegacyBatch(RecordBatch):
@@ -48,12 +49,12 @@ class LegacyBatch(RecordBatch):
     __slots__ = ("_base_offset",)
 
     def __init__(self, data: ReadableBuffer, position: int = 0) -> None:
-        self._check(data, position, _LEAST_BYTES[0])
+        self._check(data, position, _MIN_BYTES[0])
         self.data = data
         self.position = position
         offset, length, self.crc, self.magic, self.attributes = _HEADER.unpack_from(data, position)
         assert self.magic in (0, 1)
-        self._check(data, position, _LEAST_BYTES[self.magic])
+        self._check(data, position, _MIN_BYTES[self.magic])
         self.size_bytes = LOG_OVERHEAD_BYTES + length
         self.last_offset = offset
         self._base_offset: int | None = offset if self.compression == NONE else None
@@ -164,7 +165,7 @@ def _messages(message_set: bytes) -> Iterator[LegacyBatch]:
         length = int.from_bytes(message_set[position + 8 : position + 12], "big", signed=True)
         if length >= 0 and position + LOG_OVERHEAD_BYTES + length > len(message_set):
             return
-        if length < _LEAST_BYTES[0] - LOG_OVERHEAD_BYTES:
+        if length < _MIN_BYTES[0] - LOG_OVERHEAD_BYTES:
             raise CorruptRecordError(f"a message with length {length} within a compressed one")
         if message_set[position + 16] > 1:
             raise InvalidRecordsError(f"magic {message_set[position + 16]} within a compressed message")

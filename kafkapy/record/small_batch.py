@@ -6,7 +6,7 @@ offset and leader epoch. All other batches, valid or not, must go through the fu
 
 from typing import Final, TypeAlias
 
-from kafkapy.record.alike import LEAST_ALIKE, MOST_ALIKE, all_alike
+from kafkapy.record.alike import MAX_ALIKE, MIN_ALIKE, all_alike
 from kafkapy.record.append_rules import ValidationRules
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
@@ -19,7 +19,7 @@ from kafkapy.record.batch import (
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.walk import IS_COMPILED, walk_one_by_one
-from kafkapy.types import LEAST_VIEW_BYTES
+from kafkapy.types import MIN_VIEW_BYTES
 
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
@@ -29,8 +29,8 @@ HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int
 PlainBounds: TypeAlias = tuple[int, int, int]
 """(most bytes of a batch, earliest timestamp, latest timestamp); this one may be beyond what a header can hold."""
 unpack_header: Final = BATCH_HEADER.unpack_from
-_LEAST_LENGTH: Final = 6
-"""What the length field of an empty record says: alike.LEAST_RECORD_BYTES without the field itself."""
+_MIN_LENGTH: Final = 6
+"""What the length field of an empty record says: alike.MIN_RECORD_BYTES without the field itself."""
 
 
 def takes_unchanged(rules: ValidationRules) -> bool:
@@ -51,17 +51,17 @@ def check_plain(header: HeaderFields, data: bytes, start: int, end: int, bounds:
     # what is not plain mostly shows in the header: only then the CRC reads all bytes, and last the records are walked
     size = end - start
     base_offset, length, _, magic, crc, _, delta, base_ms, max_ms, _, _, _, count = header
-    most_bytes, earliest_ms, latest_ms = bounds
-    if size > most_bytes or base_offset or magic != 2 or length != size - LOG_OVERHEAD_BYTES:
+    max_bytes, earliest_ms, latest_ms = bounds
+    if size > max_bytes or base_offset or magic != 2 or length != size - LOG_OVERHEAD_BYTES:
         return False
     if count != delta + 1 or count < 1 or not earliest_ms <= base_ms <= latest_ms:
         return False
-    whole: bytes | memoryview = data if size < LEAST_VIEW_BYTES else memoryview(data)
+    whole: bytes | memoryview = data if size < MIN_VIEW_BYTES else memoryview(data)
     if crc != crc32c(whole[start + ATTRIBUTES_POSITION : end]):
         return False
     if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):
         return max_ms == base_ms >= -1
-    if LEAST_ALIKE <= count <= MOST_ALIKE and not IS_COMPILED:
+    if MIN_ALIKE <= count <= MAX_ALIKE and not IS_COMPILED:
         alike = all_alike(data, start + HEADER_BYTES, end, count)
         if alike is not None:
             return max_ms == base_ms + alike[0] and -1 <= max_ms <= latest_ms
@@ -84,7 +84,7 @@ def _is_one_record(data: bytes, at: int, end: int) -> bool:
         if second >= 0x80:
             return False
         length = length & 0x7F | second << 7
-    if length & 1 or length < 2 * _LEAST_LENGTH or at + (length >> 1) != end:
+    if length & 1 or length < 2 * _MIN_LENGTH or at + (length >> 1) != end:
         return False
     key_length = data[at + 3]
     if data[at + 1] or data[at + 2]:

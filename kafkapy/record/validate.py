@@ -159,6 +159,8 @@ def check_as_is(
             break
         _check_envelope(view[header.position : header.position + header.size_bytes], header, rules)
         span = _span_as_is(header)
+        # A compressed message set of magic 0 or 1 has only its last offset outside: for the first one Kafka compares
+        # that, rather than inflate it.
         first_offset = span.base_offset if header.magic == 2 or spans else span.last_offset
         if first_offset < next_offset:
             raise InvalidRecordsError(f"a batch at offset {first_offset} where {next_offset} is next")

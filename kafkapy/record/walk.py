@@ -26,11 +26,11 @@ from kafkapy.native import i64
 from kafkapy.record.alike import (
     BLOCK,
     FEWER_IN_RUN,
-    LEAST_ALIKE,
-    LEAST_IN_RUN,
-    LEAST_RUN,
-    MOST_ALIKE,
-    MOST_IN_RUN,
+    MAX_ALIKE,
+    MAX_IN_RUN,
+    MIN_ALIKE,
+    MIN_IN_RUN,
+    MIN_RUN,
     all_alike,
     same_shape,
 )
@@ -60,8 +60,8 @@ def walk_records(payload: bytes, record_count: int, pause: Callable[[], None] | 
 def walk_records_in(
     data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
 ) -> WalkedRecords:
-    """As walk_records, for the payload data[start:end]; mostly it is not copied."""
-    if LEAST_ALIKE <= record_count <= MOST_ALIKE and not IS_COMPILED:
+    """Like walk_records, for the payload data[start:end]; mostly it is not copied."""
+    if MIN_ALIKE <= record_count <= MAX_ALIKE and not IS_COMPILED:
         found = all_alike(data, start, end, record_count)
         if found is not None:
             return WalkedRecords(found[0], found[1], 0, found[2], True)
@@ -71,7 +71,7 @@ def walk_records_in(
 def walk_one_by_one(
     data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
 ) -> WalkedRecords:
-    """As walk_records_in, without looking for records that are all alike."""
+    """Like walk_records_in, without looking for records that are all alike."""
     if not IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
         try:
             walk = _walk_fast(data, start, end, record_count, pause)
@@ -123,8 +123,8 @@ def _walk_fast(
     null_keys = index_of_max = first_index = 0
     pause_at = 0 if pause is not None else record_count
     last_raw = max_raw = min_raw = -1
-    shape_tries = 2 if record_count >= LEAST_RUN else 0
-    most_in_run = LEAST_IN_RUN
+    shape_tries = 2 if record_count >= MIN_RUN else 0
+    max_in_run = MIN_IN_RUN
     while first_index < record_count:
         if first_index >= pause_at:
             pause_at += _PAUSE_AFTER
@@ -132,9 +132,9 @@ def _walk_fast(
             pause()
         if shape_tries:
             same_offset_bytes = BLOCK - first_index % BLOCK if first_index >= 64 else 64 - first_index
-            most_here = min(record_count - first_index, most_in_run, same_offset_bytes)
+            max_here = min(record_count - first_index, max_in_run, same_offset_bytes)
             try:
-                run = same_shape(data, position, most_here, first_index)
+                run = same_shape(data, position, max_here, first_index)
             except (IndexError, ValueError):
                 run = None
             if run is not None:
@@ -144,11 +144,11 @@ def _walk_fast(
                     max_raw = raw
                     index_of_max = first_index + index
                 first_index += in_this_round
-                is_longer = in_this_round == most_here or in_this_round > FEWER_IN_RUN
-                most_in_run = MOST_IN_RUN if is_longer else FEWER_IN_RUN
+                is_longer = in_this_round == max_here or in_this_round > FEWER_IN_RUN
+                max_in_run = MAX_IN_RUN if is_longer else FEWER_IN_RUN
                 shape_tries = 2
                 continue
-            most_in_run = LEAST_IN_RUN
+            max_in_run = MIN_IN_RUN
             shape_tries -= 1
 
         offset_high = first_index >> 6

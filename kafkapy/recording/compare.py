@@ -56,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """How the fields of one API are compared."""
+    """The rules for comparing the fields of one API."""
 
     roles: Roles
     is_join: bool

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kafkapy.cli.command_config import CommandConfigError, current, option_taken
 from kafkapy.cli.connecting_options import HELP
 from kafkapy.cli.defaults import Setting, config_of_variable
-from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.failure import fail, note, reason_of
 from kafkapy.cli.recording_options import record_parser, replay_parser
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.recording.file import RecordingWriter, read
@@ -33,7 +33,7 @@ def main(command: str, arguments: Sequence[str]) -> int:
 
 
 def _config(arguments: Sequence[str]) -> Setting:
-    """Return what --command-config defaults to: no profile's, as --upstream and --to may name other brokers."""
+    """Return the default of --command-config: not a profile's, because --upstream and --to may name other brokers."""
     return Setting() if not {*HELP}.isdisjoint(arguments) else config_of_variable(os.environ)
 
 
@@ -42,14 +42,20 @@ async def _record(given: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
-    with given.file.open("w", encoding="utf-8") as file:
+    with given.file.open("x", encoding="utf-8") as file:  # a recording of something rare is not overwritten
         host, port = given.upstream
         writer = RecordingWriter(file, f"{host}:{port}", time.time_ns() // 1_000_000)
-        recorder = Recorder(writer, (host, port), tls)
-        own_host, own_port = await recorder.start(*given.listen)
+        recorder = Recorder(writer, (host, port), tls, on_failure=stop.set, on_unreachable=note)
+        try:
+            own_host, own_port = await recorder.start(*given.listen)
+        except OSError:
+            given.file.unlink()
+            raise
         print(f"kafkapy record ready on {own_host}:{own_port}", flush=True)
         await stop.wait()
         await recorder.stop()
+        if recorder.failure is not None:
+            raise recorder.failure
     print(f"{recorder.requests} requests in {given.file}")
     return 0
 
@@ -68,5 +74,8 @@ def _replay(given: argparse.Namespace) -> int:
                 print(f"  {each}")
             if not given.all:
                 return 1
+        unsent = player.unsent
+    if unsent:
+        print(f"{unsent} requests were not sent: secrets were left out of them, or they cannot be read")
     print(f"{compared} responses compared, {different} of them differ")
     return 1 if different else 0

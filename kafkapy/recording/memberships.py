@@ -1,7 +1,7 @@
-"""Members of groups whose broker assigns (KIP-848, 932, 1071): each cluster sends the assignment at another heartbeat.
+"""Members of groups whose broker assigns (KIP-848, 932, 1071): two clusters may assign at different heartbeats.
 
-The same heartbeat may be answered with the assignment in one cluster, and without it, at an earlier epoch, in another
-one. So requests carry the epoch that the member has now, and a heartbeat is sent again until the assignment is there.
+One cluster may answer a heartbeat with the assignment, and another one without it, at an earlier epoch. So requests are
+sent with the epoch that the member has now, and a heartbeat is repeated until its response has the assignment.
 """
 
 from typing import Any, Final
@@ -38,7 +38,7 @@ class Memberships:
         return found
 
     def learn(self, now: dict[str, Any]) -> None:
-        """Note the epoch and the assignment of a response to a heartbeat."""
+        """Record the epoch and the assignment of a response to a heartbeat."""
         member_id = now.get("memberId")
         if not member_id:
             return

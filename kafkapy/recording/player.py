@@ -1,8 +1,8 @@
 """Sends the requests of a recording to another cluster, in their order, and compares what it answers.
 
-A cluster that is not ready yet (COORDINATOR_NOT_AVAILABLE and others) is asked again, as the client did in its time.
-A request that a broker keeps waiting (a JoinGroup, a long Fetch) is sent, and its response is taken where the recording
-has it: what other connections did meanwhile is done meanwhile, too.
+After an error that says that the cluster is not ready yet (COORDINATOR_NOT_AVAILABLE and others) a request is repeated.
+The response to a parked request (a JoinGroup, a long Fetch) is read at its place in the recording: requests that other
+connections sent in between are sent in between again.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ from kafkapy.recording.file import (
 )
 from kafkapy.recording.memberships import HEARTBEATS, Memberships
 from kafkapy.recording.roles import Roles
+from kafkapy.recording.secrets import BODY, without_secrets_of_response
 
 if TYPE_CHECKING:
     from kafkapy.cli.client_security import ConnectionSecurity
@@ -90,6 +91,8 @@ class Player:
         """By the same: responses that came while another request of the connection was sent again."""
         self._nodes: dict[int, str] = {}
         """Address by id, in the order of the ids."""
+        self.unsent = 0
+        """Requests that were not sent: secrets were left out of them, or they have no header. Logins do not count."""
 
     def play(self, events: Iterable[Event]) -> Iterator[ComparedResponse]:
         """Yield each response that was compared."""
@@ -108,15 +111,25 @@ class Player:
 
     def _send(self, number: int, event: Event, recorded_nodes: list[int]) -> None:
         header = header_of(event.frame)
-        if header is None or header.api_key in LOGIN_APIS:  # the player logs in itself
+        if header is not None and header.api_key in LOGIN_APIS:  # the player logs in itself
+            return
+        if header is None or event.left_out:
+            self.unsent += 1
             return
         frame = self._translated(header, event.frame)
         connection = self._connections.get(event.connection)
         if connection is None:
             address = self._address(event.node, recorded_nodes)
-            connection = self._connections[event.connection] = Connection.to_any(address, security=self._security)
+            connection = self._connections[event.connection] = self._connect(address)
         connection.send_frame(frame)
         self._waiting[(event.connection, header.correlation_id)] = (number, header, event)
+
+    def _connect(self, servers: str) -> Connection:
+        """Raises OSError, which names the servers."""
+        try:
+            return Connection.to_any(servers, security=self._security)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), servers) from error
 
     def _translated(self, header: RequestHeader, frame: bytes) -> bytes:
         """Return a recorded request with the values of now."""
@@ -151,9 +164,8 @@ class Player:
         except (OSError, ProtocolError) as error:
             found = [Difference("response", f"{len(event.frame)} bytes", f"none: {error}")]
             return ComparedResponse(number, header, event.connection, sent.at_ms, found)
-        return ComparedResponse(
-            number, header, event.connection, sent.at_ms, self._compared(header, event.frame, frame)
-        )
+        found = [] if BODY in event.left_out else self._compared(header, event.frame, frame)
+        return ComparedResponse(number, header, event.connection, sent.at_ms, found)
 
     def _ready_response(self, header: RequestHeader, sent: Event, recorded: bytes) -> bytes:
         """Return the response; if the cluster is not ready, and was in the recording, a later one. Raises OSError."""
@@ -197,11 +209,11 @@ class Player:
     def _metadata(self, names: Iterable[str] = ()) -> Any:
         """Return the MetadataResponse of now: the brokers, and these topics."""
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
-        with Connection.to_any(self._servers, security=self._security) as connection:
+        with self._connect(self._servers) as connection:
             return connection.call(request, METADATA_VERSION)
 
     def _serves(self, address: str, topics: list[ListOffsetsTopic]) -> bool:
-        with Connection.to_any(address, security=self._security) as connection:
+        with self._connect(address) as connection:
             found = connection.call(ListOffsetsRequest(-1, topics=topics), LIST_OFFSETS_VERSION)
         return not any(each.error_code in NOT_LED for topic in found.topics for each in topic.partitions)
 
@@ -235,7 +247,8 @@ class Player:
     def _compared(self, header: RequestHeader, recorded: bytes, now: bytes) -> list[Difference]:
         if now[:4] != recorded[:4]:
             return [Difference("correlationId", recorded[:4].hex(), now[:4].hex())]
-        before, after = read_response(header, recorded), read_response(header, now)
+        before = read_response(header, recorded)
+        after = read_response(header, without_secrets_of_response(header, now)[0])  # as the recording is without them
         if before is None or after is None:
             return [] if before is after else [Difference("response", _shown(before), _shown(after))]
         if header.api_key in ASKED_AGAIN and _is_not_ready(before):

@@ -7,11 +7,12 @@ import asyncio
 import contextlib
 import ssl
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.api import SASL_HANDSHAKE
-from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.api import SASL_HANDSHAKE, request_type
+from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.recording.file import (
     BOOTSTRAP,
     REQUEST,
@@ -31,16 +32,36 @@ WITH_ADDRESSES: Final = frozenset((0, 1, 3, 10, 60, 78, 79))
 FROM_VERSION: Final = {0: 10, 1: 16}
 """From which versions on Produce and Fetch name other brokers."""
 
+PRODUCE: Final = 0
+MAX_ASKED: Final = 100_000
+"""Requests of a connection without a response: more than the sockets on the way to a broker hold."""
+
 Address = tuple[str, int]
 
 
 class Recorder:
-    """`upstream`: brokers to begin with; `tls`: how they are reached. start() returns where clients connect."""
+    """`upstream`: brokers to begin with; `tls`: how they are reached. start() returns where clients connect.
 
-    def __init__(self, writer: RecordingWriter, upstream: Address, tls: ssl.SSLContext | None = None) -> None:
+    `on_failure` is called when the recording cannot be written; `failure` is why. Then clients' connections end.
+    `on_unreachable` gets one line when a broker cannot be reached, and again only after it was reached.
+    """
+
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        upstream: Address,
+        tls: ssl.SSLContext | None = None,
+        *,
+        on_failure: Callable[[], None] = lambda: None,
+        on_unreachable: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._writer = writer
         self._upstream = upstream
         self._tls = tls
+        self._on_failure = on_failure
+        self._on_unreachable = on_unreachable
+        self._unreachable: set[Address] = set()
+        self.failure: OSError | None = None
         self._host = ""
         self._started_s = time.monotonic()
         self._connections = 0
@@ -78,9 +99,8 @@ class Recorder:
         """Forward the frames of a client's connection until one side ends."""
         self._connections += 1
         link = _Link(self, self._connections, self._nodes[upstream])
-        name = upstream[0] if self._tls is not None else None
         with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
-            up_reader, up_writer = await asyncio.open_connection(*upstream, ssl=self._tls, server_hostname=name)
+            up_reader, up_writer = await self._connect(upstream)
             with contextlib.closing(up_writer):
                 sides = [
                     asyncio.ensure_future(link.forward_requests(reader, up_writer)),
@@ -93,9 +113,29 @@ class Recorder:
                         side.cancel()
                     await asyncio.gather(*sides, return_exceptions=True)
 
+    async def _connect(self, upstream: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        name = upstream[0] if self._tls is not None else None
+        try:
+            streams = await asyncio.open_connection(*upstream, ssl=self._tls, server_hostname=name)
+        except OSError as error:
+            if upstream not in self._unreachable:  # a client tries again many times a second
+                self._unreachable.add(upstream)
+                self._on_unreachable(f"{upstream[0]}:{upstream[1]} cannot be reached: {error.strerror or error}")
+            raise
+        self._unreachable.discard(upstream)
+        return streams
+
     def record(self, connection: int, node: int, kind: str, frame: bytes, left_out: tuple[str, ...]) -> None:
+        """Raises OSError, also after a frame that could not be written."""
+        if self.failure is not None:
+            raise self.failure
         at_ms = int((time.monotonic() - self._started_s) * 1000)
-        self._writer.add(Event(at_ms, connection, node, kind, frame, left_out))
+        try:
+            self._writer.add(Event(at_ms, connection, node, kind, frame, left_out))
+        except OSError as error:
+            self.failure = error
+            self._on_failure()
+            raise
         self.requests += kind == REQUEST
 
     async def with_own_addresses(self, header: RequestHeader, frame: bytes) -> bytes:
@@ -149,12 +189,24 @@ class _Link:
             frame = await _read(reader)
             header = None if self._is_raw else header_of(frame)
             if header is not None:
-                self._asked[header.correlation_id] = header
+                self._remember(header, frame)
                 kept, left_out = without_secrets_of_request(header, frame)
                 self._recorder.record(self._connection, self._node, REQUEST, kept, left_out)
                 if header.api_key == SASL_HANDSHAKE and header.api_version == 0:
                     self._is_raw = True
             await _write(writer, frame)
+
+    def _remember(self, header: RequestHeader, frame: bytes) -> None:
+        """Keep the header of a request until its response, unless it has none: a Produce with acks=0.
+
+        A broker stops reading long before MAX_ASKED requests wait: one that is older has no response, and was not
+        understood.
+        """
+        if header.api_key == PRODUCE and not _is_answered(header, frame):
+            return
+        self._asked[header.correlation_id] = header
+        if len(self._asked) > MAX_ASKED:
+            del self._asked[next(iter(self._asked))]
 
     async def forward_responses(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -165,6 +217,15 @@ class _Link:
                 self._recorder.record(self._connection, self._node, RESPONSE, kept, left_out)
                 frame = await self._recorder.with_own_addresses(header, frame)
             await _write(writer, frame)
+
+
+def _is_answered(header: RequestHeader, produce: bytes) -> bool:
+    try:
+        position = read_request_header(produce)[1]
+        request = request_type(PRODUCE).decode(produce[position:], header.api_version)
+    except (ProtocolError, ValueError):
+        return True
+    return getattr(request, "acks", -1) != 0
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

@@ -1,7 +1,7 @@
-"""Values that a cluster makes up: ids, addresses, epochs. One stands for another by what it does, its role.
+"""Values that each cluster chooses itself: ids, addresses, epochs. A value of the recording is matched with one of now.
 
-What a response names in a recording, and what the response to the same request names now, mean each other from then on:
-in further requests the new value is sent, in further responses it is expected.
+Two values match if they are at the same place (role) in the recorded response and in the response of now. From then on
+further requests are sent with the new value, and further responses are expected to have it.
 """
 
 import base64
@@ -23,14 +23,14 @@ ROLES: Final = {
 }  # fmt: skip
 """Fields by the role of their values."""
 IN_GROUPS: Final = {"leader": "member"}
-"""Of JoinGroup."""
+"""The roles of fields of JoinGroup."""
 FIXED: Final = frozenset((-1, 0, "", None, "AAAAAAAAAAAAAAAAAAAAAA"))
 """What means "none" in every cluster."""
 COUNTED_FROM_0: Final = frozenset(("producer", "node"))
 """Roles in which 0 is an ordinary value, and does not mean "none"."""
 RECORDS: Final = "records"
 PRODUCER_POSITION: Final = 43
-"""Of the producer's id in a batch; the CRC covers what follows it."""
+"""The position of the producer id in a batch. The CRC covers it."""
 
 
 class Roles:

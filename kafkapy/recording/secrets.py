@@ -2,7 +2,8 @@
 
 Left out are the bytes of logins (SaslAuthenticate, and all that follows a SaslHandshake of version 0), the salted
 passwords of AlterUserScramCredentials, the HMACs of delegation tokens, and values of configuration keys that hold
-secrets. Records are kept: they are what a broker is asked about.
+secrets; the whole body of a frame of such an API that is not understood, as one of a later version, and of an Envelope.
+Records are kept: they are what a broker is asked about.
 """
 
 import re
@@ -13,33 +14,49 @@ from kafkapy.protocol.headers import RequestHeader
 from kafkapy.recording.file import read_request, read_response, write_request, write_response
 
 SECRET_FIELDS: Final = frozenset(("authBytes", "salt", "saltedPassword", "hmac"))
-SECRET_KEY: Final = re.compile(r"password|secret|jaas|keystore\.key|certificate\.chain|credential", re.I)
-"""Of configuration keys: their values are left out."""
+SECRET_KEY: Final = re.compile(r"pass(word|phrase)|secret|jaas|keystore\.key|certificate\.chain|credential", re.I)
+"""Configuration keys whose values are left out."""
+WITH_SECRETS: Final = frozenset((32, 33, 36, 38, 39, 40, 41, 44, 51, 58))
+"""DescribeConfigs, AlterConfigs, SaslAuthenticate, the APIs of delegation tokens, IncrementalAlterConfigs,
+AlterUserScramCredentials and Envelope, which has a whole request in it."""
+ENVELOPE: Final = 58
+BODY: Final = "body"
+REQUEST_START_BYTES: Final = 8
+"""Of a request's header: the API's key and version, and the correlation id."""
+RESPONSE_START_BYTES: Final = 4
+"""Of a response's header: the correlation id."""
 
 
 def without_secrets_of_request(header: RequestHeader, frame: bytes) -> tuple[bytes, tuple[str, ...]]:
     """Return a request's frame without secrets, and the names of what was left out."""
     found = read_request(frame)
-    if found is None:
-        return frame, ()
+    if found is None or header.api_key == ENVELOPE:
+        return _not_understood(header, frame, REQUEST_START_BYTES)
     left_out = _cleared(found[1])
-    return (_written(write_request, header, found[1], frame), left_out) if left_out else (frame, ())
+    if not left_out:
+        return frame, ()
+    try:
+        return write_request(header, found[1]), left_out
+    except ProtocolError:
+        return frame[:REQUEST_START_BYTES], (BODY,)
 
 
 def without_secrets_of_response(header: RequestHeader, frame: bytes) -> tuple[bytes, tuple[str, ...]]:
     fields = read_response(header, frame)
-    if fields is None:
-        return frame, ()
+    if fields is None or header.api_key == ENVELOPE:
+        return _not_understood(header, frame, RESPONSE_START_BYTES)
     left_out = _cleared(fields)
-    return (_written(write_response, header, fields, frame), left_out) if left_out else (frame, ())
-
-
-def _written(write: Any, header: RequestHeader, fields: dict[str, Any], frame: bytes) -> bytes:
+    if not left_out:
+        return frame, ()
     try:
-        written: bytes = write(header, fields)
-        return written
+        return write_response(header, fields), left_out
     except ProtocolError:
-        return frame[:8]  # rather the header alone than a secret
+        return frame[:RESPONSE_START_BYTES], (BODY,)
+
+
+def _not_understood(header: RequestHeader, frame: bytes, start_bytes: int) -> tuple[bytes, tuple[str, ...]]:
+    """Return the frame, or only the start of it if it may have secrets."""
+    return (frame[:start_bytes], (BODY,)) if header.api_key in WITH_SECRETS else (frame, ())
 
 
 def _cleared(value: Any) -> tuple[str, ...]:

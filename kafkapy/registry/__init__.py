@@ -1,18 +1,19 @@
 """A schema registry with Confluent's HTTP API, for any Kafka: `kafkapy registry` and `Broker(registry=True)`.
 
-Its state is the topic _schemas, in Confluent's records. Machines decide, drivers do, here too; pure are
+Its state is the topic _schemas, in Confluent's records. These modules are pure:
 
-model.py subjects.py errors.py    schemas, levels and modes; contexts; what is refused
-records.py state.py               records of the topic; what they amount to when they are replayed
+registry.py schemas.py            look-ups and writes, decided on the state: begin here; parsed schemas
+model.py subjects.py errors.py    schemas, levels and modes; subjects and contexts; errors of the API
+records.py state.py               records of the topic; the state that their replay makes
 formats/                          Avro, JSON Schema, Protobuf: parse, print, compare
-compatibility.py settings.py      the seven levels; a subject's settings
-request.py schemas.py registry.py    requests, parsed schemas, what is done with them
+compatibility.py settings.py      the seven levels of compatibility; a subject's settings
+request.py metadata_rules.py      the bodies of requests
 
-and these do IO, in threads of their own:
+And these do IO, in threads of their own:
 
-cluster.py schemas_topic.py       connections to brokers; the topic is read and appended to
-election.py                       which of several registries writes
-retries.py                        log lines of what is tried again
+cluster.py schemas_topic.py       connections to brokers; reads the topic and appends to it
+election.py fence.py              elects the registry that writes; fences earlier leaders
+retries.py                        logs requests that are tried again
 http/                             the API
 node.py embedded.py main.py       a whole registry; one in a program; the command
 """

@@ -1,9 +1,10 @@
-"""The Kafka cluster that keeps the schemas, over connections of our own: any Kafka from 2.1 on.
+"""Connections of a registry to its Kafka cluster, 2.1 or later.
 
-librdkafka cannot be a member of a group that is not of consumers, so that this is not confluent-kafka. The versions of
-requests are fixed ones that brokers from 2.1 to 4.4 serve.
+They are our own, not confluent-kafka's, because librdkafka joins only groups of consumers. The versions of requests are
+fixed ones that brokers from 2.1 to 4.4 serve.
 """
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
@@ -25,13 +27,22 @@ if TYPE_CHECKING:
 METADATA_VERSION: Final = 7
 CREATE_TOPICS_VERSION: Final = 3
 FIND_COORDINATOR_VERSION: Final = 2
+DESCRIBE_CONFIGS_VERSION: Final = 2
+TOPIC_RESOURCE: Final = 2
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACT: Final = "compact"
+GROUP_COORDINATOR: Final = 0
+TRANSACTION_COORDINATOR: Final = 1
 MAX_REPLICAS: Final = 3
-"""As kafkastore.topic.replication.factor: fewer if there are fewer brokers."""
+"""The default of kafkastore.topic.replication.factor; fewer if there are fewer brokers."""
 CREATE_TIMEOUT_MS: Final = 30_000
 
 
+logger = logging.getLogger("kafkapy.registry")
+
+
 class ClusterError(KafkapyError):
-    """The cluster does not answer, or refuses. `code`: the error code, NONE without one."""
+    """The cluster does not answer, or refuses a request. `code`: its error code, NONE without one."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.NONE) -> None:
         super().__init__(message)
@@ -73,29 +84,57 @@ class Cluster:
 
     def to_coordinator(self, group: str) -> Connection:
         """Connect to the coordinator of a group. Raises ClusterError."""
+        return self._to_coordinator(group, GROUP_COORDINATOR, f"the group {group}")
+
+    def to_transaction_coordinator(self, transactional_id: str) -> Connection:
+        """Connect to the coordinator of a transactional id. Raises ClusterError."""
+        return self._to_coordinator(
+            transactional_id, TRANSACTION_COORDINATOR, f"the transactional id {transactional_id}"
+        )
+
+    def _to_coordinator(self, key: str, kind: int, whose: str) -> Connection:
         with self.to_any() as connection:
-            found = call(connection, FindCoordinatorRequest(group), FIND_COORDINATOR_VERSION)
-        check(found.error_code, f"the coordinator of the group {group}")
+            found = call(connection, FindCoordinatorRequest(key, key_type=kind), FIND_COORDINATOR_VERSION)
+        check(found.error_code, f"the coordinator of {whose}")
         return self.to(host_port(found.host, found.port))
 
     def create_topic(self, topic: str) -> None:
-        """Create the compacted topic if it is not there. Raises ClusterError."""
+        """Create the compacted topic if it is not there. Raises ClusterError, also for one that is not compacted."""
         metadata = self._metadata(topic)
         (described,) = metadata.topics
         if described.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             check(described.error_code, f"the topic {topic}")
+            self._check_policy(topic)
             return
         new = CreatableTopic(
             topic,
             num_partitions=1,
             replication_factor=min(MAX_REPLICAS, len(metadata.brokers)),
-            configs=[CreatableTopicConfig("cleanup.policy", value="compact")],
+            configs=[CreatableTopicConfig(CLEANUP_POLICY, value=COMPACT)],
         )
         with self._to_controller(metadata) as connection:
             request = CreateTopicsRequest([new], timeout_ms=CREATE_TIMEOUT_MS)
             (created,) = call(connection, request, CREATE_TOPICS_VERSION).topics
         if created.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
             check(created.error_code, f"creating the topic {topic}", created.error_message)
+
+    def _check_policy(self, topic: str) -> None:
+        """Raise ClusterError for a topic whose records are deleted with time, as Confluent's registry does.
+
+        A topic that a client has created by asking for it has the brokers' default.
+        """
+        resource = DescribeConfigsResource(TOPIC_RESOURCE, resource_name=topic, configuration_keys=[CLEANUP_POLICY])
+        with self.to_any() as connection:
+            (found,) = call(connection, DescribeConfigsRequest([resource]), DESCRIBE_CONFIGS_VERSION).results
+        if found.error_code:
+            text = f"{error_of(found.error_code).name}: {found.error_message}"
+            logger.warning("Whether the topic %s is compacted is not known (%s)", topic, text)
+            return
+        policy = next((each.value for each in found.configs if each.name == CLEANUP_POLICY), COMPACT)
+        if policy != COMPACT:
+            raise ClusterError(
+                f"the topic {topic} has {CLEANUP_POLICY}={policy}, which deletes schemas with time: set it to {COMPACT}"
+            )
 
     def _to_controller(self, metadata: Any) -> Connection:
         controller = next((each for each in metadata.brokers if each.node_id == metadata.controller_id), None)
@@ -118,8 +157,16 @@ def call(connection: Connection, request: Any, version: int, timeout_s: float | 
         raise ClusterError(f"the broker does not answer: {error}") from error
 
 
+def error_of(code: int) -> ErrorCode:
+    """Return the error of a code; UNKNOWN_SERVER_ERROR for one of a later release of Kafka."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def check(code: int, what: str, message: str | None = None) -> None:
     """Raise ClusterError for an error code."""
     if code:
-        found = ErrorCode(code)
+        found = error_of(code)
         raise ClusterError(f"{what}: {message or found.message} ({found.name})", found)

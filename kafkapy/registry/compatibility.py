@@ -1,18 +1,19 @@
-"""The seven levels: which versions a new schema is compared with, and in which direction."""
+"""The seven levels of compatibility: the versions with which a new schema is compared, and in which direction."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kafkapy.registry.formats.parsed import ParsedSchema
+from kafkapy.registry.errors import InvalidSchemaError
+from kafkapy.registry.formats.parsed import ParsedSchema, TooManyTypesError
 from kafkapy.registry.model import Level
 
 MAX_SHOWN: Final = 10 * 1024
-"""Characters of the old schema in a response."""
+"""A response has at most so many characters of the old schema."""
 DIFFERENT_KINDS: Final = "Incompatible because of different schema type"
 
 
 class Previous:
-    """A version that may be compared: parsed when that is needed."""
+    """A version to compare with; parsed when needed."""
 
     def __init__(self, version: int, parse: Callable[[], ParsedSchema]) -> None:
         self.version = version
@@ -56,7 +57,13 @@ def _between(level: Level, new: ParsedSchema, previous: Previous, *, lenient: bo
 
 
 def _errors(reader: Any, writer: Any, lenient: bool) -> list[str]:
-    found: list[str] = reader.backward_errors(writer, lenient=lenient)
+    try:
+        found: list[str] = reader.backward_errors(writer, lenient=lenient)
+    except TooManyTypesError as error:
+        raise InvalidSchemaError(f"The schema and an earlier one cannot be compared: {error}") from error
+    except RecursionError as error:
+        text = "The schema and an earlier one cannot be compared: their types are nested too deeply"
+        raise InvalidSchemaError(text) from error
     return found
 
 

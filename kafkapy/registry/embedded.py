@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkapy.registry.node import RegistryNode
 
 USER: Final = "schema-registry"
-"""As whom the registry logs in, where clients have to."""
+"""The user of the registry, if clients have to log in."""
 HOST: Final = "127.0.0.1"
 NEEDED: Final = "'kafkapy-broker[registry]'"
 
@@ -46,7 +46,10 @@ class EmbeddedRegistry:
         listener = bound(HOST, 0)
         identity = Identity("http", HOST, listener.getsockname()[1])
         options = RegistryOptions(
-            servers=self._config["bootstrap.servers"], identity=identity, security=PropertiesSecurity(self._config)
+            servers=self._config["bootstrap.servers"],
+            identity=identity,
+            security=PropertiesSecurity(self._config),
+            is_sole=True,
         )
         self._node = RegistryNode(options)
         try:
@@ -73,14 +76,14 @@ class EmbeddedRegistry:
 
 
 class HasProtocol(Protocol):
-    """How clients of a broker log in. Implemented by EmbeddedSecurity."""
+    """The login of a broker's clients; EmbeddedSecurity implements it."""
 
     @property
     def protocol(self) -> str: ...
 
 
 def new_beside(client_config: Callable[[str | None], dict[str, str]], security: HasProtocol | None) -> EmbeddedRegistry:
-    """Return a registry to be started beside a broker or a cluster. client_config(user): how a client connects."""
+    """Return a registry for a broker or a cluster, not yet started. client_config(user): the settings of a client."""
     has_users = security is not None and security.protocol.startswith("SASL_")
     return EmbeddedRegistry(client_config(USER if has_users else None))
 
@@ -88,7 +91,7 @@ def new_beside(client_config: Callable[[str | None], dict[str, str]], security: 
 async def started_beside(
     client_config: Callable[[str | None], dict[str, str]], security: HasProtocol | None
 ) -> EmbeddedRegistry:
-    """As new_beside; start it, from the event loop of its broker."""
+    """Like new_beside; start it, from the event loop of its broker."""
     return await asyncio.to_thread(new_beside(client_config, security).start)
 
 

@@ -1,4 +1,4 @@
-"""What the HTTP API refuses: status, code and message, as Confluent's Schema Registry has them."""
+"""The errors of the HTTP API: status, code and message, as in Confluent's Schema Registry."""
 
 from typing import Final
 
@@ -26,10 +26,15 @@ class RegistryError(KafkapyError):
 
 
 class InvalidSchemaError(RegistryError):
-    """A schema that cannot be parsed, or whose references are not there."""
+    """A schema that cannot be parsed, or with missing references."""
 
     def __init__(self, message: str) -> None:
         super().__init__(INVALID_SCHEMA, message)
+
+
+def unreadable(message: str) -> RegistryError:
+    """A body that is not JSON, or has values of other types: 400, as Confluent's for Jackson's exceptions."""
+    return RegistryError(400, message)
 
 
 def subject_not_found(subject: str | None) -> RegistryError:
@@ -102,6 +107,10 @@ def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(42208, f"The specified subject '{subject}' is not a valid.")
 
 
+def invalid_rule_set(message: str) -> RegistryError:
+    return RegistryError(42210, message)
+
+
 def context_not_empty(context: str) -> RegistryError:
     return RegistryError(42211, f"The specified context '{context}' is not empty.")
 
@@ -112,6 +121,13 @@ def store_error(message: str) -> RegistryError:
 
 def timed_out(message: str) -> RegistryError:
     return RegistryError(50002, message)
+
+
+class LeaderUnreachableError(RegistryError):
+    """No connection to the leader: nothing was sent, so that the request may be sent again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(50003, message)
 
 
 def forwarding_failed(message: str) -> RegistryError:

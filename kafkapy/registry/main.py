@@ -20,6 +20,7 @@ from kafkapy.cli.registry_options import new_parser
 if TYPE_CHECKING:
     from kafkapy.registry.election import Identity
     from kafkapy.registry.http.server import Tls
+    from kafkapy.registry.node import RegistryNode
 
 NEEDED: Final = "'kafkapy-broker[registry]'"
 
@@ -43,9 +44,7 @@ def _serve(given: argparse.Namespace) -> int:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
 
-        from kafkapy.registry.cluster import ClusterError
-        from kafkapy.registry.errors import RegistryError
-        from kafkapy.registry.http.server import new_server
+        import kafkapy.registry.http.server  # noqa: F401
         from kafkapy.registry.model import Level
         from kafkapy.registry.node import RegistryNode, RegistryOptions
     except ImportError as error:
@@ -58,23 +57,33 @@ def _serve(given: argparse.Namespace) -> int:
     except OSError as error:
         raise OptionError(f"{host}:{port}: {error.strerror or error} (choose another by --listen)") from error
     _log_to_stderr()
-    options = RegistryOptions(
-        servers=given.bootstrap_server,
-        identity=_identity(given, listener, tls),
-        topic=given.topic,
-        group=given.group,
-        level=Level[given.compatibility],
-        users=users,
-        forwarding=forwarding,
+    node = RegistryNode(
+        RegistryOptions(
+            servers=given.bootstrap_server,
+            identity=_identity(given, listener, tls),
+            topic=given.topic,
+            group=given.group,
+            level=Level[given.compatibility],
+            users=users,
+            forwarding=forwarding,
+        )
     )
-    node = RegistryNode(options)
     signal.signal(signal.SIGTERM, _interrupt)
+    return _run(node, listener, tls, _url(given, listener, tls))
+
+
+def _run(node: "RegistryNode", listener: socket.socket, tls: "Tls | None", url: str) -> int:
+    """Serve until a signal; return the exit status."""
+    from kafkapy.registry.cluster import ClusterError
+    from kafkapy.registry.errors import RegistryError
+    from kafkapy.registry.http.server import new_server
+
     try:
         node.start()
         server = new_server(node.app, tls)
-        print(f"kafkapy registry ready on {_url(given, listener, tls)}", flush=True)  # connections wait in the backlog
+        print(f"kafkapy registry ready on {url}", flush=True)  # connections wait in the listen queue meanwhile
         server.run(sockets=[listener])
-    except KeyboardInterrupt:  # uvicorn raises the signal anew once it has stopped in order
+    except KeyboardInterrupt:  # uvicorn raises the signal again after an orderly stop
         return 0
     except (ClusterError, RegistryError) as error:
         return fail(str(error))
@@ -90,7 +99,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _identity(given: argparse.Namespace, listener: socket.socket, tls: "Tls | None") -> "Identity":
-    """Return where the other registries reach this one."""
+    """Return the address by which other registries reach this one."""
     from kafkapy.registry.election import Identity
 
     host, port = given.advertise or (given.listen[0], listener.getsockname()[1])

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from kafkapy.dataclass import dataclass
 
 Settings: TypeAlias = dict[str, Any]
-"""Of a CONFIG: compatibilityLevel, normalize, alias, compatibilityGroup, defaultMetadata, ..., as JSON has them."""
+"""The settings of a CONFIG, as in JSON: compatibilityLevel, normalize, alias, compatibilityGroup, ..."""
 
 
 RULE_KINDS: Final = ("migrationRules", "domainRules", "encodingRules")
@@ -35,7 +35,7 @@ class Mode(enum.StrEnum):
 
     @property
     def imports(self) -> bool:
-        """Whether versions and ids come with the schemas."""
+        """Whether clients give versions and ids with the schemas."""
         return self in (Mode.IMPORT, Mode.FORWARD)
 
     @property
@@ -45,7 +45,7 @@ class Mode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """`name`: how the schema calls what it refers to; `version` -1: the latest."""
+    """A reference to a schema. `name`: its name in the referring one; `version` -1: the latest."""
 
     name: str
     subject: str
@@ -57,7 +57,7 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchema:
-    """A version of a subject. `metadata`, `rule_set`: JSON, not to be changed."""
+    """A version of a subject. `metadata`, `rule_set`: JSON, never changed."""
 
     subject: str
     version: int
@@ -75,13 +75,13 @@ class StoredSchema:
         return guid_of(self.schema, self.references, self.metadata, self.rule_set)
 
     def json(self) -> dict[str, Any]:
-        """Return what GET /subjects/NAME/versions/N answers."""
+        """Return the response of GET /subjects/NAME/versions/N."""
         found: dict[str, Any] = {"subject": self.subject, "version": self.version, "id": self.id, "guid": self.guid}
         timestamp = {} if self.timestamp_ms is None else {"ts": self.timestamp_ms}
         return found | self.content_json() | timestamp | {"deleted": self.deleted}
 
     def content_json(self) -> dict[str, Any]:
-        """Return what answers and records have of a schema, in their order."""
+        """Return the fields of a schema in responses and records, in their order."""
         found: dict[str, Any] = {"schemaType": self.schema_type}
         if self.references:
             found["references"] = [each.json() for each in self.references]

@@ -1,4 +1,4 @@
-"""A registry: its state, the topic, the election and the HTTP API, put together. start() and stop()."""
+"""A whole registry: state, topic, election and HTTP API; start() and stop()."""
 
 import ssl
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafkapy.dataclass import dataclass
 from kafkapy.registry.cluster import Cluster
 from kafkapy.registry.election import DEFAULT_GROUP, Election, Identity
+from kafkapy.registry.fence import Fence
 from kafkapy.registry.http.api import Api
 from kafkapy.registry.http.app import App
 from kafkapy.registry.model import Level
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryOptions:
-    """`servers`: brokers; `identity`: where others reach this registry; `users`: of basic authentication."""
+    """`servers`: brokers; `identity`: where others reach this registry; `users`: of basic authentication.
+
+    is_sole: no other registry ever writes to the topic, so that there is no writer to fence.
+    """
 
     servers: str
     identity: Identity
@@ -30,6 +34,7 @@ class RegistryOptions:
     users: Mapping[str, str] | None = None
     security: "ConnectionSecurity | None" = None
     forwarding: ssl.SSLContext | None = None
+    is_sole: bool = False
 
 
 class RegistryNode:
@@ -38,8 +43,11 @@ class RegistryNode:
     def __init__(self, options: RegistryOptions) -> None:
         cluster = Cluster(options.servers, options.security)
         state = RegistryState(options.level)
-        self._topic = SchemasTopic(cluster, state, options.topic)
         self.election = Election(cluster, options.identity, options.group)
+        fence = None if options.is_sole else Fence(cluster, options.group, lambda: self.election.term)
+        self._topic = SchemasTopic(
+            cluster, state, options.topic, may_write=lambda: self.election.may_write, fence=fence
+        )
         api = Api(Registry(self._topic), lambda: (cluster.cluster_id, options.group))
         self.app = App(api, self.election, options.users, options.forwarding)
 

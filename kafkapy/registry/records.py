@@ -14,17 +14,20 @@ topic must be equal byte for byte.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkapy.registry.model import SchemaReference, Settings, StoredSchema
+from kafkapy.registry.model import SchemaReference, StoredSchema
 
 TENANT: Final = "default"
+SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""An escaped half of a surrogate pair: allowed in JSON, but not in UTF-8."""
 NOOP: Final = b'{"keytype":"NOOP","magic":0}'
 
 
 def dumps(value: Any) -> str:
-    """Return JSON as Confluent's registry writes it: without spaces, and not escaped beyond what must be."""
+    """Return JSON as Confluent's registry writes it: without spaces, and with as few escapes as possible."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -57,18 +60,20 @@ def context_value(context: str) -> bytes:
 
 
 def parse_json(data: bytes | None) -> dict[str, Any] | None:
-    """Return an object; None for anything else."""
+    """Return an object; None for anything else, also if a text in it is half of a surrogate pair."""
     if data is None:
         return None
     try:
-        found = json.loads(data)
+        found = json.loads(data.decode())
+        if SURROGATE.search(data):
+            dumps(found).encode()
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
 def parse_schema(value: Mapping[str, Any], timestamp_ms: int | None) -> StoredSchema | None:
-    """Return the schema that a SCHEMA's value has; None if it has none, or one that is not understood."""
+    """Return the schema in the value of a SCHEMA record; None without one, or if it is not understood."""
     subject, version, schema_id, schema = (value.get(name) for name in ("subject", "version", "id", "schema"))
     if not isinstance(subject, str) or not isinstance(version, int) or not isinstance(schema_id, int):
         return None
@@ -95,7 +100,7 @@ def parse_schema(value: Mapping[str, Any], timestamp_ms: int | None) -> StoredSc
 
 
 def _has_guid(schema: StoredSchema) -> bool:
-    """Whether texts, metadata and rules are what they should be: the guid is made of all of them."""
+    """Whether texts, metadata and rules have the right types: the guid is computed from them."""
     try:
         return bool(schema.guid)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -115,8 +120,3 @@ def references_of(listed: Any) -> tuple[SchemaReference, ...]:
             raise ValueError("a reference has a name, a subject and a version")
         found.append(SchemaReference(name, subject, version))
     return tuple(found)
-
-
-def parse_settings(value: Mapping[str, Any]) -> Settings:
-    """Return the settings of a CONFIG's value."""
-    return {key: each for key, each in value.items() if key != "subject" and each is not None}

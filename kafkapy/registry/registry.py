@@ -1,7 +1,8 @@
-"""What a registry does with a request: looks up, decides, and writes the records that say so.
+"""The requests of a registry: look up, decide, and write the records of the decision.
 
-A write is decided on the state after everything that is in the topic was read, and is done once its records were read
-back; one at a time. Only the leader writes: registrations on two registries would give one id twice.
+A write first reads the topic to its end, then decides on that state, appends its records, and ends when they have been
+read back. Writes follow one another under one lock. Only the leader of several registries writes (election.py):
+registrations on two of them could give one id to two schemas.
 """
 
 import threading
@@ -30,14 +31,17 @@ class Store(Protocol):
     state: RegistryState
 
     def catch_up(self) -> None:
-        """Return once everything that is in the topic now has been replayed."""
+        """Return once all that is in the topic now has been replayed."""
+
+    def begin_write(self) -> None:
+        """Like catch_up, before a decision. After it no record that an earlier leader has decided can be appended."""
 
     def append(self, records: NewRecords) -> None:
-        """Append records; return once they have been replayed."""
+        """Append the records of a decision since begin_write; return once they have been replayed."""
 
 
 class Registry:
-    """Methods raise RegistryError. `subject` is normalized (subjects.normalized)."""
+    """The requests of one registry. Methods raise RegistryError. `subject` is normalized (subjects.normalized)."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -51,14 +55,16 @@ class Registry:
     # ---- look-ups
 
     def look_up(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> StoredSchema | None:
-        """Return the version of a subject that has a schema; of the default context's, also in the other ones."""
+        """Return the version of a subject with this schema; if its context is the default, also of other contexts."""
         found = self._look_up(subject, request, normalize=normalize, deleted=deleted)
-        wanted = Subject.parse(subject)
-        if found is not None or wanted.context != DEFAULT_CONTEXT:
+        parsed_subject = Subject.parse(subject)
+        if found is not None or parsed_subject.context != DEFAULT_CONTEXT:
             return found
         for context in self.state.contexts[1:]:
             try:
-                found = self._look_up(str(Subject(context, wanted.name)), request, normalize=normalize, deleted=deleted)
+                found = self._look_up(
+                    str(Subject(context, parsed_subject.name)), request, normalize=normalize, deleted=deleted
+                )
             except errors.InvalidSchemaError:
                 continue
             if found is not None:
@@ -67,20 +73,20 @@ class Registry:
 
     def _look_up(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> StoredSchema | None:
         parsed = self._parsed(subject, request, normalize=normalize)
-        found = self._same(subject, parsed, request, deleted=deleted)
+        found = self._find_same(subject, parsed, request, deleted=deleted)
         if found is not None:
             return found
         latest = self.state.latest(subject)
         if latest is None:
             return None
         filled = _with_metadata(request, latest, self.state.settings_in_scope(subject))
-        return None if filled == request else self._same(subject, parsed, filled, deleted=deleted)
+        return None if filled == request else self._find_same(subject, parsed, filled, deleted=deleted)
 
-    def _same(
+    def _find_same(
         self, subject: str, parsed: ParsedSchema, request: SchemaRequest, *, deleted: bool
     ) -> StoredSchema | None:
         """Return the newest version with this text, these references, metadata and rules."""
-        wanted = _referred(self.state, subject, parsed.references)
+        references = _references_with_versions(self.state, subject, parsed.references)
         listed = self.state.versions(subject, deleted=deleted)
         for each in reversed(listed[-1:] if request.version == LATEST else listed):
             if (
@@ -89,20 +95,26 @@ class Registry:
                 or each.rule_set != request.rule_set
             ):
                 continue
-            if each.schema == parsed.canonical and _referred(self.state, subject, each.references) == wanted:
+            if (
+                each.schema == parsed.canonical
+                and _references_with_versions(self.state, subject, each.references) == references
+            ):
                 return each
-            if self._is_same_text(each, parsed, wanted):
+            if self._is_same_text(each, parsed, references):
                 return each
         return None
 
-    def _is_same_text(self, stored: StoredSchema, parsed: ParsedSchema, wanted: Any) -> bool:
-        """Whether a schema is equal once both are written alike: of another registry, or with its references within."""
+    def _is_same_text(self, stored: StoredSchema, parsed: ParsedSchema, references: Any) -> bool:
+        """Whether a stored schema is equal in canonical form, or once its references are resolved.
+
+        Schemas that another registry wrote are stored in another form.
+        """
         try:
             other = self.schemas.of_stored(stored)
         except errors.RegistryError:
             return False
         if other.canonical == parsed.canonical:
-            return bool(_referred(self.state, stored.subject, stored.references) == wanted)
+            return bool(_references_with_versions(self.state, stored.subject, stored.references) == references)
         is_within = bool(stored.references) and not parsed.references
         return is_within and other.formatted("resolved") == parsed.canonical
 
@@ -128,7 +140,7 @@ class Registry:
     ) -> list[str]:
         level = Level[settings["compatibilityLevel"]]
         checks_fields = settings.get("validateFields") is True
-        found = self._of_reserved_fields(parsed, request, previous) if checks_fields else []
+        found = self._reserved_field_conflicts(parsed, request, previous) if checks_fields else []
         group = settings.get("compatibilityGroup")
         if group is not None:
             own = _property(request.metadata, group)
@@ -140,7 +152,7 @@ class Registry:
             found.append(f"{{validateFields: '{str(checks_fields).lower()}', compatibility: '{level}'}}")
         return found
 
-    def _of_reserved_fields(
+    def _reserved_field_conflicts(
         self, parsed: ParsedSchema, request: SchemaRequest, previous: Sequence[StoredSchema]
     ) -> list[str]:
         reserved = _reserved(request.metadata)
@@ -170,14 +182,14 @@ class Registry:
         if not is_valid(subject, is_of_settings=False):
             raise errors.invalid_subject(subject)
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             self._check_may_register(subject, request)
             return self._register(subject, request, normalize=normalize, force=force)
 
-    def known(self, subject: str, request: SchemaRequest, *, normalize: bool) -> StoredSchema | None:
-        """Return the version with a schema if it is registered: no leader is needed then."""
+    def find_registered(self, subject: str, request: SchemaRequest, *, normalize: bool) -> StoredSchema | None:
+        """Return the version with this schema if there is one: such a registration writes nothing, on any registry."""
         settings = self.state.settings_in_scope(subject)
-        if not request.schema.strip() or any(settings.get(name) for name in _FILLING):
+        if not request.schema.strip() or any(settings.get(name) for name in _SETTINGS_THAT_FILL):
             return None
         found = self._look_up(subject, request, normalize=normalize, deleted=False)
         if found is None or request.id not in (NEW_ID, found.id):
@@ -186,14 +198,14 @@ class Registry:
 
     def _register(self, subject: str, request: SchemaRequest, *, normalize: bool, force: bool) -> StoredSchema:
         settings, mode = self.state.settings_in_scope(subject), self.state.mode_in_scope(subject)
-        request = replace(request, references=_numbered(self.state, subject, request.references))
-        everything, living = self.state.versions(subject, deleted=True), self.state.versions(subject)
-        next_version = everything[-1].version + 1 if everything else 1
+        request = replace(request, references=_with_versions(self.state, subject, request.references))
+        all_versions, undeleted = self.state.versions(subject, deleted=True), self.state.versions(subject)
+        next_version = all_versions[-1].version + 1 if all_versions else 1
         if not mode.imports:
-            if not request.schema.strip() and living:  # of metadata or rules alone
-                latest = living[-1]
+            if not request.schema.strip() and undeleted:  # only metadata or rules change
+                latest = undeleted[-1]
                 request = replace(request, schema=latest.schema, kind=latest.schema_type, references=latest.references)
-            request = _with_metadata(request, living[-1] if living else None, settings, next_version)
+            request = _with_metadata(request, undeleted[-1] if undeleted else None, settings, next_version)
         parsed = self._parsed(subject, request, normalize=normalize)
         if request.id == NEW_ID and settings.get("validateNewSchemas") is True:
             self._validate_as_new(parsed)
@@ -208,17 +220,17 @@ class Registry:
             rule_set=request.rule_set,
         )
         known_id = self.state.id_of_guid(context_of(subject), new.guid)
-        found = self._same(subject, parsed, replace(request, version=NEW_VERSION), deleted=False)
+        found = self._find_same(subject, parsed, replace(request, version=NEW_VERSION), deleted=False)
         if request.version == NEW_VERSION and found is not None and request.id in (NEW_ID, found.id):
             return found
         if not mode.imports and not force:
-            reasons = self._incompatibilities(parsed, request, living, settings)
+            reasons = self._incompatibilities(parsed, request, undeleted, settings)
             if reasons:
                 raise errors.incompatible(subject, reasons)
         new = replace(
             new, version=self._version_of(request, next_version, mode), id=self._id_of(new, known_id, request)
         )
-        self._append_schema(new, everything)
+        self._append_schema(new, all_versions)
         stored = self.state.version(subject, new.version, deleted=True)
         assert stored is not None, "what was appended was replayed"
         return stored
@@ -232,7 +244,7 @@ class Registry:
         return request.version
 
     def _id_of(self, new: StoredSchema, known_id: int | None, request: SchemaRequest) -> int:
-        """Return the id: the one that is asked for, that of the same schema in the context, or the next."""
+        """Return the id: the requested one, else that of the same schema in this context, else the next free one."""
         context = context_of(new.subject)
         if request.id == NEW_ID:
             return self.state.next_id(context) if known_id is None else known_id
@@ -243,12 +255,12 @@ class Registry:
             raise errors.not_permitted(text)
         return request.id
 
-    def _append_schema(self, new: StoredSchema, everything: Sequence[StoredSchema]) -> None:
+    def _append_schema(self, new: StoredSchema, all_versions: Sequence[StoredSchema]) -> None:
         records: list[tuple[bytes, bytes | None]] = []
         context = context_of(new.subject)
         if context != DEFAULT_CONTEXT and not self.state.has_context(context):
             records.append((context_key(context), context_value(context)))
-        for each in everything:  # one that was deleted softly and comes back leaves its old version
+        for each in all_versions:  # a softly deleted version with the same id is removed: the new version replaces it
             is_older = each.deleted and each.id == new.id and each.version < new.version
             if is_older and not self.state.referrers(each.subject, each.version, deleted=True):
                 records.append((schema_key(each.subject, each.version), None))
@@ -272,9 +284,9 @@ class Registry:
     # ---- deletions
 
     def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
-        """Delete a version, softly or, after that, for good; return its number."""
+        """Delete a version softly, or, if it is, permanently; return its number."""
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             found = self.state.version(subject, version, deleted=True)
             if found is None:
                 if not self.state.has(subject, deleted=True):
@@ -294,14 +306,14 @@ class Registry:
             else:
                 records = [(key, None)]
                 if self.state.versions(subject, deleted=True) == [found]:
-                    records += self._without_settings(subject)
+                    records += self._settings_tombstones(subject)
             self._store.append(records)
             return found.version
 
     def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject; return their numbers."""
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             if not self.state.has(subject, deleted=True):
                 raise errors.subject_not_found(subject)
             if not permanent and not self.state.has(subject, deleted=False):
@@ -315,17 +327,19 @@ class Registry:
                 if permanent and not each.deleted:
                     raise errors.subject_not_soft_deleted(subject)
             numbers = [each.version for each in versions]
+            if not numbers:  # the subject stands for a context, which has subjects and no versions of its own
+                return []
             records: list[tuple[bytes, bytes | None]]
             if permanent:
                 records = [(schema_key(subject, number), None) for number in reversed(numbers)]
-                records += self._without_settings(subject)
+                records += self._settings_tombstones(subject)
             else:
                 value = subject_value(subject, {"version": numbers[-1]})
                 records = [(subject_key("DELETE_SUBJECT", subject), value)]
             self._store.append(records)
             return numbers
 
-    def _without_settings(self, subject: str) -> Iterator[tuple[bytes, bytes | None]]:
+    def _settings_tombstones(self, subject: str) -> Iterator[tuple[bytes, bytes | None]]:
         if self.state.own_settings(subject) is not None:
             yield subject_key("CONFIG", subject), None
         if self.state.mode(subject) is not None:
@@ -334,7 +348,7 @@ class Registry:
     def delete_context(self, context: str) -> None:
         name = Subject.parse(context if context.startswith(":") else f":{context}:").context
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             if self.state.has(f":{name}:", deleted=True):
                 raise errors.context_not_empty(context)
             self._store.append([(context_key(name), None)])
@@ -344,7 +358,7 @@ class Registry:
     def update_settings(self, subject: str | None, changes: dict[str, Any]) -> dict[str, Any]:
         """Change a subject's settings; None for a value removes it. Return the settings after that."""
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             self._check_not_read_only(subject)
             found = {**(self.state.own_settings(subject) or {}), **changes}
             found = {name: value for name, value in found.items() if value is not None}
@@ -353,14 +367,14 @@ class Registry:
 
     def delete_settings(self, subject: str | None) -> None:
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             self._check_not_read_only(subject)
             self._store.append([(subject_key("CONFIG", subject), None)])
 
     def set_mode(self, subject: str | None, mode: Mode, *, force: bool) -> None:
-        """Set a mode. IMPORT needs that there are no schemas: those that were deleted softly are deleted for good."""
+        """Set a mode. For IMPORT there must be no schemas; softly deleted ones are deleted permanently."""
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             records: list[tuple[bytes, bytes | None]] = []
             if mode is Mode.IMPORT and self.state.mode_in_scope(subject) is not Mode.IMPORT and not force:
                 if self.state.has(subject or "", deleted=False):
@@ -376,15 +390,15 @@ class Registry:
 
     def delete_mode(self, subject: str | None, *, recursive: bool) -> None:
         with self._writing:
-            self._store.catch_up()
+            self._store.begin_write()
             subjects = [subject]
             if recursive and (subject is None or not Subject.parse(subject).name):
                 subjects += [each for each in self.state.modes_within(context_of(subject)) if each != subject]
             self._store.append([(subject_key("MODE", each), None) for each in subjects])
 
 
-_FILLING: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
-"""Settings that add to what is registered."""
+_SETTINGS_THAT_FILL: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
+"""Settings that add metadata or rules to registered schemas."""
 
 
 def _with_metadata(
@@ -404,18 +418,18 @@ def _with_metadata(
 _VERSION: Final = "confluent:version"
 
 
-def _numbered(
+def _with_versions(
     state: RegistryState, subject: str, references: tuple[SchemaReference, ...]
 ) -> tuple[SchemaReference, ...]:
-    """Return references to "latest" as to the version that this is now: a later one does not change a schema."""
-    numbers = [version for _, _, version in _referred(state, subject, references)]
+    """Replace "latest" in references by the version that is the latest now, so that later ones change no schema."""
+    numbers = [version for _, _, version in _references_with_versions(state, subject, references)]
     return tuple(replace(each, version=number) for each, number in zip(references, numbers, strict=True))
 
 
-def _referred(
+def _references_with_versions(
     state: RegistryState, subject: str, references: tuple[SchemaReference, ...]
 ) -> list[tuple[str, str, int]]:
-    """Return references with the number of the version that "latest" is now."""
+    """Return (name, subject, version) of each reference, "latest" as the number of the latest version now."""
     found = []
     for each in references:
         name = qualified_by(subject, each.subject)

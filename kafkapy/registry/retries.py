@@ -1,4 +1,4 @@
-"""The log lines of what is tried again several times a second until the cluster serves it again."""
+"""Log lines for requests that are tried again several times a second until the cluster serves them."""
 
 import logging
 from typing import Final

@@ -1,4 +1,4 @@
-"""Parses schemas with what they refer to, and remembers some."""
+"""Parses schemas with those that they refer to, and caches some of them."""
 
 import threading
 from collections import OrderedDict
@@ -11,9 +11,9 @@ from kafkapy.registry.request import KINDS, SchemaRequest
 from kafkapy.registry.state import RegistryState
 
 MAX_PARSED: Final = 1000
-"""As schema.cache.size."""
+"""The default of Confluent's schema.cache.size."""
 MAX_PARSED_CHARACTERS: Final = 1 << 20
-"""Of all that are remembered, what they refer to included: an Avro schema takes 35 times its text when it is parsed."""
+"""Characters of all cached schemas with their references: a parsed Avro schema takes 35 times its text."""
 MAX_SCHEMA_CHARACTERS: Final = 1 << 20
 """A record of _schemas is at most 1 MB (max.message.bytes) unless the topic says otherwise."""
 NEEDED: Final = {
@@ -51,9 +51,9 @@ class Schemas:
         try:
             resolved = self._state.resolve(subject, references)
         except LookupError as error:
-            raise InvalidSchemaError(_told(subject, kind, text, references, str(error.args[0]))) from error
+            raise InvalidSchemaError(_refusal_text(subject, kind, text, references, str(error.args[0]))) from error
         except RecursionError as error:
-            raise InvalidSchemaError(_told(subject, kind, text, references, "too many references")) from error
+            raise InvalidSchemaError(_refusal_text(subject, kind, text, references, "too many references")) from error
         texts = {name: each.schema for name, each in resolved.items()}
         key = (kind, text, references, tuple(texts.items()))
         with self._lock:
@@ -64,7 +64,7 @@ class Schemas:
         try:
             new: ParsedSchema = _format(kind)(text, references, texts)
         except SchemaSyntaxError as error:
-            raise InvalidSchemaError(_told(subject, kind, text, references, str(error))) from error
+            raise InvalidSchemaError(_refusal_text(subject, kind, text, references, str(error))) from error
         self._remember(key, new)
         return new
 
@@ -98,7 +98,7 @@ def _format(kind: str) -> Any:
         raise InvalidSchemaError(f"Schemas of the type {kind} need {packages}: pip install {packages}") from error
 
 
-def _told(subject: str, kind: str, text: str, references: tuple[SchemaReference, ...], details: str) -> str:
+def _refusal_text(subject: str, kind: str, text: str, references: tuple[SchemaReference, ...], details: str) -> str:
     listed = "".join(f"{{name='{each.name}', subject='{each.subject}', version={each.version}}}" for each in references)
     described = f"{{subject={subject},version=0,id=-1,schemaType={kind},references=[{listed}],schema={text[:2000]}}}"
     return f"Invalid schema {described} with refs [{listed}] of type {kind}, details: {details}"

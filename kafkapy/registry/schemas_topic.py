@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kafkapy.cli.connection import Connection
@@ -13,9 +13,11 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batches import batches
-from kafkapy.record.builder import build_batch
+from kafkapy.record.builder import PLAIN_FIELDS, build_batch
 from kafkapy.registry.cluster import Cluster, ClusterError, call, check
-from kafkapy.registry.errors import RegistryError, store_error, timed_out
+from kafkapy.registry.errors import RegistryError, store_error, timed_out, unknown_leader
+from kafkapy.registry.fence import FENCED, Fence
+from kafkapy.registry.records import NOOP
 from kafkapy.registry.retries import RetryLog
 from kafkapy.registry.state import RegistryState
 
@@ -31,6 +33,7 @@ RETRY_S: Final = 0.2
 LATEST: Final = -1
 EARLIEST: Final = -2
 ALL_REPLICAS: Final = -1
+TOO_LARGE: Final = 42209
 
 logger = logging.getLogger("kafkapy.registry")
 
@@ -38,10 +41,25 @@ logger = logging.getLogger("kafkapy.registry")
 class SchemasTopic:
     """kafkapy.registry.registry.Store. start() reads the topic from its beginning."""
 
-    def __init__(self, cluster: Cluster, state: RegistryState, topic: str = DEFAULT_TOPIC) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: RegistryState,
+        topic: str = DEFAULT_TOPIC,
+        *,
+        may_write: Callable[[], bool],
+        fence: Fence | None = None,
+    ) -> None:
+        """`may_write`: whether this registry still leads; asked last before each append.
+
+        `fence`: keeps those that led before from writing; None if no other registry writes.
+        """
         self.state = state
+        self._fence = fence
+        self._may_write = may_write
         self._cluster = cluster
         self._topic = topic
+        self._lost = f"the topic {topic} lost records that were read: restart this registry"
         self._changed = threading.Condition()
         self._next_offset = 0
         self._is_stopping = threading.Event()
@@ -71,12 +89,34 @@ class SchemasTopic:
     # ---- store
 
     def catch_up(self) -> None:
-        self._await_offset(self._with_leader(lambda connection: self._offset(connection, LATEST)))
+        with self._changed:
+            read_offset = self._next_offset  # before the request: another registry may append during it
+        end_offset = self._with_leader(lambda connection: self._offset(connection, LATEST))
+        if end_offset < read_offset:  # ids would be given again, and nothing that is appended would be read
+            raise store_error(f"{self._lost}: its end is offset {end_offset}")
+        self._await_offset(end_offset)
+
+    def begin_write(self) -> None:
+        fence = self._fence
+        if fence is not None and fence.must_claim():
+            if not self._may_write():
+                raise unknown_leader()
+            if fence.claim():
+                self.append([(NOOP, None)])
+        self.catch_up()
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         now_ms = time.time_ns() // 1_000_000
-        batch = build_batch([(now_ms, key, value, ()) for key, value in records])
-        base_offset = self._with_leader(lambda connection: self._produce(connection, batch))
+        fields = PLAIN_FIELDS if self._fence is None else self._fence.fields()
+        batch = build_batch([(now_ms, key, value, ()) for key, value in records], fields)
+        try:
+            base_offset = self._with_leader(lambda connection: self._produce(connection, batch))
+        except RegistryError as error:
+            if self._fence is not None and error.code != TOO_LARGE:
+                self._fence.on_failure()
+            raise
+        if self._fence is not None:
+            self._fence.on_appended(len(records))
         self._await_offset(base_offset + len(records))
 
     def _await_offset(self, offset: int) -> None:
@@ -85,7 +125,7 @@ class SchemasTopic:
                 raise timed_out(f"The topic {self._topic} was not read up to offset {offset} in {TIMEOUT_S:g} s")
 
     def _with_leader(self, ask: Any) -> int:
-        """Return what `ask` gets from the leader; another one is looked for while there is time."""
+        """Return the result of `ask` with the leader, which is looked up again after a failure while there is time."""
         deadline_s = time.monotonic() + TIMEOUT_S
         with self._writing:
             while True:
@@ -116,10 +156,14 @@ class SchemasTopic:
     def _produce(self, connection: Connection, batch: bytes) -> int:
         data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(0, records=batch)])
         request = ProduceRequest(acks=ALL_REPLICAS, timeout_ms=int(TIMEOUT_S * 1000), topic_data=[data])
+        if not self._may_write():
+            raise unknown_leader()
         (topic,) = call(connection, request, PRODUCE_VERSION, TIMEOUT_S).responses
         (found,) = topic.partition_responses
         if found.error_code == ErrorCode.MESSAGE_TOO_LARGE:
-            raise RegistryError(42209, "Register operation failed because schema is too large")
+            raise RegistryError(TOO_LARGE, "Register operation failed because schema is too large")
+        if found.error_code in FENCED:
+            raise unknown_leader()  # another registry leads, and has begun to write
         check(found.error_code, "the append", found.error_message)
         return int(found.base_offset)
 
@@ -152,7 +196,7 @@ class SchemasTopic:
         (topic,) = call(connection, request, FETCH_VERSION).responses
         (found,) = topic.partitions
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise ClusterError(f"the topic {self._topic} lost records that were read: restart this registry")
+            raise ClusterError(self._lost)
         check(found.error_code, "reading")
         self._replay(bytes(found.records or b""))
 

@@ -1,14 +1,17 @@
-"""The settings of a subject, as PUT /config takes them, and how default and override metadata and rules are merged."""
+"""Settings of a subject (PUT /config), and how default and override metadata and rules are merged."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.registry import errors
-from kafkapy.registry.model import RULE_KINDS, Level
+from kafkapy.registry.metadata_rules import metadata_of, rule_set_of
+from kafkapy.registry.model import RULE_KINDS, Level, Settings
 
+LEVEL: Final = "compatibilityLevel"
 BOOLEANS: Final = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
 TEXTS: Final = ("alias", "aliasForDeks", "compatibilityGroup", "compatibilityPolicy")
-OBJECTS: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
+METADATA: Final = ("defaultMetadata", "overrideMetadata")
+RULE_SETS: Final = ("defaultRuleSet", "overrideRuleSet")
 POLICIES: Final = ("STRICT", "LENIENT")
 
 
@@ -19,32 +22,51 @@ def changes_of(body: Any) -> dict[str, Any]:
     and Iceberg, which no client of Kafka has.
     """
     if not isinstance(body, Mapping):
-        raise errors.RegistryError(400, "the body is no JSON object")
+        raise errors.unreadable("the body is no JSON object")
     found: dict[str, Any] = {}
     if "compatibility" in body:
         level = body["compatibility"]
         if level is not None and (not isinstance(level, str) or level.upper() not in Level.__members__):
             raise errors.invalid_compatibility()
-        found["compatibilityLevel"] = None if level is None else level.upper()
-    for names, kind in ((BOOLEANS, bool), (TEXTS, str), (OBJECTS, dict)):
+        found[LEVEL] = None if level is None else level.upper()
+    for names, kind in ((BOOLEANS, bool), (TEXTS, str)):
         for name in names:
             if name in body:
                 if body[name] is not None and not isinstance(body[name], kind):
-                    raise errors.RegistryError(422, f"{name} is no {kind.__name__}")
+                    raise errors.unreadable(f"{name} is no {kind.__name__}")
                 found[name] = body[name]
+    try:
+        found |= {name: metadata_of(body[name], name) for name in METADATA if name in body}
+        found |= {name: rule_set_of(body[name], name) for name in RULE_SETS if name in body}
+    except ValueError as error:
+        raise errors.unreadable(str(error)) from error
     policy = found.get("compatibilityPolicy")
     if policy is not None and policy.upper() not in POLICIES:
         raise errors.RegistryError(42203, f"Invalid compatibility policy. Valid values are {' and '.join(POLICIES)}")
     return found
 
 
+def stored_settings(value: Mapping[str, Any]) -> Settings:
+    """Return the settings in the value of a CONFIG record, without unknown ones, which another registry wrote."""
+    found: Settings = {}
+    for name, each in value.items():
+        if name == "subject" or each is None:
+            continue
+        try:
+            changes = changes_of({"compatibility" if name == LEVEL else name: each})
+        except errors.RegistryError:
+            continue
+        found[name] = changes.get(name, each)
+    return found
+
+
 def as_request(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as PUT /config answers them: the level is `compatibility` there."""
-    return {("compatibility" if name == "compatibilityLevel" else name): each for name, each in settings.items()}
+    return {("compatibility" if name == LEVEL else name): each for name, each in settings.items()}
 
 
 def merged_metadata(*each: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return metadata with what is in the later ones over what is in the earlier ones."""
+    """Merge metadata: where two set the same tag or property, the later one wins; sensitive names are united."""
     given = [one for one in each if one is not None]
     if not given:
         return None
@@ -59,7 +81,7 @@ def merged_metadata(*each: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def merged_rule_set(*each: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return rules with those of the later sets in place of those with their names in the earlier ones."""
+    """Merge rule sets: a rule replaces the rule of an earlier set with the same name."""
     given = [one for one in each if one is not None]
     if not given:
         return None

@@ -1,10 +1,14 @@
-"""What a registry knows: the records of _schemas, replayed. Changed by `replay` alone; everything else asks. Pure."""
+"""The state of a registry: the replayed records of _schemas. Only `replay` changes it. Pure.
 
-from collections.abc import Iterator
+One thread replays while others look up: these walk over copies, and leave out what was forgotten meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kafkapy.registry.model import Level, Mode, SchemaReference, Settings, StoredSchema
-from kafkapy.registry.records import parse_json, parse_schema, parse_settings
+from kafkapy.registry.records import parse_json, parse_schema
+from kafkapy.registry.settings import stored_settings
 from kafkapy.registry.subjects import (
     DEFAULT_CONTEXT,
     GLOBAL_CONTEXT,
@@ -45,7 +49,7 @@ class RegistryState:
             return
         content = parse_json(value)
         subject = found.get("subject")
-        if subject is not None and not _is_text(subject):
+        if subject is not None and not isinstance(subject, str):
             return
         match found.get("keytype"):
             case "SCHEMA" if subject is not None and isinstance(found.get("version"), int):
@@ -56,28 +60,34 @@ class RegistryState:
                 if content is None:  # an empty value deletes what the key names, as compaction does
                     self._settings.pop(subject, None)
                 else:
-                    self._settings[subject] = parse_settings(content)
+                    self._settings[subject] = stored_settings(content)
             case "MODE":
-                self._modes.pop(subject, None)  # also for a mode that this release does not know
                 mode = None if content is None else content.get("mode")
                 if isinstance(mode, str) and mode in Mode.__members__:
                     self._modes[subject] = Mode[mode]
+                else:  # also for a mode that this release does not know
+                    self._modes.pop(subject, None)
             case "DELETE_SUBJECT" if subject is not None and content and isinstance(content.get("version"), int):
                 self._delete_up_to(subject, content["version"])
             case "CLEAR_SUBJECT" if content is not None:
                 self._clear(subject)
-            case "CONTEXT" if _is_text(found.get("context")):
+            case "CONTEXT" if isinstance(found.get("context"), str):
                 if content is None:
                     self._contexts.pop(found["context"], None)
                 else:
                     self._contexts[found["context"]] = None
 
     def _replay_schema(self, subject: str, version: int, schema: StoredSchema | None) -> None:
-        self._forget(subject, version)
         if schema is None:
+            self._forget(subject, version)
             return
         if (schema.subject, schema.version) != (subject, version):  # the key says what this is
             schema = replace(schema, subject=subject, version=version)
+        old = self._versions.get(subject, {}).get(version)
+        if old is not None and _identity_of(old) == _identity_of(schema):  # it is found by its id all the time
+            self._versions[subject][version] = schema
+            return
+        self._forget(subject, version)
         context = context_of(subject)
         self._versions.setdefault(subject, {})[version] = schema
         self._by_id.setdefault((context, schema.id), {})[(subject, version)] = None
@@ -150,9 +160,9 @@ class RegistryState:
     def subjects(self, prefix: str = WILDCARD) -> list[str]:
         """Return the subjects that begin with a prefix, deleted ones too; `:*:name`: in every context."""
         if not prefix.startswith(WILDCARD):
-            return sorted(each for each in self._versions if each.startswith(prefix))
+            return [each for each in sorted(self._versions) if each.startswith(prefix)]
         rest = prefix[len(WILDCARD) :]
-        return sorted(each for each in self._versions if Subject.parse(each).name.startswith(rest))
+        return [each for each in sorted(self._versions) if Subject.parse(each).name.startswith(rest)]
 
     def with_id(self, schema_id: int, subject: str | None = None) -> StoredSchema | None:
         """Return a schema by its id, which a context gave: of the subject's, which has it, else of any that does.
@@ -163,22 +173,23 @@ class RegistryState:
         found = self._of_subject(schema_id, wanted)
         if found is not None or not wanted.name or wanted.context != DEFAULT_CONTEXT:
             return found
-        for context in self._contexts:
+        for context in list(self._contexts):
             found = self._of_subject(schema_id, Subject(context, wanted.name))
             if found is not None:
                 return found
         return self._of_subject(schema_id, Subject(wanted.context, ""))
 
     def _of_subject(self, schema_id: int, wanted: Subject) -> StoredSchema | None:
-        users = self._by_id.get((wanted.context, schema_id), {})
-        for subject, version in sorted(users):
-            if not wanted.name or subject == str(wanted):
-                return self._versions[subject][version]
-        return None
+        users = self.users_of(wanted.context, schema_id)
+        return next((each for each in users if not wanted.name or each.subject == str(wanted)), None)
 
     def users_of(self, context: str, schema_id: int) -> list[StoredSchema]:
         """Return the versions that have an id, deleted ones too."""
-        return [self._versions[each][version] for each, version in sorted(self._by_id.get((context, schema_id), {}))]
+        return self._existing(sorted(self._by_id.get((context, schema_id), ())))
+
+    def _existing(self, names: Iterable[tuple[str, int]]) -> list[StoredSchema]:
+        found = (self._versions.get(subject, {}).get(version) for subject, version in names)
+        return [each for each in found if each is not None]
 
     def id_of_guid(self, context: str, guid: str) -> int | None:
         return self._by_guid.get((context, guid))
@@ -191,7 +202,7 @@ class RegistryState:
 
     def referrers(self, subject: str, version: int, *, deleted: bool) -> list[StoredSchema]:
         """Return the versions that refer to one."""
-        found = (self._versions[name][number] for name, number in self._referrers.get((subject, version), {}))
+        found = self._existing(list(self._referrers.get((subject, version), ())))
         return [each for each in found if deleted or not each.deleted]
 
     def resolve(self, subject: str, references: tuple[SchemaReference, ...]) -> dict[str, StoredSchema]:
@@ -245,8 +256,8 @@ class RegistryState:
         own = self._settings.get(subject)
         if own is None:
             for scope in _scopes(subject):
-                if scope in self._settings:
-                    own = self._settings[scope]
+                own = self._settings.get(scope)
+                if own is not None:
                     break
             return {"compatibilityLevel": self.default_level.value, **(own or {})}
         merged = {key: value for key, value in self._settings.get(None, {}).items() if key in _INHERITED}
@@ -267,14 +278,17 @@ class RegistryState:
         for scope in (None, f":{GLOBAL_CONTEXT}:"):  # it rules over every subject's own
             if self._modes.get(scope) is Mode.READONLY_OVERRIDE:
                 return Mode.READONLY_OVERRIDE
-        for scope in (subject, *_scopes(subject)):
-            if scope in self._modes:
-                return self._modes[scope]
-        return Mode.READWRITE
+        found = (self._modes.get(scope) for scope in (subject, *_scopes(subject)))
+        return next((mode for mode in found if mode is not None), Mode.READWRITE)
 
     def modes_within(self, context: str) -> list[str]:
         """Return the subjects of a context that have a mode of their own."""
-        return [each for each in self._modes if each is not None and context_of(each) == context]
+        return [each for each in list(self._modes) if each is not None and context_of(each) == context]
+
+
+def _identity_of(schema: StoredSchema) -> tuple[object, ...]:
+    """Return the keys by which schemas are looked up, beside their subject and version."""
+    return (schema.id, schema.guid, schema.references)
 
 
 _INHERITED = (
@@ -286,17 +300,6 @@ _INHERITED = (
     "compatibilityGroup",
 )
 """Settings that a subject with settings of its own has from those of all."""
-
-
-def _is_text(value: object) -> bool:
-    """Whether this is a text that responses can have: the escapes of JSON may make half a character."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _scopes(subject: str | None) -> tuple[str | None, ...]:

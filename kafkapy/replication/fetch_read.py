@@ -1,8 +1,8 @@
 """Reading the records of a fetch, partition by partition.
 
 The limits are KIP-74's: the first partition with records returns at least one batch, whatever its size; after that,
-the partition's limit and the rest of the response's limit apply. An error of a partition is its outcome. Regions that
-were read are pinned: if they are not sent, the caller must call `release`.
+the partition's limit and the rest of the response's limit apply. The outcome of a partition may be an error. Regions
+that were read are pinned: if they are not sent, the caller must call `release`.
 """
 
 import logging
@@ -75,7 +75,7 @@ class FetchRead:
         """Whether a partition failed or diverges: the fetch must be answered at once."""
 
     def add(self, partitions: Sequence[tuple["FetchedPartition", "HostedPartition"]]) -> None:
-        """Let `read` continue with more partitions."""
+        """Add partitions that `read` continues with."""
         self._partitions += partitions
 
     def read(self) -> NeedsWarming | None:
@@ -153,10 +153,12 @@ class FetchRead:
             request.fetch_offset,
             max_bytes if max_bytes < self._bytes_left else self._bytes_left,
             isolation=self._isolation,
+            # KIP-74: the first batch of a response comes whole, however large, so that a consumer gets past it.
             min_one_batch=self.bytes_read == 0,
         )
         region: FileRegion | None = read.region
         if region is None:
+            # Nothing was read: perhaps only because of the room that the response has left.
             self.is_full |= self._bytes_left < max_bytes
         else:
             self.bytes_read += region.length

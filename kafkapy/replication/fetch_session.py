@@ -34,10 +34,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = INT32_MAX
 EVICTION_MS: Final = 120_000
-"""A session that was used for longer gives way to one of higher rank, one that was not used for longer to any.
-
-A constant in Apache Kafka, too. A follower's session evicts a consumer's of any age.
-"""
+"""A session that was not used for so long may be evicted by any new one; one that was in use for so long, by a new one
+of higher rank. A follower's session evicts a consumer's of any age. A constant in Apache Kafka, too."""
 MAX_SESSION_PARTITIONS: Final = 10_000
 """Partitions of a consumer's session: a request of it takes 20 ms of turns, a partition some 600 bytes."""
 MAX_CONSUMER_PARTITIONS: Final = 80_000
@@ -76,10 +74,10 @@ class FetchedPartition:
         )
 
     def on_read(self, response: PartitionRead) -> None:
-        """Record a response with new data.
+        """Keep what the next response is compared with, after a response with new data.
 
-        After an error or a divergence the high watermark is set to unknown, so the next successful response is sent: a
-        follower that truncates its log does not take over the high watermark.
+        After an error or a divergence the high watermark counts as unknown, so that the next successful response is
+        sent: a follower that truncates its log does not take over the high watermark of a response.
         """
         is_applied = response.error_code == 0 and response.diverging is None
         self.high_watermark = response.high_watermark if is_applied else UNKNOWN_OFFSET
@@ -120,6 +118,9 @@ class FetchSession:
         self.watch = None if new_watch is None else new_watch(self.partitions.values())
         """For a follower's session: tracks which partitions have changed and must be read."""
 
+    def count_new(self, requested: Iterable[FetchedPartition]) -> int:
+        return len({each.key for each in requested if each.key not in self.partitions})
+
     def update(self, requested: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """Apply a request's changes: partitions added, changed, or forgotten."""
         partitions, watch = self.partitions, self.watch
@@ -128,9 +129,8 @@ class FetchSession:
             before, known.request = known.request, partition.request
             if watch is not None:
                 if before.current_leader_epoch != partition.request.current_leader_epoch:
-                    known.high_watermark = (
-                        UNKNOWN_OFFSET  # the follower may have dropped what it got for the other epoch
-                    )
+                    # The follower may have dropped what it got for the other epoch.
+                    known.high_watermark = UNKNOWN_OFFSET
                 watch.on_requested(known)
         for key in forgotten:
             gone = partitions.pop(key, None)
@@ -193,7 +193,7 @@ class FetchContext:
         *,
         error_code: int = 0,
         session: FetchSession | None = None,
-        wants_session_of: "FetchSessionCache | None" = None,
+        new_session_cache: "FetchSessionCache | None" = None,
         uses_topic_ids: bool = False,
         new_watch: "NewWatch | None" = None,
     ) -> None:
@@ -203,7 +203,7 @@ class FetchContext:
         self.error_code = error_code
         self._session = session
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
-        self._cache = wants_session_of
+        self._cache = new_session_cache
         self._uses_topic_ids = uses_topic_ids
 
     @property
@@ -291,16 +291,14 @@ class FetchSessionCache:
         requested, forgotten: the partitions that the request names. new_watch: creates a session's watch; given only
         for a follower's request, whose session is privileged.
         """
-        if epoch in (
-            INITIAL_EPOCH,
-            FINAL_EPOCH,
-        ):  # a full fetch: either way it ends the session that it names (KIP-227)
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A full fetch ends the session that it names, whether it requests a new one or not (KIP-227).
             if session_id != NO_SESSION_ID:
                 self._remove(session_id)
             cache = self if epoch == INITIAL_EPOCH else None
             return FetchContext(
                 _without_duplicates(requested),
-                wants_session_of=cache,
+                new_session_cache=cache,
                 uses_topic_ids=uses_topic_ids,
                 new_watch=new_watch,
             )
@@ -318,7 +316,7 @@ class FetchSessionCache:
     ) -> FetchContext:
         if requested or forgotten:
             before = len(session.partitions)
-            if not session.is_privileged and not self._may_grow(before, len(requested)):
+            if not session.is_privileged and not self._may_grow(before, session.count_new(requested)):
                 self._remove(session.session_id)
                 session.update(requested, forgotten)
                 return FetchContext(list(session.partitions.values()))
@@ -337,11 +335,11 @@ class FetchSessionCache:
         return FetchContext(partitions, session=session)
 
     def _may_grow(self, size: int, added: int) -> bool:
-        """Whether a consumer's session of `size` partitions may get `added` more, perhaps fewer."""
+        """Whether a consumer's session of `size` partitions may get `added` more."""
         room = MAX_CONSUMER_PARTITIONS - self.consumer_partition_count
         return not added or (size + added <= MAX_SESSION_PARTITIONS and added <= room)
 
-    def end_of_consumer(self, session_id: int) -> int:
+    def end_consumer_session(self, session_id: int) -> int:
         """End a session with many unknown or denied partitions, unless it is a follower's; return the id to send."""
         session = self._sessions.get(session_id)
         if session is None or session.is_privileged:
@@ -378,7 +376,7 @@ class FetchSessionCache:
         session_id = self._new_session_id()
         while session_id in self._sessions:
             session_id = self._new_session_id()
-        # the client gets all of them with the id, so the session's next response leaves out what has not changed since
+        # This response has all partitions; the session's next one omits those that have not changed since.
         for partition, response in responses:
             partition.on_read(response)
         self._sessions[session_id] = FetchSession(
@@ -422,6 +420,7 @@ class FetchSessionCache:
 
 
 def _rank(session: FetchSession) -> tuple[bool, int, int]:
+    """Return the rank of a session: followers' above consumers', then the larger, as in Apache Kafka."""
     return session.is_privileged, len(session.partitions), session.session_id
 
 

@@ -13,7 +13,7 @@ NEVER_MS: Final = -(1 << 62)
 
 @dataclass(slots=True, eq=False)
 class SessionTimes:
-    """When a follower's fetch session last fetched."""
+    """The times of the last fetches of a follower's session."""
 
     last_fetch_ms: int = NEVER_MS
 
@@ -30,7 +30,7 @@ class FollowerState:
     caught_up_ms: int = NEVER_MS
     """When it last had everything that the leader had: the time of a fetch, or of the one before it."""
     broker_epoch: int | None = None
-    """As in its last fetch; None before the first."""
+    """The broker epoch in its last fetch; None before the first."""
     session: SessionTimes | None = None
     """The fetch session of a follower that has the whole log, while the log does not grow.
 

@@ -9,14 +9,14 @@ up when the session last fetched (FollowerState.session).
 Code that changes a partition calls `FollowerWatches.notify`. Changes without a call (log start offset raised by
 retention) are found when runtime/broker/isr_updates checks all partitions.
 
-A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
-for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those
-that were taken only because they were named keep their place in the queue behind the others, or the same few would be
-named, and be read before all others, in every fetch. Partitions without new data are requeued at once, and a
-response has MOST_CHANGED others at most, so that what remains to be done at the end of a fetch is short.
+A fetch reads READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; the others
+wait for the next fetch. So the cost of a fetch does not depend on how many partitions a follower has to catch up with.
+A partition that was read early, only because the request named it, returns to its place behind the others: otherwise
+the same few would be named, and read before all others, in every fetch. Partitions without new data are requeued at
+once, and a response has MAX_CHANGED others at most, so that the work at the end of a fetch is short.
 
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
-UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
+UNBOUND_AT_ONCE in a turn. Until then its `times` do not change, so that its follower counts as unsubscribed.
 """
 
 from collections import OrderedDict, deque
@@ -40,7 +40,7 @@ UNBOUND_AT_ONCE: Final = 2_000
 """Some 2 ms of work."""
 READ_AT_ONCE: Final = 30
 """Some 2 ms of work. Ten partitions with much to read fill a response (replica.fetch.response.max.bytes)."""
-MOST_CHANGED: Final = 2_000
+MAX_CHANGED: Final = 2_000
 """Partitions after which a response is sent though it has room: 10 ms to requeue and encode. The next one follows."""
 
 
@@ -70,7 +70,7 @@ class FollowerWatches:
                 self._closed.popleft()
 
     def on_closed(self, watch: "FollowerWatch") -> None:
-        """Let `clean_up` unsubscribe a watch."""
+        """Hand a closed session's watch to `clean_up`, which unsubscribes it."""
         assert watch.is_closed, "a session under way would miss the changes of its partitions"
         self._closed.append(watch)
 
@@ -103,9 +103,9 @@ class FollowerWatch:
         self._to_read: OrderedDict[FetchedPartition, None] = OrderedDict.fromkeys(requested)
         """In the order in which they are read. Unlike a dict it has no gaps at its begin, and takes entries there."""
         self._named: dict[FetchedPartition, None] = {}
-        """Those of `_to_read` that the request names."""
+        """Partitions of `_to_read` that the request names."""
         self._popped_early: dict[FetchedPartition, None] = {}
-        """Those taken since `requeue` that were not next, but named."""
+        """Partitions popped since `requeue` because the request names them, although others were next."""
         self._min_bytes = 1
         self._is_closed = False
         self._on_enough: Callable[[], None] | None = None
@@ -213,6 +213,7 @@ class FollowerWatch:
                     self._to_read[requested] = None
                 else:
                     (early_crowded_out if requested in early else crowded_out)[requested] = None
+        # Each is put before all others, so the last one goes first: they keep their order.
         for requested in reversed(crowded_out):
             self._to_read[requested] = None
             self._to_read.move_to_end(requested, last=False)

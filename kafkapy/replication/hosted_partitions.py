@@ -74,8 +74,6 @@ class HostedPartitions:
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
         self._lack_room: dict[tuple[Uuid, int], None] = {}
         """Partitions whose logs could not be created, because the disk was full; the latest try comes last."""
-        self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
-        """The checkpoints of the previous run, by directory; an entry is removed when the partition's log is opened."""
 
     # -- finding --------------------------------------------------------------------------------------------------
 
@@ -92,11 +90,11 @@ class HostedPartitions:
         return partition
 
     def finder(self, topic: str) -> Callable[[int], HostedPartition | None]:
-        """Return what `find` returns for the topic's partitions; valid until anything else runs."""
+        """Return the results of `find` for the topic's partitions; valid until anything else runs."""
         return partial(self.find, topic) if self.is_behind else self._by_name.get(topic, NO_PARTITIONS).get
 
     def finder_by_id(self, topic_id: Uuid) -> Callable[[int], HostedPartition | None]:
-        """As `finder`, of find_by_id."""
+        """Like `finder`, of find_by_id."""
         return partial(self.find_by_id, topic_id) if self.is_behind else self._by_id.get(topic_id, NO_PARTITIONS).get
 
     def is_deleted(self, partition: HostedPartition) -> bool:
@@ -146,6 +144,8 @@ class HostedPartitions:
             for _ in topics.find_local_changes(self.node_id):
                 yield []
             changes = topics.local_changes(self.node_id)
+            # Deletions first, as in Kafka: a topic of the same name, with the same directories, may have been created
+            # since.
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)
             for topic_partition, local in changes.leaders.items():
@@ -286,8 +286,6 @@ class HostedPartitions:
         If the disk was full, it is offline until `lacking_room` has it applied again.
         """
         self._lack_room.pop((topic_id, topic_partition.partition), None)
-        if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
-            self._high_watermarks = self.log_manager.checkpoints.read_high_watermarks()
         config = self._config_of(topic_partition.topic)
         directory_id = registration.directory_of(self.node_id)
         try:
@@ -307,7 +305,6 @@ class HostedPartitions:
             return None
         if log.config is not config and log.config != config:
             log.update_config(config)
-        log.update_high_watermark(self._high_watermarks.get(log.log_dir.path, {}).pop(topic_partition, 0))
         return log
 
     def _in_table(self, topic_id: Uuid, partition_id: int) -> HostedPartition | None:

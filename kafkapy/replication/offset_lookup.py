@@ -30,6 +30,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
+"""The timestamps of ListOffsets that are none: the offset of the largest timestamp, for example."""
 MIN_VERSIONS: Final = {
     LATEST: 1,
     EARLIEST: 1,

@@ -140,7 +140,7 @@ class Partition(Generic[LogT]):
         self.log = log
         self.role = Role.NEW if log is not None else Role.OFFLINE
         self._directories: tuple[Uuid, ...] = ()
-        """Of the replicas, in their order."""
+        """The directories of the replicas, in their order."""
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
@@ -228,6 +228,11 @@ class Partition(Generic[LogT]):
         self.followers = {}
         self.follow_count += 1
         return True
+
+    def leave_isr(self, leader_epoch: int) -> None:
+        """Take this follower out of the ISR, as the controller has done; metadata may not say so for long."""
+        if self.role is Role.FOLLOWER and self.leader_epoch == leader_epoch:
+            self.isr = tuple(replica_id for replica_id in self.isr if replica_id != self._local_id)
 
     def go_offline(self) -> None:
         """Take the replica offline: its log directory failed, or an invariant of this partition broke."""
@@ -371,7 +376,7 @@ class Partition(Generic[LogT]):
         follower = self.followers[replica_id]
         if leader_end_offset is None:
             leader_end_offset = self.log.log_end_offset
-        if follower.session is not None:  # a request that names the partition again ends what its session stood for
+        if follower.session is not None:  # the request names the partition itself: its session no longer speaks for it
             follower.leave_session(follower.session)
         follower.record_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
         if session is not None and fetch_offset == self.log.log_end_offset:

@@ -282,7 +282,7 @@ class ReplicaManager:
         end_offset = result.last_offset + 1
         append.on_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
-            self._owe_flush(append, origin)
+            self._add_pending_flush(append, origin)
         self.notify_appended(partition)
         if log.flush_required_to < end_offset and partition.is_alone:
             append.required_offset = -1  # it is final
@@ -307,7 +307,7 @@ class ReplicaManager:
         return True
 
     def write_own(self, partition: HostedPartition, write: "Callable[[Log, int], bool]") -> int:
-        """As append_own; return the base offset, NOT_WRITTEN if nothing was written. Raises ApiError."""
+        """Like append_own; return the base offset, NOT_WRITTEN if nothing was written. Raises ApiError."""
         log = partition.log
         if partition.role is not Role.LEADER or log is None or partition.is_under_min_isr:
             return NOT_WRITTEN
@@ -331,7 +331,7 @@ class ReplicaManager:
         self.notify_appended(partition)
         return base_offset
 
-    def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
+    def _add_pending_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
         """Delay the response of an append that reached flush.messages until the log is flushed.
 
         A client's request awaits the flush itself. A coordinator's responses wait for `Log.is_committed`, which is

@@ -9,7 +9,7 @@ followers/      fetching from leaders
 logs/           recovery, flushes, retention, compaction, moves
 
 Shared by them:
-peer.py broker_channels.py    a connection to another node, and to each broker by its id
+peer.py broker_channels.py    the connection to another node; connections to brokers by id
 turns.py pool.py after_reads.py    long work in turns of the loop; calls on workers; timers that read sockets first
 begun.py        work that begins at once, and becomes a task only if it has to wait
 expirer.py      drives `timer/wheel.py`

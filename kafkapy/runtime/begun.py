@@ -1,4 +1,4 @@
-"""Work that goes on if its requester is gone, begun at once: mostly it ends without a wait, and takes no task then.
+"""Background work that continues after its connection has closed; it gets a task only if it has to wait.
 
     writing = begin(self._write(...), self._start)    # a future, done already if the write did not have to wait
     refusals = await asyncio.shield(writing)
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def begin(
     work: Coroutine[Any, Any, T], start: "Callable[[Coroutine[Any, Any, T]], asyncio.Task[T]]"
 ) -> "asyncio.Future[T]":
-    """Run the work until it first waits; `start` makes a task of what is left. Return a future of its result."""
+    """Run the work until it first waits; `start` makes a task of the rest. Return a future of its result."""
     try:
         awaited = work.send(None)
     except StopIteration as end:
@@ -31,7 +31,7 @@ async def _finish(rest: "_Rest[T]") -> T:
 
 
 class _Rest(Generic[T]):
-    """What is left of work that waits for `awaited`: a future, or None for the loop's next pass."""
+    """The rest of work that waits for `awaited`: a future, or None for the loop's next pass."""
 
     __slots__ = ("_awaited", "_work")
 
@@ -40,7 +40,7 @@ class _Rest(Generic[T]):
         self._awaited = awaited
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Hand each awaited object to the task, and whatever ends its wait to the work."""
+        """Pass each awaited object to the task, and the result or error of its wait to the work."""
         work, awaited = self._work, self._awaited
         try:
             while True:

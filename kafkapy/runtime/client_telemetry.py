@@ -41,7 +41,7 @@ class Forwarder(Protocol):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many pushes were sent, failed and dropped."""
+        """The numbers of pushes that were sent, that failed, and that were dropped."""
         ...
 
 

@@ -47,7 +47,7 @@ PROMPT_BYTES: Final = 32 << 20
 
 
 class Room:
-    """What a request holds of the account until it is released."""
+    """The room that a request holds of the account until it is released."""
 
     __slots__ = ("_lane", "byte_count")
 
@@ -97,12 +97,12 @@ class DecodedRequests:
         parked_bytes: int = PARKED_BYTES,
         prompt_bytes: int = PROMPT_BYTES,
     ) -> None:
-        self._small = Lane(most_bytes=small_bytes)
-        self._large = Lane(most_bytes=large_bytes)
-        self._parked = Lane(most_bytes=parked_bytes)
-        self._prompt = Lane(most_bytes=prompt_bytes)
+        self._small = Lane(max_bytes=small_bytes)
+        self._large = Lane(max_bytes=large_bytes)
+        self._parked = Lane(max_bytes=parked_bytes)
+        self._prompt = Lane(max_bytes=prompt_bytes)
         self._held: dict[Hashable, int] = {}
-        """Of the parked lane, by client."""
+        """The bytes in the parked lane, by client."""
 
     @property
     def bytes_in_use(self) -> int:
@@ -110,16 +110,22 @@ class DecodedRequests:
 
     def acquire(self, elements: int, frame_bytes: int) -> Room | None:
         """Return room for a request of a small frame; None if it has to wait, with its decoded form dropped."""
-        byte_count = min(elements * ELEMENT_BYTES + frame_bytes, self._small.most_bytes)
+        byte_count = min(elements * ELEMENT_BYTES + frame_bytes, self._small.max_bytes)
         return Room(self._small, byte_count) if self._small.try_enter(byte_count) else None
 
     async def wait(self, elements: int, frame_bytes: int, client: Hashable = None) -> Room:
         """Return room for a request of a small frame once there is some."""
         return await _enter(self._small, elements * ELEMENT_BYTES + frame_bytes, client)
 
-    async def wait_large(self, most_elements: int, frame_bytes: int, client: Hashable = None) -> Room:
-        """Return room for a request of a large frame, once there is some, for the most that it may have."""
-        return await _enter(self._large, min(most_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes, client)
+    async def wait_large(
+        self, max_elements: int, frame_bytes: int, client: Hashable = None, response_bytes: int = 0
+    ) -> Room:
+        """Return room for a request of a large frame, once there is some, for the most that it may have.
+
+        response_bytes: what its response may take beyond its elements' part.
+        """
+        byte_count = min(max_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes + response_bytes
+        return await _enter(self._large, byte_count, client)
 
     async def wait_prompt(self, elements: int, frame_bytes: int, client: Hashable = None) -> Room:
         """Return room for a request that could wait for others, but will be answered without waiting."""
@@ -131,7 +137,7 @@ class DecodedRequests:
         share: of PARKED_BYTES, what may be in use with this request.
         """
         byte_count = elements * ELEMENT_BYTES + frame_bytes
-        free_bytes = share * self._parked.most_bytes - self._parked.bytes_in_use - byte_count
+        free_bytes = share * self._parked.max_bytes - self._parked.bytes_in_use - byte_count
         if free_bytes < self._held.get(client, 0):
             return None
         is_in = self._parked.try_enter(byte_count)
@@ -147,6 +153,6 @@ class DecodedRequests:
 
 async def _enter(lane: Lane, byte_count: int, client: Hashable) -> Room:
     """Wait for room. What needs more than the whole lane has it alone."""
-    held_bytes = min(byte_count, lane.most_bytes)
+    held_bytes = min(byte_count, lane.max_bytes)
     await lane.enter(held_bytes, client)
     return Room(lane, held_bytes)

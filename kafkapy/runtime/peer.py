@@ -39,7 +39,7 @@ class NoResponseError(KafkapyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSettings:
-    """What a node says of itself on a connection to another, and limits; the defaults are Apache Kafka's."""
+    """A node's name and version on connections to other nodes, and limits; the defaults are Apache Kafka's."""
 
     client_id: str = ""
     software_version: str = ""

@@ -12,8 +12,8 @@ T = TypeVar("T")
 _Outcome: TypeAlias = tuple[T | None, BaseException | None]
 
 WORK_BYTES: Final = 128 << 20
-"""Memory that all heavy work may hold at a time, beside its requests: two batches of Kafka's default max.message.bytes
-at their largest, and a small one. Work that needs more (a topic with larger batches) runs alone."""
+"""Memory of all heavy work at a time, beside its requests: two of the largest batches of Kafka's default
+max.message.bytes, and a small one. Work that needs more (a topic with larger batches) runs alone."""
 
 SMALL_WORK_BYTES: Final = 8 << 20
 """Work up to this size is small. Small work has its own slot and its own part of the budget: it takes some milliseconds
@@ -29,15 +29,15 @@ SMALL_RESPONSE_BYTES: Final = 64 << 10
 UNLIMITED: Final = 1 << 62
 
 LARGE_AT_ONCE: Final = 2
-"""Each large work item occupies a processor, and at times takes the GIL from the event loop."""
+"""Large work items at a time: each occupies a processor, and sometimes keeps the GIL from the event loop."""
 
 
 class QueuedWork:
-    """Pool work that needs little memory: at most `at_once` calls at a time; the clients that wait take turns."""
+    """Pool work that needs little memory: at most `at_once` calls at a time; waiting clients take turns."""
 
     def __init__(self, io_pool: IoPool, at_once: int) -> None:
         self._io_pool = io_pool
-        self._lane = Lane(most_at_once=at_once, most_bytes=0)
+        self._lane = Lane(max_at_once=at_once, max_bytes=0)
 
     async def run(self, call: Callable[[], T], client: Hashable = None) -> T:
         """Run a call on a worker when its turn comes; return its result or raise its error."""
@@ -53,8 +53,8 @@ class HeavyWork:
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
-        self._small = Lane(most_at_once=1, most_bytes=SMALL_WORK_BYTES)
-        self._large = Lane(most_at_once=LARGE_AT_ONCE, most_bytes=WORK_BYTES - SMALL_WORK_BYTES)
+        self._small = Lane(max_at_once=1, max_bytes=SMALL_WORK_BYTES)
+        self._large = Lane(max_at_once=LARGE_AT_ONCE, max_bytes=WORK_BYTES - SMALL_WORK_BYTES)
         self.response_bytes = 0
 
     @property
@@ -67,7 +67,7 @@ class HeavyWork:
         needed_bytes: an upper bound of the memory it needs beside the request.
         """
         lane = self._small if needed_bytes <= SMALL_WORK_BYTES else self._large
-        held_bytes = min(needed_bytes, lane.most_bytes)
+        held_bytes = min(needed_bytes, lane.max_bytes)
         await lane.enter(held_bytes, client)
         try:
             return await run_in_pool(self._io_pool, call)
@@ -108,16 +108,16 @@ class Lane:
     Without clients all wait in one FIFO order.
     """
 
-    def __init__(self, *, most_bytes: int, most_at_once: int = UNLIMITED) -> None:
-        self._most_at_once = most_at_once
-        self.most_bytes = most_bytes
+    def __init__(self, *, max_bytes: int, max_at_once: int = UNLIMITED) -> None:
+        self._max_at_once = max_at_once
+        self.max_bytes = max_bytes
         self.bytes_in_use = 0
         self._count = 0
         self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
-        """By client, the one whose turn is next first."""
+        """By client; the next turn is that of the first."""
 
     def try_enter(self, held_bytes: int) -> bool:
-        """Take room if there is some and nobody waits for it; return whether it was taken."""
+        """Take room if there is some and no client waits for it; return whether it was taken."""
         if self._waiting or not self._has_room(held_bytes):
             return False
         self._acquire(held_bytes)
@@ -167,12 +167,12 @@ class Lane:
                 self._waiting[client] = queue  # behind the other clients
 
     def _has_room(self, held_bytes: int) -> bool:
-        return self._count < self._most_at_once and self.bytes_in_use + held_bytes <= self.most_bytes
+        return self._count < self._max_at_once and self.bytes_in_use + held_bytes <= self.max_bytes
 
     def _acquire(self, held_bytes: int) -> None:
         self._count += 1
         self.bytes_in_use += held_bytes
-        assert self.bytes_in_use <= self.most_bytes
+        assert self.bytes_in_use <= self.max_bytes
 
 
 async def run_in_pool(io_pool: IoPool, call: Callable[[], T]) -> T:

@@ -13,13 +13,15 @@ request: a hundred requests of one client take no more turns than one of another
 
 import asyncio
 from collections import deque
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock
 
 T = TypeVar("T")
+GiveWay = Callable[[int], Awaitable[None] | None]
+"""Called after so many small steps; what it returns is awaited before the next ones."""
 
 TURN_MS: Final = 4
 """How long a turn holds the loop, plus the rest of its last step."""
@@ -62,6 +64,17 @@ async def in_turns(steps: Generator[None, None, T], clock: "Clock", steps_per_tu
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def pauses(clock: "Clock") -> GiveWay:
+    """Return the function that pauses work of no request at the end of its turns."""
+    turn = Turn(clock, STEPS_PER_TURN)
+
+    async def pause() -> None:
+        await asyncio.sleep(PAUSE_MS / 1000)
+        turn.begin()
+
+    return lambda steps: pause() if turn.is_over(steps) else None
 
 
 class Turns:

@@ -1,13 +1,16 @@
 """The server's side of a connection's SASL login: which requests are allowed before authentication, and the responses.
 
-Everything else is denied. ApiVersions is allowed until one has succeeded. Then comes SaslHandshake, which selects the
-mechanism, then only SASL tokens: in SaslAuthenticate requests after SaslHandshake v1, as frames without a header after
-SaslHandshake v0. If the session expires, a later SaslHandshake starts a re-authentication, which must have the same
-principal and mechanism (KIP-368).
+1. ApiVersions may come first, until one has succeeded.
+2. SaslHandshake selects the mechanism.
+3. The mechanism's messages follow: in SaslAuthenticate requests after SaslHandshake v1, as frames without a header
+   after SaslHandshake v0. `SaslServer.evaluate` (sasl.py) checks each, until it is complete or raises SaslError.
+4. In a session with a lifetime a later SaslHandshake starts a re-authentication, which must have the same principal
+   and mechanism (KIP-368).
 
-A failed login gets a delayed response and closes the connection. A request that is never part of a login raises
-ProtocolError, which closes it at once. Source: KIP-43, KIP-152, KIP-368; the states and error messages are those of
-Apache Kafka's SaslServerAuthenticator. Driven by `serving/login_gate.py`.
+A failed login is answered after a delay, and the connection is closed. The client gets a generic error, except for a
+VisibleSaslError. A request that is never part of a login raises ProtocolError, which closes the connection at once.
+Source: KIP-43, KIP-152, KIP-368; the states and error messages are those of Apache Kafka's SaslServerAuthenticator.
+Driven by `serving/login_gate.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,18 +30,18 @@ from kafkapy.protocol.api import (
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import Writer
-from kafkapy.security.sasl import SaslError, SaslServer, ToldSaslError, in_java_order
+from kafkapy.security.sasl import SaslError, SaslServer, VisibleSaslError, in_java_order
 
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
-FEW_ELEMENTS: Final = 1000
+MAX_LOGIN_ELEMENTS: Final = 1000
 """Bound of the elements of a login request, which has no arrays and no known tagged fields."""
 
 
 class LoginState(Enum):
     VERSIONS_OR_HANDSHAKE = auto()
     HANDSHAKE = auto()
-    TOKENS = auto()
-    OTHER_MECHANISM = auto()
+    AUTHENTICATE = auto()
+    BAD_MECHANISM = auto()
     """A re-authentication was started with another mechanism: the next request fails."""
     COMPLETE = auto()
     FAILED = auto()
@@ -47,8 +50,8 @@ class LoginState(Enum):
 # Looked up once: of an Enum a lookup costs as much as twenty other attributes.
 VERSIONS_OR_HANDSHAKE: Final = LoginState.VERSIONS_OR_HANDSHAKE
 HANDSHAKE: Final = LoginState.HANDSHAKE
-TOKENS: Final = LoginState.TOKENS
-OTHER_MECHANISM: Final = LoginState.OTHER_MECHANISM
+AUTHENTICATE: Final = LoginState.AUTHENTICATE
+BAD_MECHANISM: Final = LoginState.BAD_MECHANISM
 COMPLETE: Final = LoginState.COMPLETE
 FAILED: Final = LoginState.FAILED
 
@@ -74,7 +77,7 @@ class LoginOutcome:
     """The response to a frame, None for no response.
 
     If `failure` is set, the response is delayed and the connection closed. `failure` is for the log: it has no secret.
-    If `is_refused`, a challenge refuses the client's token: it is delayed, too, and the login goes on.
+    If `is_refused`, the response refuses a bearer token. It is delayed, too, but the client may send another token.
     """
 
     response: Writer | None
@@ -94,9 +97,9 @@ class Login:
         """May be replaced at any time: a user removed meanwhile cannot re-authenticate."""
         self._server: SaslServer | None = None
         self._has_headers = False
-        self.renewal_began_ms: int | None = None
+        self.reauthentication_began_ms: int | None = None
         """When the last re-authentication was started (monotonic clock)."""
-        self.can_renew = False
+        self.can_reauthenticate = False
         """Whether the client has shown that it can re-authenticate: by SaslAuthenticate 1 or later."""
         self._bad_mechanism = ""
         self.state: LoginState = VERSIONS_OR_HANDSHAKE
@@ -124,12 +127,12 @@ class Login:
         It is not if the session does not expire, or if the last one started less than a second ago.
         """
         assert self.is_complete
-        began_ms = self.renewal_began_ms
+        began_ms = self.reauthentication_began_ms
         if self.session_ends_ms is None:
             return False
         if began_ms is not None and now_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
             return False
-        self.renewal_began_ms = now_ms
+        self.reauthentication_began_ms = now_ms
         self.state = HANDSHAKE
         return True
 
@@ -142,11 +145,11 @@ class Login:
         """
         if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
-        if self.state is OTHER_MECHANISM:
+        if self.state is BAD_MECHANISM:
             return self._fail(self._bad_mechanism)
-        if self.state is TOKENS:
+        if self.state is AUTHENTICATE:
             if not self._has_headers:
-                return self._raw_token(frame, now_ms, wall_ms)
+                return self._authenticate_raw(frame, now_ms, wall_ms)
             return self._authenticate(frame, now_ms, wall_ms)
         assert self.state in (VERSIONS_OR_HANDSHAKE, HANDSHAKE), "a frame after the end"
         header, position = read_request_header(frame)
@@ -155,7 +158,7 @@ class Login:
         if header.api_key != SASL_HANDSHAKE:
             raise ProtocolError(f"Unexpected Kafka request of type {_name(header)} during SASL handshake.")
         request: Any
-        request, _ = request_type(SASL_HANDSHAKE).read(frame, position, header.api_version, FEW_ELEMENTS)
+        request, _ = request_type(SASL_HANDSHAKE).read(frame, position, header.api_version, MAX_LOGIN_ELEMENTS)
         return self._handshake(header, request.mechanism)
 
     def versions_answered(self, *, is_success: bool) -> None:
@@ -177,18 +180,18 @@ class Login:
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism "
                 f"'{self.mechanism}'"
             )
-            self.state = OTHER_MECHANISM
+            self.state = BAD_MECHANISM
         else:
             self._server = self.settings.servers[mechanism]()
             self.mechanism = mechanism
-            self.state = TOKENS
+            self.state = AUTHENTICATE
         return LoginOutcome(response)
 
-    def _raw_token(self, frame: memoryview, now_ms: int, wall_ms: int) -> LoginOutcome:
-        """Process a token without a request header. Raises ProtocolError."""
+    def _authenticate_raw(self, frame: memoryview, now_ms: int, wall_ms: int) -> LoginOutcome:
+        """Process a mechanism's message without a request header. Raises ProtocolError."""
         try:
             challenge = self._evaluate(bytes(frame), wall_ms)
-        except ToldSaslError as error:
+        except VisibleSaslError as error:
             return self._fail(str(error))
         except SaslError as error:
             raise ProtocolError(f"{self._action} failed: {error}") from error
@@ -204,12 +207,12 @@ class Login:
             return self._fail(reason, _illegal_state(header, reason))
         new_response: Any = response_type(SASL_AUTHENTICATE)
         request: Any
-        request, _ = request_type(SASL_AUTHENTICATE).read(frame, position, header.api_version, FEW_ELEMENTS)
-        self.can_renew = self.can_renew or header.api_version > 0
+        request, _ = request_type(SASL_AUTHENTICATE).read(frame, position, header.api_version, MAX_LOGIN_ELEMENTS)
+        self.can_reauthenticate = self.can_reauthenticate or header.api_version > 0
         try:
             challenge = self._evaluate(bytes(request.auth_bytes), wall_ms)
         except SaslError as error:
-            message = str(error) if isinstance(error, ToldSaslError) else self._invalid_credentials
+            message = str(error) if isinstance(error, VisibleSaslError) else self._invalid_credentials
             refusal = new_response(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return self._fail(f"{message} ({error})" if message != str(error) else message, _encode(header, refusal))
         lifetime_ms = self._maybe_complete(now_ms, wall_ms)
@@ -222,7 +225,7 @@ class Login:
         assert server is not None
         challenge = server.evaluate(token, wall_ms)
         if server.is_complete and self.user not in ("", server.authorization_id):
-            raise ToldSaslError(
+            raise VisibleSaslError(
                 f"Cannot change principals during re-authentication from User.{self.user}: "
                 f"User.{server.authorization_id}"
             )

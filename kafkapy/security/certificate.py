@@ -21,7 +21,7 @@ class Certificate(NamedTuple):
     """The fields that are read from a certificate."""
 
     subject: str
-    """As Java prints it (distinguished_name.py)."""
+    """The subject as Java prints it (distinguished_name.py)."""
     not_after: str
     """The end of validity, YYYYMMDDHHMMSS in UTC: comparing the texts compares the times."""
     alternative_names: frozenset[bytes]

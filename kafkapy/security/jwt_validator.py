@@ -23,7 +23,7 @@ KEY_TYPES: Final = {
 }
 """The key type of each accepted algorithm."""
 MAX_KEYS: Final = 100
-"""Of a JWKS, each of which is parsed; providers publish a handful."""
+"""Keys of a JWKS, each of which is parsed; providers publish a few."""
 MIN_RSA_BITS: Final = 2048
 """Smaller RSA keys of a JWKS are ignored. RFC 7518, section 3.3."""
 MAX_KEY_ID: Final = 1_000
@@ -70,7 +70,7 @@ def parse_jwks(text: bytes) -> list[Key]:
             key = Key(entry.get("kid"), entry["kty"], PyJWK(entry, "EdDSA" if entry["kty"] == "OKP" else None))
             if key.key_type != "RSA" or key.value.key.key_size >= MIN_RSA_BITS:
                 keys.append(key)
-        except (PyJWTError, ValueError, TypeError, LookupError):
+        except (PyJWTError, ValueError, TypeError, LookupError, NotImplementedError):  # the last of "alg": "none"
             continue  # an unsupported algorithm: no token signed with this key can be accepted
     return keys
 

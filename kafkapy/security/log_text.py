@@ -2,12 +2,12 @@
 
 from typing import Final
 
-MOST_LOGGED: Final = 400
+MAX_LOGGED: Final = 400
 """The maximum number of characters of client data in a log line: Apache Kafka's own texts are shorter."""
 
 
 def one_line(text: str) -> str:
     """Return the text shortened and escaped, so that it can neither forge nor flood log lines."""
-    if len(text) > MOST_LOGGED:
-        text = f"{text[:MOST_LOGGED]}..."
+    if len(text) > MAX_LOGGED:
+        text = f"{text[:MAX_LOGGED]}..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.security.sasl import OAUTHBEARER, SaslError, ToldSaslError, WorkNeeded
+from kafkapy.security.sasl import OAUTHBEARER, SaslError, VisibleSaslError, WorkNeeded
 
 MAX_TOKEN_BYTES: Final = 16 * 1024
 """Longer tokens are refused before they are parsed. Those of the usual issuers have 1 to 4 KiB."""
@@ -73,7 +73,7 @@ class OAuthBearerServer:
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         if self.is_refused and response == b"\x01":
-            raise ToldSaslError(INVALID_TOKEN)
+            raise VisibleSaslError(INVALID_TOKEN)
         self.is_refused = False
         validation, self._validation = self._validation, None
         try:
@@ -98,7 +98,7 @@ class OAuthBearerServer:
 
     def _finish(self, authorization_id: str, bearer: Bearer) -> bytes:
         if authorization_id not in ("", bearer.name):
-            raise ToldSaslError(
+            raise VisibleSaslError(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({bearer.name})"
             )

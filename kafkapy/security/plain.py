@@ -7,7 +7,7 @@ The token: authorization id NUL name NUL password, UTF-8. The authorization id m
 from collections.abc import Mapping
 from typing import Final
 
-from kafkapy.security.sasl import PLAIN, SaslError, ToldSaslError
+from kafkapy.security.sasl import PLAIN, SaslError, VisibleSaslError
 
 USER_PREFIX: Final = "user_"
 """Prefix of the JAAS options that define users: user_alice="her password"."""
@@ -36,13 +36,13 @@ class PlainServer:
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         authorization_id, name, password = _split(response.decode("utf-8", "replace"))
         if not name:
-            raise ToldSaslError("Authentication failed: username not specified")
+            raise VisibleSaslError("Authentication failed: username not specified")
         if not password:
-            raise ToldSaslError("Authentication failed: password not specified")
+            raise VisibleSaslError("Authentication failed: password not specified")
         if not _is_password(self._passwords.get(name), password):
-            raise ToldSaslError("Authentication failed: Invalid username or password")
+            raise VisibleSaslError("Authentication failed: Invalid username or password")
         if authorization_id not in ("", name):
-            raise ToldSaslError(
+            raise VisibleSaslError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self.authorization_id = name
@@ -74,7 +74,7 @@ def _split(text: str) -> list[str]:
     parts = text.split("\0", TOKEN_PARTS)
     if len(parts) != TOKEN_PARTS:
         message = f"Invalid SASL/PLAIN response: expected {TOKEN_PARTS} tokens, got {len(parts)}"
-        raise ToldSaslError(message)
+        raise VisibleSaslError(message)
     return parts
 
 

@@ -24,10 +24,10 @@ _ITEM: Final = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\."
 _DOTALL: Final = r"\(\?[a-zA-Z]*s"
 _DOT: Final = "[^\n\r\x85\u2028\u2029]"
 """What a dot matches in Java; in Python only a line feed ends a line."""
-MOST_NAME_LENGTH: Final = 4096
+MAX_NAME_LENGTH: Final = 4096
 """Deviation: Apache Kafka has no bound. Here longer subjects are mapped by no rule, and not by DEFAULT, because names
 are kept."""
-MOST_MATCHED_LENGTH: Final = 320
+MAX_MATCHED_LENGTH: Final = 320
 """Deviation: Apache Kafka has no bound. Here subjects that are longer match no pattern, and no rule after it applies,
 because a pattern with three repetitions, as in Kafka's documentation, takes time with the cube of the length if a
 crafted subject fails at its end. That is 60 ms at this length, 1.8 s at 999 characters, in which nobody else is served.
@@ -83,7 +83,7 @@ class PrincipalMapper:
         """Return the user's name. Raises MappingRuleError if no rule applies."""
         length = len(distinguished_name)
         for rule in self._rules:
-            if length > (MOST_NAME_LENGTH if rule.pattern is None else MOST_MATCHED_LENGTH):
+            if length > (MAX_NAME_LENGTH if rule.pattern is None else MAX_MATCHED_LENGTH):
                 raise MappingRuleError(f"The subject has {length} characters, too many for the rules {self._text}")
             name = rule.apply(distinguished_name)
             if name is not None:

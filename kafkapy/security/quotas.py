@@ -39,7 +39,7 @@ _Name = str | None
 """The name of a quota entity; None is the default entity."""
 MAX_KEY_LENGTH: Final = 256
 """The maximum length of a client-id in a table's key. The rest of a longer one (up to 32 KiB) is replaced by a hash."""
-MAX_REMEMBERED: Final = 4096
+MAX_CACHED_CLIENTS: Final = 4096
 """Clients for which it is cached whether they have a quota; the cache is cleared when full."""
 MAX_SHOWN: Final = 1000
 """Buckets per key that metrics report, as client-ids may be very many. Apache Kafka reports all."""
@@ -144,7 +144,7 @@ class ClientQuota:
             self._throttles.get(bucket.key, now_ms).record(throttle_ms, now_ms)
         return throttle_ms
 
-    def throttled_ms(self, user: str, client_id: str, now_ms: int) -> int:
+    def remaining_throttle_ms(self, user: str, client_id: str, now_ms: int) -> int:
         """Return for how long the client is throttled still, on any connection; 0 if it is not, or has no limit."""
         bucket = self.limits.bucket(user, client_id)
         limit = self.limits.limit(bucket)
@@ -159,7 +159,7 @@ class ClientQuota:
         if self.limits.limit(bucket) is not None:
             self._rates.get(bucket.key, now_ms).record(-value, now_ms)
 
-    def most_in_windows(self, user: str, client_id: str) -> float | None:
+    def max_in_windows(self, user: str, client_id: str) -> float | None:
         """Return the total that may be recorded in all full windows, None if there is no limit."""
         limit = self.limits.limit(self.limits.bucket(user, client_id))
         return None if limit is None else limit * self._full_windows_s
@@ -198,8 +198,8 @@ class MutationQuota:
     def charge_strictly(self, user: str, client_id: str, count: int, now_ms: int) -> int | None:
         """Take a token per partition unless the bucket is overdrawn; return None, or the ms until it no longer is.
 
-        A request may overdraw the bucket by any count, as long as it was not overdrawn before. A refused one is no use
-        of the bucket, which expires an hour after the last one that was not.
+        A request may overdraw the bucket by any count, as long as it was not overdrawn before. A refused request does
+        not count as a use of the bucket, which expires after an hour without use.
         """
         name = self.limits.bucket(user, client_id)
         limit = self.limits.limit(name)
@@ -232,23 +232,23 @@ class ClientQuotas:
         self.mutation = MutationQuota(mutation_window_count, mutation_window_ms)
         self.held_bytes = 0
         """The size of the requests that are held back (serving/quotas.py)."""
-        self._concerned: dict[tuple[str, str], int] = {}
+        self._quota_flags: dict[tuple[str, str], int] = {}
         """By principal and client-id: the flags _ANY_QUOTA and _PRODUCE_QUOTA."""
 
     @property
     def is_empty(self) -> bool:
         return all(limits.is_empty for limits in self._limits())
 
-    def concern(self, principal: str, client_id: str | None) -> bool:
+    def has_quota(self, principal: str, client_id: str | None) -> bool:
         """Whether a client has any quota; `principal` is `type:name`. Requests of other clients are not measured."""
         return self._quotas_of(principal, client_id or "") != 0
 
-    def concern_produces(self, principal: str, client_id: str | None) -> bool:
+    def has_produce_quota(self, principal: str, client_id: str | None) -> bool:
         """Whether a client has a quota that applies to Produce requests."""
         return self._quotas_of(principal, client_id or "") & _PRODUCE_QUOTA != 0
 
     def _quotas_of(self, principal: str, client_id: str) -> int:
-        found = self._concerned.get((principal, client_id))
+        found = self._quota_flags.get((principal, client_id))
         if found is not None:
             return found
         user = user_of(principal)
@@ -258,9 +258,9 @@ class ClientQuotas:
                 is_for_produces = limits is self.produce.limits or limits is self.request.limits
                 found |= _ANY_QUOTA | _PRODUCE_QUOTA if is_for_produces else _ANY_QUOTA
         if len(client_id) <= MAX_KEY_LENGTH:
-            if len(self._concerned) >= MAX_REMEMBERED:
-                self._concerned.clear()
-            self._concerned[principal, client_id] = found
+            if len(self._quota_flags) >= MAX_CACHED_CLIENTS:
+                self._quota_flags.clear()
+            self._quota_flags[principal, client_id] = found
         return found
 
     def set_entity(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
@@ -268,7 +268,7 @@ class ClientQuotas:
         names = dict(entity)
         if IP in names:
             return
-        self._concerned.clear()
+        self._quota_flags.clear()
         quotas = quotas or NO_QUOTAS
         self.produce.limits.set_limit(names, quotas.get(PRODUCER_BYTE_RATE))
         self.fetch.limits.set_limit(names, quotas.get(CONSUMER_BYTE_RATE))

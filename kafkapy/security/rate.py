@@ -25,6 +25,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
+def _whole_ms(throttle_ms: float) -> int:
+    """Return the nearest whole number, which is bounded: with a tiny limit the time is infinite."""
+    return math.floor(min(throttle_ms + 0.5, MAX_THROTTLE_MS))
+
+
 class WindowedRate:
     """Values per second. Callers pass the time."""
 
@@ -63,7 +68,7 @@ class WindowedRate:
             return 0
         if limit <= 0:
             return MAX_THROTTLE_MS
-        return min(math.floor((rate - limit) / limit * elapsed_ms + 0.5), MAX_THROTTLE_MS)
+        return _whole_ms((rate - limit) / limit * elapsed_ms)
 
     def per_second(self, now_ms: int) -> float:
         self._forget(now_ms)
@@ -118,7 +123,7 @@ class TokenBucket:
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """Return the ms until the bucket is no longer overdrawn."""
-        return min(math.floor(max(-self.tokens(limit, now_ms), 0.0) / limit * 1000 + 0.5), MAX_THROTTLE_MS)
+        return _whole_ms(max(-self.tokens(limit, now_ms), 0.0) / limit * 1000)
 
 
 class RecentMean:
@@ -171,9 +176,9 @@ class RateTable(Generic[K, V]):
         found = self._entries.get(key)
         return None if found is None or now_ms - found[0] > EXPIRATION_MS else found[1]
 
-    def newest(self, most: int) -> list[tuple[K, V]]:
-        """Return the `most` most recently used entries; does not count as a use."""
-        return [(key, entry) for key, (_, entry) in islice(reversed(self._entries.items()), most)]
+    def newest(self, count: int) -> list[tuple[K, V]]:
+        """Return the most recently used entries, at most `count`; does not count as a use."""
+        return [(key, entry) for key, (_, entry) in islice(reversed(self._entries.items()), count)]
 
     def _expire(self, now_ms: int) -> None:
         entries = self._entries

@@ -21,7 +21,7 @@ class SaslError(KafkapyError):
     """The login failed. The message is for the log; the client is sent only a generic error with the mechanism."""
 
 
-class ToldSaslError(SaslError):
+class VisibleSaslError(SaslError):
     """The login failed, and the message is sent to the client (Kafka's SaslAuthenticationException)."""
 
 
@@ -52,7 +52,7 @@ class SaslServer(Protocol):
 
     @property
     def expires_at_ms(self) -> int | None:
-        """When the credentials expire (wall clock); None: never."""
+        """The time at which the credentials expire (wall clock); None: never."""
         ...
 
     @property

@@ -4,8 +4,8 @@ client first: n,,n=alice,r=<nonce>                       server first: r=<both n
 client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signature>
 
 The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviation: Apache
-Kafka refuses an unknown user at its first message. Here it gets a made-up salt, iterations as others have, and fails at
-the same step as a wrong password, because clients are not to find out which users exist. Deviation: Apache Kafka
+Kafka refuses an unknown user at its first message. Here it gets a made-up salt and the iterations of a stored user, and
+fails at the same step as a wrong password, because clients must not find out which users exist. Deviation: Apache Kafka
 decodes =2C and =3D in the name alone, and signs messages as it re-encodes them. Here, because RFC 5802 says so, the
 authorization id may be the user name as it was sent, and signatures cover the messages as they were sent. The channel
 binding must equal that of the first message, and extensions may come in any order.
@@ -32,7 +32,7 @@ from kafkapy.metadata.scram_types import (
     salted_password,
 )
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.security.sasl import SaslError, ToldSaslError
+from kafkapy.security.sasl import SaslError, VisibleSaslError
 
 MAX_MESSAGE_BYTES: Final = 65_536
 """The maximum size of a client message, which bounds the event loop time of an unauthenticated client to about 1 ms."""
@@ -62,7 +62,7 @@ _HASHES: Final = {"sha256": hashlib.sha256, "sha512": hashlib.sha512}
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What the server stores about a user's password."""
+    """The server's record of a user's password."""
 
     salt: bytes
     stored_key: bytes
@@ -107,7 +107,7 @@ def made_up_credential(
 
 
 class ScramToken(NamedTuple):
-    """What the server stores about a delegation token."""
+    """The server's record of a delegation token."""
 
     owner: str
     """The name of the principal that a client using this token becomes."""
@@ -140,7 +140,7 @@ class ScramServer:
     ) -> None:
         """`nonce`: printable, without comma, never used twice; `secret`: the seed of made-up credentials.
 
-        `stored_iterations`: of the mechanism's users.
+        `stored_iterations`: how many of the mechanism's users have each number of iterations.
         """
         self.mechanism = mechanism.name
         self._scram = mechanism
@@ -173,15 +173,16 @@ class ScramServer:
         return self._final(response, self._credential)
 
     def _first(self, text: str, now_ms: int) -> bytes:
+        """Look up the user or token of the client's first message; return the server's first message."""
         found = _match(_CLIENT_FIRST, text, "client first")
         self._name = name = found["name"].replace("=2C", ",").replace("=3D", "=")
         self.is_by_token = _is_by_token(found["extensions"])
         credential = self._of_token(name, now_ms) if self.is_by_token else self._credentials(name)
         if found["authorization_id"] not in (None, found["name"]):
-            raise ToldSaslError(
+            raise VisibleSaslError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        made_up = self._made_up(name)  # of known users, too: they must not differ by time
+        made_up = self._made_up(name)  # for known users, too: their responses must not take less time
         if credential is None:
             credential = made_up
         if credential.iterations < MIN_ITERATIONS:
@@ -214,6 +215,7 @@ class ScramServer:
         return token.credential
 
     def _final(self, response: bytes, credential: ScramCredential) -> bytes:
+        """Check the client's proof; return the server's signature. Raises SaslError if the password was wrong."""
         unproved, proof = self._unproved_and_proof(response)
         signed = self._signed + unproved
         client_signature = _hmac(self._scram, credential.stored_key, signed)

@@ -116,7 +116,7 @@ class BrokerServer:
     @property
     def bootstrap_servers(self) -> str:
         """host:port of the first client listener, as bound."""
-        host, port = self._edge.addresses[self.config.broker_listeners[0].listener]
+        host, port = self._edge.first_address
         return f"{host}:{port}"
 
     async def start(self) -> None:

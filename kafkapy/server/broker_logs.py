@@ -45,6 +45,7 @@ class BrokerLogs:
             threads_per_directory=config.log.num_recovery_threads_per_data_dir,
             producer_id_expiration_ms=config.transaction.producer_id_expiration_ms,
             clock=self._node.clock,
+            on_loaded=self._node.notify_applied,
         )
         await recovery.load_all()
 

@@ -54,6 +54,12 @@ class ClientEdge:
         self.addresses = {each.listener: (each.host, each.port) for each in node.config.broker_listeners}
         """Host and port by listener, as bound; also of listeners that were removed."""
 
+    @property
+    def first_address(self) -> tuple[str, int]:
+        """Host and port of the first listener that is bound, in the order of the configuration as it is now."""
+        names = [each.listener for each in (*self._applied.broker_listeners, *self._node.config.broker_listeners)]
+        return self.addresses[next((name for name in names if name in self._bound), names[0])]
+
     def bind(self) -> None:
         """Bind the client listeners, without accepting yet. Raises ConfigError, OSError.
 
@@ -72,11 +78,11 @@ class ClientEdge:
         self._is_bound = True
 
     def serve(self, services: "Services") -> None:
-        """Let handlers use the services; call it once, before the reactor starts."""
+        """Give handlers the services; call it once, before the reactor starts."""
         self._router.serve(services)
 
     def intercept(self, intercepted: "Callable[[Route, Coalesce], tuple[Route, Coalesce]]") -> None:
-        """Let what `intercepted` makes of the router's functions serve all connections: for faults in tests."""
+        """Serve all connections by what `intercepted` makes of the router's functions: for faults in tests."""
         self._served = intercepted(*self._measured)
         self._serve_by_logins()
 
@@ -93,9 +99,14 @@ class ClientEdge:
             self.reactor.start(self._change_listeners(config))
 
     def _not_removed(self, config: "BrokerConfig") -> "tuple[Endpoint, ...]":
-        """Return the listeners of the configuration file that `config` has, too."""
-        wanted = {each.listener for each in config.broker_listeners}
-        return tuple(each for each in self._dynamic_config.static.broker_listeners if each.listener in wanted)
+        """Return the listeners of the configuration file that `config` has, too, with the address that they have there.
+
+        A port that was changed while the broker ran holds from the next start on, before the file's, as in Apache
+        Kafka. Port 0, any free one, leaves the file's, and so does one that is none, which would keep it from starting.
+        """
+        wanted = {each.listener: each for each in config.broker_listeners}
+        kept = [each for each in self._dynamic_config.static.broker_listeners if each.listener in wanted]
+        return tuple(wanted[each.listener] if wanted[each.listener].port > 0 else each for each in kept)
 
     def _change_listeners(self, config: "BrokerConfig") -> list[str]:
         """Remove and add listeners, so that those of `config` are bound; return the names of those added."""

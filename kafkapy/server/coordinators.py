@@ -87,6 +87,7 @@ class Coordinators:
         stops.add(StopOrder.SHARE_READS, self.share_reads.close)
         self.producer_ids = ProducerIdManager(cluster.allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
+        # transactions write their markers on other brokers by these links, so they are made before and closed later
         self._links = self._new_links(cluster.new_peer)
         self.groups.reach_brokers(self._links.new_channels)
         stops.add(StopOrder.TRANSACTION_LINKS, self._links.close)
@@ -117,6 +118,7 @@ class Coordinators:
         yield from self.groups.apply_delta(delta, image)
         yield from self.transactions.apply_delta(delta, image)
         yield from self.share.apply_delta(delta, image)
+        self.share_reads.apply_image(image)
 
     def on_resigned(self, partition: "HostedPartition") -> None:
         """Unload the shard of a partition that this node ceased to lead before metadata said so."""

@@ -1,4 +1,4 @@
-"""The dead letters of a broker's share groups, put together of its parts: made with the first share partition."""
+"""Builds what writes the dead letters of a broker's share groups, when the first share partition is used."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -45,7 +45,7 @@ def can_log_in(config: "BrokerConfig", random: "Random") -> bool:
 def new_dead_letters(
     services: "Services", new_peer: "Callable[[str, int], Peer]", counts: "ShareCounts | None" = None
 ) -> DeadLetters:
-    """Return what copies dead letters. `new_peer` makes a connection to another node; `counts`: counts them."""
+    """Return the DeadLetters of a broker. `new_peer` makes a connection to another node; `counts`: the metrics."""
     config = services.dynamic_config
     partitions = services.replica_manager.partitions
     listener_name = config.static.inter_broker_listener_name

@@ -60,7 +60,7 @@ def check_metadata_log(disk: "Disk", directories: LogDirectories, config: Broker
         message = (
             f"{METADATA_PARTITION} is missing or empty, but {count} logs are in {', '.join(paths)}. They would all "
             f"be taken for strays. Nothing was touched. Restore {metadata_dir}/{METADATA_PARTITION} from a backup; "
-            "or, to begin anew without these logs, move their directories away"
+            "or, to start without these logs, move their directories away"
         )
         raise StorageError(metadata_dir, message)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.checks import connections_per_ip_overrides
 from kafkapy.protocol.serving import ConnectionLimits
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.socket_channel import kept_descriptors, resolve_overrides
@@ -48,9 +49,7 @@ def changed_limits(limits: ReactorLimits, before: BrokerConfig, config: BrokerCo
 
 def _resolved_overrides(config: BrokerConfig) -> dict[str, int]:
     """Return max.connections.per.ip.overrides by address. Raises OSError."""
-    entries = config.network.max_connections_per_ip_overrides.split(",")
-    pairs = (entry.strip().rsplit(":", 1) for entry in entries if entry)
-    return resolve_overrides({host: int(count) for host, count in pairs})
+    return resolve_overrides(connections_per_ip_overrides(config))
 
 
 def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
     from kafkapy.runtime.controller.controller import MetadataRuntime
 
 R = TypeVar("R")
+
+
+class HeapGrowth(Protocol):
+    """Learns how many long-lived objects a node has made (server/process/heap.py)."""
+
+    def on_image(self, delta: "MetadataDelta", image: MetadataImage) -> None: ...
+
+    def count_changes(self, change_count: int) -> None: ...
+
 
 MAX_TIMEOUT_S: Final = 24 * 3600.0
 """A time-out longer than this is treated as no time-out, so that no loop timer is set that far ahead."""
@@ -87,7 +96,7 @@ class Node:
         self.counts: NodeCounts | None = _new_counts(config)
         """What the parts of the node count; None without an admin listener, so that nothing is counted."""
         self._on_directory_failed: list[Callable[[str], None]] = []
-        self._on_applied: Callable[[int], None] | None = None
+        self._heap_growth: HeapGrowth | None = None
         self._has_metadata = False
         self._started_at = 0.0
         """In seconds of the event loop's clock."""
@@ -99,7 +108,7 @@ class Node:
 
     @property
     def unfinished_count(self) -> int:
-        """How many calls the workers of the IO pools have not finished, where these are threads."""
+        """The number of calls that the threads of the IO pools have not finished."""
         return sum(getattr(pool, "unfinished_count", 0) for pool in (self.io_pool, self._quorum_pool))
 
     async def run(self, start: Callable[[], Awaitable[None]]) -> None:
@@ -177,6 +186,9 @@ class Node:
         self.stops.add(StopOrder.METADATA_LOG, self._close_quorum)
         self.stops.add(StopOrder.CONTROLLER, node.close_controller)
         self.conditions["metadata"] = self.missing_metadata
+        if self._heap_growth is not None:
+            node.controller.add_image_listener(self._heap_growth.on_image)
+            node.controller.set_load_listener(self._heap_growth.count_changes)
         if self.counts is not None and self.config.is_controller:
             node.controller.add_image_listener(self._count_elections)
         try:
@@ -223,19 +235,19 @@ class Node:
             logger.warning("%s", warning)
 
     def apply_config_changes(self, changed: Collection[ConfigResource], image: MetadataImage) -> None:
-        """As update_dynamic_config, if a change is of this node or of the defaults. That rereads certificates."""
+        """Like update_dynamic_config, if a change is of this node or of the defaults. That rereads certificates."""
         names = {resource.name for resource in changed if resource.resource_type == RESOURCE_BROKER}
         if names & {"", str(self.config.node_id)}:
             self.update_dynamic_config(image)
 
-    def set_applied_listener(self, on_applied: Callable[[int], None]) -> None:
-        """Call on_applied(count) after a turn of `count` steps that apply metadata: some for each partition."""
-        self._on_applied = on_applied
+    def set_heap_growth(self, heap_growth: "HeapGrowth") -> None:
+        """Tell `heap_growth` of metadata and logs, which stay in memory. Set before the start, which makes most."""
+        self._heap_growth = heap_growth
 
     def notify_applied(self, step_count: int) -> None:
-        """Tell the listener how many steps the broker took in a turn."""
-        if self._on_applied is not None:
-            self._on_applied(step_count)
+        """Count the steps that the broker took in a turn: logs loaded, or metadata applied, some for each partition."""
+        if self._heap_growth is not None:
+            self._heap_growth.count_changes(step_count)
 
     # -- failures -------------------------------------------------------------------------------------------------
 

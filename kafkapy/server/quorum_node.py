@@ -77,7 +77,7 @@ def _new_socket_connector(loop: asyncio.AbstractEventLoop) -> "seams.Connector":
 
 
 class Network(NamedTuple):
-    """How a node listens, with the signature of reactor.socket_channel.listen, and how it connects to others."""
+    """A node's functions to listen, as reactor.socket_channel.listen, and to connect to other nodes."""
 
     listen: "Callable[..., seams.Listener]" = listen
     new_connector: "Callable[[asyncio.AbstractEventLoop], seams.Connector]" = _new_socket_connector
@@ -139,15 +139,7 @@ class QuorumNode:
         self.endpoints = self._bind(network) if config.is_controller else ()
         """The endpoints of this controller, with the bound ports."""
         self.quorum = Quorum(
-            identity=QuorumIdentity(
-                identity.cluster_id,
-                config.node_id,
-                identity.directory_id,
-                self.endpoints,
-                self._static_voters(),
-                bootstrap_ids=tuple(self._bootstrap_servers()),
-                can_become_voter=config.is_controller,
-            ),
+            identity=self._identity_in_quorum(),
             directory=directory,
             config=config.quorum,
             system=system,
@@ -363,6 +355,17 @@ class QuorumNode:
 
     # ---- other nodes
 
+    def _identity_in_quorum(self) -> QuorumIdentity:
+        return QuorumIdentity(
+            self._identity.cluster_id,
+            self._config.node_id,
+            self._identity.directory_id,
+            self.endpoints,
+            self._static_voters(),
+            bootstrap_ids=tuple(self._bootstrap_servers()),
+            can_become_voter=self._config.is_controller,
+        )
+
     def _static_voters(self) -> VoterSet:
         name = self._config.controller_listener_names[0]
         return VoterSet(
@@ -374,9 +377,19 @@ class QuorumNode:
         servers = self._config.quorum_bootstrap_servers
         return {FIRST_BOOTSTRAP_ID - index: address for index, address in enumerate(servers)}
 
-    def _other_leader(self) -> tuple[int, tuple[Endpoint, ...]]:
-        """Return the leader's id and endpoints; (-1, ()) if this node leads but its controller is not active yet."""
+    def _other_leader(self, refused_count: int) -> tuple[int, tuple[Endpoint, ...]]:
+        """Return the leader's id and endpoints; (-1, ()) if this node leads but its controller is not active yet.
+
+        A node without room on its disk cannot take part in an election, and so does not learn who was elected. It tries
+        the other voters in turn, because the active controller has to be told that it gives its replicas away.
+        """
         leader_id = self.quorum.leader_id
+        if self.quorum.effects.waiting:
+            others = [voter for voter in self.quorum.voters if voter.node_id != self._config.node_id]
+            if others:
+                others.sort(key=lambda voter: voter.node_id != leader_id)  # if one was known, it comes first
+                tried = others[refused_count % len(others)]
+                return tried.node_id, tried.endpoints
         return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
 
     def _new_raft_peer(self, host: str, port: int) -> "Peer":

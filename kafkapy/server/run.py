@@ -89,13 +89,10 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
     supervisor = _supervisor(server)
     if supervisor is not None:
         stop_requested.add_done_callback(lambda _: supervisor.stopping())
+    server.node.set_heap_growth(FrozenMetadata())
     if not await _started(server, stop_requested, stop_timeout_s):
         return 0
     freeze_heap()
-    frozen = FrozenMetadata()
-    server.node.controller.add_image_listener(frozen.on_image)
-    server.node.controller.set_load_listener(frozen.count_changes)
-    server.node.set_applied_listener(frozen.count_changes)
     assert server.failed is not None
     on_ready(server)
     if supervisor is not None:

@@ -7,11 +7,10 @@
     client.properties   for Java's tools and clients, with the password
     data/               formatted, with the user's credentials
 
-Files with secrets are readable by the owner only. The CA's key is not kept: whoever could read it might impersonate the
+Files with secrets are readable by the owner only. The CA's key is not kept: who can read it can impersonate the
 node. So a further node needs certificates of another CA, and ca.pem is extended by it (docs/security.md).
 """
 
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -29,6 +28,7 @@ from kafkapy.metadata.scram_types import (
     salt_of,
     salted_password,
 )
+from kafkapy.private_file import write_private
 from kafkapy.security.jaas import USER_NAME
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.server.tls.dev_certificates import LOCAL_NAMES, DevAuthority
@@ -81,8 +81,8 @@ def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
     )
     _write_certificates(directory, host)
     properties = _server_properties(setup, host, port)
-    _write_private(directory / "server.properties", _text(properties))
-    _write_private(directory / "client.properties", _text(_client_properties(setup)))
+    write_private(directory / "server.properties", _text(properties))
+    write_private(directory / "client.properties", _text(_client_properties(setup)))
     _format(properties, setup)
     return setup
 
@@ -91,8 +91,9 @@ def _write_certificates(directory: Path, host: str) -> None:
     authority = DevAuthority()
     names = (host, *(name for name in LOCAL_NAMES if name != host))
     issued = authority.issue(host, names)
-    (directory / "ca.pem").write_text(authority.certificate_pem)
-    _write_private(directory / "broker.pem", issued.key_pem + issued.certificate_pem)
+    with (directory / "ca.pem").open("x") as file:  # the first file: of two commands at once, one ends here
+        file.write(authority.certificate_pem)
+    write_private(directory / "broker.pem", issued.key_pem + issued.certificate_pem)
 
 
 def _server_properties(setup: Setup, host: str, port: int) -> dict[str, str]:
@@ -136,12 +137,6 @@ def _client_properties(setup: Setup) -> dict[str, str]:
 
 def _text(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items()).replace("\\", "\\\\")
-
-
-def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _format(properties: Mapping[str, str], setup: Setup) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkapy.share.group_settings import GroupShareSettings
 
 MAX_KEPT_SETTINGS: Final = 1000
-"""Of share groups: a client may name ever new ones. All are forgotten when there are more."""
+"""Share groups whose settings are cached; clients may name new ones for ever. With one more, all are removed."""
 
 
 class ShareReads:
@@ -41,8 +41,13 @@ class ShareReads:
         if self._partitions is not None:
             self._partitions.connection_closed(connection_id)
 
+    def apply_image(self, image: "MetadataImage") -> None:
+        """End all sessions if the cluster has no share groups any more."""
+        if self._partitions is not None and not image.features.has_share_groups:
+            self._partitions.end_all()
+
     async def close(self) -> None:
-        """Answer who waits; cancel loads and writes."""
+        """Answer waiting fetches; cancel loads and writes."""
         if self._partitions is not None:
             await self._partitions.close()
 

@@ -51,8 +51,13 @@ class HttpForwarder:
     def send(self, data: bytes, attributes: dict[str, str]) -> None:
         """Queue a push for the thread. Called on the event loop only."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="telemetry-forwarder", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="telemetry-forwarder", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the process has as many as it may have: the next push tries again
+                self._dropped_count += 1
+                return
+            self._thread = thread
         try:
             self._waiting.put_nowait((data, {**attributes, "broker_id": self._broker_id}))
         except queue.Full:

@@ -1,4 +1,4 @@
-"""What every request passes between a connection and its handler, and back.
+"""The steps of every request between its connection and its handler, and back.
 
 router.py            frame -> header -> version -> decode -> handler -> encode -> frame: begin here
 responses.py         response frames, and errors of whole requests

@@ -17,7 +17,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
 from kafkapy.handlers.parts import PART_ELEMENTS, Handler, Prepare, cut, join, levels_of, with_entries
-from kafkapy.handlers.table import PARKED, UNCOUNTED, Levels, Parts
+from kafkapy.handlers.table import PARKED, RESPONSE_BYTES, UNCOUNTED, Levels, Parts
 from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.primitives import Writer
@@ -28,7 +28,7 @@ from kafkapy.serving.responses import encode
 R = TypeVar("R")
 
 LARGE_FRAME_BYTES: Final = 8 * 1024
-"""Below it, decoding takes at most 15 ms for any number of elements. Few requests other than Produce reach it."""
+"""Smaller frames are decoded in 15 ms at most, with any number of elements. Few requests but Produce are larger."""
 LONG_ELEMENTS: Final = 1_000
 """A Produce with more entries is handled in turns; it is decoded at once, as its frame is kept for the batches."""
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -47,13 +47,13 @@ class Undecoded:
     frame: memoryview
     position: int
     api_version: int
-    most_elements: int
+    max_elements: int
 
     def read(self) -> tuple[Any, int]:
         """Return the request and its count of elements. Raises ProtocolError."""
-        budget = ElementBudget(self.most_elements)
+        budget = ElementBudget(self.max_elements)
         request, _ = self.request_class.read_within(self.frame, self.position, self.api_version, budget)
-        return request, self.most_elements - budget.left
+        return request, self.max_elements - budget.left
 
 
 class LargeRequests:
@@ -75,6 +75,9 @@ class LargeRequests:
         context.connection.is_held = True
         work = _timed(context, undecoded.read)
         decoded = self._services.decoded
+        response_bytes = RESPONSE_BYTES.get(context.api_key, 0)
+        # What it takes of the account of parked requests depends on its elements, so it is decoded to count them. If
+        # there is no room, it is dropped and decoded again later: kept, it would take the memory that it waits for.
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
             request, elements = await self._work.run(work, context.client)
             parked = self._acquire_parked(context, request, elements, frame_bytes)
@@ -83,13 +86,13 @@ class LargeRequests:
             del request
             room = await decoded.wait_prompt(elements, frame_bytes, context.client)
         else:
-            room = await decoded.wait_large(undecoded.most_elements, frame_bytes, context.client)
+            room = await decoded.wait_large(undecoded.max_elements, frame_bytes, context.client, response_bytes)
         try:
             request, elements = await self._work.run(work, context.client)
         except BaseException:
             room.release()
             raise
-        room.shrink(elements * ELEMENT_BYTES + frame_bytes)
+        room.shrink(elements * ELEMENT_BYTES + frame_bytes + response_bytes)
         return _without_waiting(context.api_key, request), room
 
     def acquire_room(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
@@ -102,13 +105,13 @@ class LargeRequests:
         return self._services.decoded.acquire(elements, frame_bytes)
 
     async def read_small(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
-        """Wait for room for `most_elements`, then decode the request of a small frame."""
+        """Wait for room for `max_elements`, then decode the request of a small frame."""
         context.connection.is_held = True
         decoded = self._services.decoded
         if context.api_key in PARKED:
-            room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame), context.client)
+            room = await decoded.wait_prompt(undecoded.max_elements, len(undecoded.frame), context.client)
         else:
-            room = await decoded.wait(undecoded.most_elements, len(undecoded.frame), context.client)
+            room = await decoded.wait(undecoded.max_elements, len(undecoded.frame), context.client)
         context.connection.is_held = False  # if there was room at once: else the next request that waits would be held
         try:
             return _without_waiting(context.api_key, undecoded.read()[0]), room

@@ -1,10 +1,11 @@
 """The driver of SASL logins, before the router: no request passes until the connection is authenticated.
 
 The machine (security/authentication.py) decides; this module sends its responses, waits, and closes the connection. A
-failed login is answered after connection.failed.authentication.delay.ms, without reading further requests, and the
-connection is closed; a refused bearer token is answered after it, too, though the client may send another. Signatures
-of tokens are verified in the IO pool, one at a time, and addresses take turns. If sessions have a lifetime, it is
-checked at each request: after its end only a SaslHandshake is accepted (KIP-368). No log line contains a token.
+failed login is answered after connection.failed.authentication.delay.ms, and the connection is closed; until then no
+further request is read. A refused bearer token is answered after that delay, too, but the client may send another. The
+signatures of bearer tokens are verified in the IO pool, one at a time; clients' addresses take turns. If sessions have
+a lifetime, it is checked at each request: after its end only a SaslHandshake is accepted (KIP-368). No log line
+contains a token.
 """
 
 import asyncio
@@ -151,10 +152,10 @@ def _count_login(info: ConnectionInfo, login: Login, now_ms: int) -> None:
     traffic = info.traffic
     if traffic is None:
         return
-    if login.renewal_began_ms is not None:
-        traffic.record_renewal(now_ms - login.renewal_began_ms, now_ms)
+    if login.reauthentication_began_ms is not None:
+        traffic.record_reauthentication(now_ms - login.reauthentication_began_ms, now_ms)
     else:
-        traffic.record_login(can_renew=login.can_renew)
+        traffic.record_login(can_reauthenticate=login.can_reauthenticate)
 
 
 def _count_refusal(info: ConnectionInfo) -> None:
@@ -162,6 +163,6 @@ def _count_refusal(info: ConnectionInfo) -> None:
     if traffic is None:
         return
     if info.is_authenticated:
-        traffic.failed_renewals += 1
+        traffic.failed_reauthentications += 1
     else:
         traffic.failed_logins += 1

@@ -23,7 +23,7 @@ KEY_BYTES: Final = 4
 
 
 class MeasuredRouter:
-    """Has the methods of a router that the reactor and logins call."""
+    """Stands for a router: it has the methods that the reactor and logins call."""
 
     def __init__(
         self,

@@ -5,7 +5,9 @@ A request of a client with quotas gets a Meter, kept in its context. It counts, 
 * producer_byte_rate: the size of a Produce request (KIP-13);
 * consumer_byte_rate: the size of a Fetch response (called by handlers/data/fetch.py: a throttled response is empty);
 * request_percentage: the request's time (KIP-124), except for Produce with acks=0 and requests between nodes;
-* controller_mutation_rate: partitions created and deleted (KIP-599), counted by the controller as it decides.
+* controller_mutation_rate: partitions created and deleted (KIP-599). The controller calls MutationCharge for each topic
+  as it decides, before it adds the topic's records: newer versions of the APIs get THROTTLING_QUOTA_EXCEEDED for
+  topics above the quota, older ones are only throttled.
 
 The largest throttle applies. A request forwarded to this controller gets its throttle in the response, and this node
 mutes no connection: the forwarding broker does, for the larger of the controller's throttle and its own.
@@ -83,7 +85,7 @@ class Meter:
         self._time_ns = 0
         """The time of earlier steps that is not recorded yet."""
         self._step_began_ns = 0
-        self._mutations: Mutations | None = None
+        self._mutations: MutationCharge | None = None
 
     def new_context(self) -> RequestContext:
         return MeteredContext(self._header, self._connection, self)
@@ -101,19 +103,21 @@ class Meter:
             if not self._is_charged:
                 self._mute(throttle_ms)
 
-    async def hold_back(self) -> None:
-        """Hold a connection's first request, and its first Produce, as long as the client is throttled.
+    async def await_throttle(self) -> None:
+        """Delay a connection's first request, and its first Produce, until the client is no longer throttled.
 
-        Raises CloseConnection if MAX_HELD_BYTES are held.
+        Raises CloseConnection if MAX_HELD_BYTES of requests are delayed.
         """
         connection, is_produce = self._connection, self._header.api_key == PRODUCE
         if connection.is_forwarded:
             return
         throttle_ms, now_ms = 0, self._clock.monotonic_ms()
         if not connection.is_metered and not self._is_exempt:
-            throttle_ms = self._quotas.request.throttled_ms(self._user, self._client_id, now_ms)
+            throttle_ms = self._quotas.request.remaining_throttle_ms(self._user, self._client_id, now_ms)
         if is_produce and not connection.is_metered_producer:
-            throttle_ms = max(throttle_ms, self._quotas.produce.throttled_ms(self._user, self._client_id, now_ms))
+            throttle_ms = max(
+                throttle_ms, self._quotas.produce.remaining_throttle_ms(self._user, self._client_id, now_ms)
+            )
             connection.is_metered_producer = True
         connection.is_metered = True
         if throttle_ms == 0:
@@ -147,25 +151,25 @@ class Meter:
         """Count a request that only nodes may send as a client's: its sender is not authorized as a node."""
         self._is_exempt = False
 
-    def mutations(self, *, is_strict: bool) -> "Mutations":
-        """Return the counter of the partitions that the request creates or deletes."""
-        self._mutations = mutations = self.mutations_apart(is_strict=is_strict)
+    def mutations(self, *, is_strict: bool) -> "MutationCharge":
+        """Return the function that charges this request for the partitions that it creates or deletes."""
+        self._mutations = mutations = self.mutations_of_auto_creation(is_strict=is_strict)
         return mutations
 
-    def mutations_apart(self, *, is_strict: bool) -> "Mutations":
-        """Like `mutations`, but the resulting throttle is not part of this request's response."""
+    def mutations_of_auto_creation(self, *, is_strict: bool) -> "MutationCharge":
+        """Like `mutations`, for topics that are created because a client names them: no response has their throttle."""
 
         def charge(count: int, now_ms: int) -> int | None:
             quota = self._quotas.mutation
             charge = quota.charge_strictly if is_strict else quota.charge
             return charge(self._user, self._client_id, count, now_ms)
 
-        return Mutations(charge, self._clock.monotonic_ms, is_strict=is_strict)
+        return MutationCharge(charge, self._clock.monotonic_ms, is_strict=is_strict)
 
-    def most_fetched(self, max_bytes: int) -> int:
+    def max_fetch_bytes(self, max_bytes: int) -> int:
         """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
-        most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
-        return max_bytes if most is None or most >= max_bytes else int(most)
+        limit = self._quotas.fetch.max_in_windows(self._user, self._client_id)
+        return max_bytes if limit is None or limit >= max_bytes else int(limit)
 
     def throttle_fetch(
         self, responses: "Iterable[tuple[Any, PartitionRead]]", *, is_sent_throttled: bool = False
@@ -255,21 +259,21 @@ class Meter:
             connection.throttle_ms = max(connection.throttle_ms, throttle_ms)
 
 
-class Mutations:
-    """Counts the partitions that a request creates or deletes, called by the controller as it decides."""
+class MutationCharge:
+    """Charges a request for the partitions that it creates or deletes; called by the controller as it decides."""
 
     def __init__(
         self, charge: Callable[[int, int], int | None], monotonic_ms: Callable[[], int], *, is_strict: bool
     ) -> None:
-        self._take = charge
+        self._charge = charge
         self._monotonic_ms = monotonic_ms
         self._is_strict = is_strict
         self._until_ms = 0
 
     def __call__(self, partition_count: int) -> None:
-        """Count partitions. Raises ApiError THROTTLING_QUOTA_EXCEEDED if they are refused."""
+        """Charge for partitions. Raises ApiError THROTTLING_QUOTA_EXCEEDED if they are refused."""
         now_ms = self._monotonic_ms()
-        throttle_ms = self._take(partition_count, now_ms)
+        throttle_ms = self._charge(partition_count, now_ms)
         if throttle_ms:
             self._until_ms = now_ms + throttle_ms
         if throttle_ms is not None and self._is_strict:

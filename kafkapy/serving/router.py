@@ -87,7 +87,7 @@ class Router:
             return self._log(connection, frame)
         header, position = read_request_header(frame)
         quotas = self._services.client_quotas
-        if quotas is not None and meter is None and quotas.concern(connection.principal, header.client_id):
+        if quotas is not None and meter is None and quotas.has_quota(connection.principal, header.client_id):
             return self._metered(connection, header, frame)
         served = self._apis.get(header.api_key)
         if served is None:
@@ -245,7 +245,7 @@ class Router:
         from kafkapy.serving.quotas import Meter  # most brokers have no quotas
 
         meter = Meter(self._services, header, connection, len(frame))
-        await meter.hold_back()
+        await meter.await_throttle()
         handling = self.route(connection, frame, meter=meter)
         frame = NO_FRAME  # `handling` frees the one that it has
         return await meter.drive(handling)

@@ -2,15 +2,15 @@
 
 Imported when the first request of a share group arrives: most brokers have none.
 
-partition.py    a share partition: which records are in flight, with whom, how often: begin here
+partition.py    a share partition: which records are in flight, held by which member, delivered how often: begin here
 in_flight.py in_flight_batch.py record_state.py    its batches in order; the runs of a batch; the states
-session.py      share sessions: of a member with a broker
-acquisition.py aborted.py fetched.py    what a member acquires of the batches that were read
-acknowledgement.py lock_expiry.py       how deliveries end
-pending_write.py        what has to be written, and what follows
-dead_letters.py letter_headers.py    the records of a dead-letter topic (KIP-1191), and what their headers are called
+session.py      share sessions: which partitions a member reads from a broker
+acquisition.py aborted.py fetched.py    what a member acquires of the batches that were read, within the limits
+acknowledgement.py lock_expiry.py       how deliveries end: accepted, released, rejected; the lock timed out
+pending_write.py        the change that a delivery's end writes to the persisted state, and what follows
+dead_letters.py letter_headers.py    the records of a dead-letter topic (KIP-1191), and the names of their headers
 partition_settings.py group_settings.py    configuration of a share partition, and of its group
-explain.py      what a share partition does with its records, as JSON
+explain.py      the records in flight of a share partition, as JSON
 persister.py    the seam between a share partition and its persisted state
 state_shard.py  the share coordinator: the states of one partition of `__share_group_state`, driven by
                 `runtime/coordinators/share_host.py`

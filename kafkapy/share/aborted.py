@@ -1,4 +1,4 @@
-"""Which of the batches read belong to aborted transactions, and what is left of acquired records without them."""
+"""Finds the batches of aborted transactions among those read, and removes them from acquired records."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from kafkapy.share.fetched import AbortedTransaction, AcquiredRecords, FetchedBa
 def aborted_batches(batches: Sequence[FetchedBatch], aborted: Sequence[AbortedTransaction]) -> list[FetchedBatch]:
     """Return the batches of aborted transactions, in order.
 
-    A transaction begins at its first offset and ends at the abort marker of its producer. Markers are left alone: the
-    client acknowledges their offsets as gaps.
+    A transaction begins at its first offset and ends at the abort marker of its producer. Markers stay
+    acquired: the client acknowledges their offsets as gaps.
     """
     waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     producer_ids: set[int] = set()

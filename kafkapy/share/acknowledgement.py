@@ -1,6 +1,6 @@
-"""How a member ends or prolongs its deliveries: acknowledgements, and the release of all that it holds.
+"""Ends or renews deliveries to a member: by its acknowledgements, or by the release of all its records.
 
-Each acknowledgement changes the state at once, so that nobody else can acknowledge the same records, and is undone if a
+Each acknowledgement changes the state at once, so that the same records cannot be acknowledged twice. It is undone if a
 later one of the same request is refused, or the write fails. A renewal is neither written nor undone.
 """
 
@@ -23,9 +23,9 @@ _ARCHIVING: Final = RecordState.ARCHIVING
 _ARCHIVED: Final = RecordState.ARCHIVED
 
 OFFSETS_PER_STEP: Final = 200
-"""Acknowledged with a type each, before other events may come: one to two milliseconds."""
+"""Offsets with types of their own that are acknowledged before other events may come: one to two milliseconds."""
 BATCHES_PER_STEP: Final = 100
-"""Acknowledgement batches, or batches in flight, before other events may come: about a millisecond."""
+"""Acknowledgement batches, or batches in flight, that are processed before other events may come: a millisecond."""
 
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 _NOT_FOUND: Final = Refusal(
@@ -54,7 +54,7 @@ _RENEW_DISABLED: Final = Refusal(_INVALID_STATE, "Renewing acquisition locks is 
 
 @dataclass(slots=True)
 class AcknowledgementBatch:
-    """Offsets with one type for all of them, or one each. The caller has checked the number and the order."""
+    """Offsets with one type for all, or one for each. The caller has checked the number and the order."""
 
     first_offset: int
     last_offset: int
@@ -66,7 +66,7 @@ class AcknowledgementBatch:
 
 
 class Acknowledgement:
-    """The acknowledgements of one request of one member: made for it, run, and dropped."""
+    """The acknowledgements of one request of one member; created for each request."""
 
     __slots__ = ("_deadline_ms", "_member_id", "_records", "_settings", "has_renewed", "write")
 
@@ -78,15 +78,15 @@ class Acknowledgement:
         self._member_id = member_id
         self._deadline_ms = renewed_deadline_ms
         self.write = PendingWrite(is_undoable=True)
-        """What has to be written; empty if nothing but renewals, or records before the start, was acknowledged."""
+        """The changes to write; empty if there were only renewals, or records before the start offset."""
         self.has_renewed = False
 
     def steps(self, batches: Sequence[AcknowledgementBatch]) -> SmallSteps[Refusal | None]:
-        """Apply the batches in order up to the first that is refused; the caller undoes `write` then.
+        """Apply the batches in order, up to the first that is refused; then the caller undoes `write`.
 
-        An offset in flight takes some 6 us, however many batches there are: those below the start cost nothing, and a
-        renewal of the offset that has just been renewed is skipped. What is applied before a step ends is in
-        transition, as in any write that is under way, so that no event in between depends on the rest.
+        An offset in flight takes some 6 us, however many batches there are: batches below the start offset cost
+        nothing, and a second renewal of the same offset is skipped. Between two steps the changed records are in
+        transition, as during any write, so that events in between do not depend on the rest.
         """
         renewed_offset = -1
         for count, batch in enumerate(batches, 1):
@@ -102,7 +102,7 @@ class Acknowledgement:
         return None
 
     def release_all(self) -> None:
-        """End all deliveries to the member: what is below the start offset is archived, the rest is available."""
+        """End all deliveries to the member: records below the start offset are archived, the others available."""
         records = self._records
         for batch in records.batches:
             if batch.is_whole:
@@ -124,6 +124,7 @@ class Acknowledgement:
         self._end(run, _ARCHIVED if run.last_offset < self._records.start_offset else _AVAILABLE)
 
     def _acknowledge(self, batch: AcknowledgementBatch) -> SmallSteps[Refusal | None]:
+        """Apply one acknowledgement batch to the batches in flight that it overlaps; they must cover it to its end."""
         unknown = next((t for t in batch.types if t != ACK_RENEW and t not in ACKNOWLEDGED_STATES), None)
         if unknown is not None:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {list(batch.types)}")
@@ -146,13 +147,14 @@ class Acknowledgement:
         for count, in_flight_batch in enumerate(in_flight, 1):
             if count % BATCHES_PER_STEP == 0:
                 yield
-            if in_flight_batch.last_offset >= records.start_offset:  # else it is done, or was dropped meanwhile
+            if in_flight_batch.last_offset >= records.start_offset:  # else it is done, or no longer in flight
                 refusal = yield from self._acknowledge_in(in_flight_batch, batch)
                 if refusal is not None:
                     return refusal
         return None
 
     def _acknowledge_in(self, in_flight: InFlightBatch, batch: AcknowledgementBatch) -> SmallSteps[Refusal | None]:
+        """Acknowledge the offsets within a batch in flight; at once if it has one state, and they have one type."""
         if not in_flight.is_whole:
             return (yield from self._acknowledge_offsets(in_flight, batch))
         run = in_flight.whole
@@ -162,19 +164,20 @@ class Acknowledgement:
             return _IN_TRANSITION
         has_moved_start = self._records.contains_moved_start(in_flight.first_offset, in_flight.last_offset)
         is_within = in_flight.is_within(batch.first_offset, batch.last_offset)
-        is_together = is_within and len(batch.types) == 1 and not has_moved_start
+        is_one_change = is_within and len(batch.types) == 1 and not has_moved_start
         if run.state is not _ACQUIRED:
-            return _BATCH_NOT_ACQUIRED if is_together else _SUBSET_NOT_ACQUIRED
-        if is_together:
+            return _BATCH_NOT_ACQUIRED if is_one_change else _SUBSET_NOT_ACQUIRED
+        if is_one_change:
             return self._apply(run, batch.types[0])
         in_flight.track_offsets()
         return (yield from self._acknowledge_offsets(in_flight, batch))
 
     def _acknowledge_offsets(self, in_flight: InFlightBatch, batch: AcknowledgementBatch) -> SmallSteps[Refusal | None]:
+        """Acknowledge some offsets of a batch in flight, OFFSETS_PER_STEP at a time."""
         first_offset = max(batch.first_offset, in_flight.first_offset)
         end_offset = min(batch.last_offset, in_flight.last_offset) + 1
         while True:
-            first_offset = max(first_offset, self._records.start_offset)  # it may have moved in between
+            first_offset = max(first_offset, self._records.start_offset)  # the start offset may have moved in between
             if first_offset >= end_offset:
                 return None
             last_offset = _end_of_step(batch, first_offset, end_offset) - 1
@@ -227,6 +230,7 @@ class Acknowledgement:
         return self._apply(run, acknowledged_type), rest
 
     def _apply(self, run: Run, acknowledged_type: int) -> Refusal | None:
+        """Renew the lock of a run, or end its delivery."""
         if acknowledged_type == ACK_RENEW:
             if not self._settings.is_renew_enabled:
                 return _RENEW_DISABLED
@@ -239,7 +243,7 @@ class Acknowledgement:
         return None
 
     def _end(self, run: Run, state: RecordState, cause: DeadLetterCause | None = None) -> None:
-        """End a delivery by `state`; what would be available again is archived when it is out of attempts."""
+        """End a delivery with `state`. Records that would be available are archived if they are out of attempts."""
         settings = self._settings
         if state is _AVAILABLE:
             state = state_after_release(run, settings)
@@ -252,7 +256,7 @@ class Acknowledgement:
 
 
 def _end_of_step(batch: AcknowledgementBatch, first_offset: int, end_offset: int) -> int:
-    """Return where a step ends that begins at an offset: not between offsets that end alike, which are one run."""
+    """Return the last offset of a step: it does not divide offsets with the same type, which are one run."""
     types = batch.types
     end = first_offset - batch.first_offset + OFFSETS_PER_STEP
     last_end = end_offset - batch.first_offset
@@ -271,7 +275,7 @@ def state_after_release(run: Run, settings: PartitionSettings) -> RecordState:
 
 
 def split_at_start(records: InFlightRecords, batch: InFlightBatch, run: Run) -> list[Run]:
-    """Divide a run into what lies below the start offset and what does not."""
+    """Split a run at the start offset."""
     if not records.contains_moved_start(run.first_offset, run.last_offset):
         return [run]
     return [run, batch.cut_out(run, records.start_offset, run.last_offset)]

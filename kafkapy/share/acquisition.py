@@ -1,12 +1,12 @@
-"""How a member acquires records of a share partition.
+"""Acquires records of a share partition for a member.
 
-Two sources: in-flight records that are available again, and offsets after the end or in the gap window, which become
-batches in flight. Both by the batches that were read; a record is never decoded, and an offset that has no record
-(compacted, a control batch) is acquired, too: the client acknowledges it as a gap.
+There are two sources: in-flight records that are available again, and offsets after the end or in the gap window,
+which become batches in flight. Both follow the batches that were read. A record is never decoded, and an offset without
+a record (compacted, a control batch) is acquired, too: the client acknowledges it as a gap.
 
-What was delivered often comes in smaller parts, because one record that nobody can process takes its whole batch with
-it. From half of the delivery count limit on (at least 2) a batch is halved with each delivery, and comes alone; a
-record on its last attempt is delivered alone, if the limit is above 2.
+Records that were delivered often come in smaller parts, because one that no member can process keeps its batch back.
+From half of the delivery count limit on (at least 2) a batch is halved with each delivery, and comes alone; a record on
+its last attempt is delivered alone, if the limit is above 2.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ class Acquisition:
         "_batches",
         "_deadline_ms",
         "_first_offset",
-        "_is_closed",
+        "_is_complete",
         "_last_offset",
         "_limits",
         "_max_records",
@@ -58,13 +58,13 @@ class Acquisition:
         self._first_offset = self._last_offset = 0
         """The base offset of the first batch that was read; the last offset that may be acquired."""
         self._max_records = 0
-        self._is_closed = False
-        """Nothing may join what has been acquired."""
+        self._is_complete = False
+        """Nothing may be added: throttled records are delivered alone."""
         self.acquired: list[AcquiredRecords] = []
         self.count = 0
-        """How many records these are; aborted ones, which were taken out, are not among them."""
+        """The number of acquired records, without those of aborted transactions."""
         self.new_batches: list[int] = []
-        """The number of records of each batch that came in flight."""
+        """The number of records of each batch that this acquisition has put in flight."""
 
     def run(self, fetched: FetchedRecords) -> None:
         """Acquire what is there, within the limits."""
@@ -74,27 +74,27 @@ class Acquisition:
             return
         self._batches = list(fetched.batches)
         self._first_offset = self._batches[0].base_offset
-        self._archive_lost(fetched.fetch_offset)
+        self._archive_missing(fetched.fetch_offset)
         base_offset = self._base_offset()
         if self._last_offset < base_offset:
             # At the limit of record locks, and the log has lost the in-flight records that were requested.
             # Deviation: Apache Kafka fails the fetch. Here nothing is acquired, because the next fetch goes on.
             return
-        known = self._records.beginning_within(min(self._first_offset, base_offset), self._last_offset)
-        if known:
-            self._acquire_around(known, base_offset)
+        in_flight = self._records.beginning_within(min(self._first_offset, base_offset), self._last_offset)
+        if in_flight:
+            self._acquire_in_flight_and_gaps(in_flight, base_offset)
         else:
             self._acquire_new(base_offset, self._last_offset, self._max_records)
-        if self.acquired and known:
+        if self.acquired and in_flight:
             self._records.move_gap_start(self.acquired[-1].last_offset + 1)
         if fetched.aborted and self.acquired:
-            self._take_out_aborted(fetched)
+            self._archive_aborted(fetched)
         assert self.count == sum(part.record_count for part in self.acquired), "the limits count other records"
 
     def _set_bounds(self, fetched: FetchedRecords) -> bool:
-        """Apply the limit of record locks. Return False if nothing may be acquired.
+        """Apply share.partition.max.record.locks. Return False if nothing may be acquired.
 
-        At the limit in-flight records may still be acquired, but nothing after the end.
+        At the limit records that are in flight, and available again, may be acquired, but none after the end.
         """
         records = self._records
         self._last_offset = fetched.batches[-1].last_offset
@@ -105,8 +105,8 @@ class Acquisition:
             self._last_offset = min(self._last_offset, records.end_offset)
         return self._max_records > 0
 
-    def _archive_lost(self, fetch_offset: int) -> None:
-        """Archive what is available between the requested offset and the first batch read: the log has lost it."""
+    def _archive_missing(self, fetch_offset: int) -> None:
+        """Archive available records from the requested offset up to the first batch read: the log has them no more."""
         first_offset = self._first_offset
         if fetch_offset >= first_offset:
             return
@@ -123,10 +123,10 @@ class Acquisition:
             return max(self._first_offset, self._records.start_offset)
         return floor.first_offset if floor.last_offset >= self._first_offset else self._first_offset
 
-    def _acquire_around(self, known: list[InFlightBatch], base_offset: int) -> None:
-        """Acquire from in-flight batches in order, and what the gap window has between them, then what follows."""
+    def _acquire_in_flight_and_gaps(self, in_flight: list[InFlightBatch], base_offset: int) -> None:
+        """Acquire from the in-flight batches and the gaps between them, in order of offset; then what comes after."""
         gap_start_offset = base_offset
-        for batch in known:
+        for batch in in_flight:
             if self.count >= self._max_records:
                 break
             if self._records.active_gap_window is not None:
@@ -136,16 +136,16 @@ class Acquisition:
                 if self.count >= self._max_records:
                     break
             self._acquire_in_flight(batch)
-            if self._is_closed:
+            if self._is_complete:
                 return
         remaining = self._max_records - self.count
-        if remaining > 0 and known[-1].last_offset < self._last_offset:
-            self._acquire_new(known[-1].last_offset + 1, self._last_offset, remaining)
+        if remaining > 0 and in_flight[-1].last_offset < self._last_offset:
+            self._acquire_new(in_flight[-1].last_offset + 1, self._last_offset, remaining)
 
     def _acquire_in_flight(self, batch: InFlightBatch) -> None:
         is_throttled = self._is_throttled(batch)
         if is_throttled and self.count > 0:
-            self._is_closed = True
+            self._is_complete = True
             return
         remaining = self._max_records - self.count
         is_divided = self._limits.is_record_limit and batch.record_count > remaining
@@ -162,9 +162,10 @@ class Acquisition:
         self.acquired.extend(joined(parts))
         count = sum(part.record_count for part in parts)
         self.count += count
-        self._is_closed = is_throttled and count > 0
+        self._is_complete = is_throttled and count > 0
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
+        """Return whether records of the batch were delivered so often that they come in smaller parts."""
         limit = self._settings.throttled_delivery_count
         if batch.is_whole:
             return batch.whole.is_acquirable and batch.whole.delivery_count >= limit
@@ -270,7 +271,7 @@ class Acquisition:
     def _new_run(self, first_offset: int, last_offset: int) -> Run:
         return Run(first_offset, last_offset, _ACQUIRED, 1, self._member_id, self._deadline_ms)
 
-    def _take_out_aborted(self, fetched: FetchedRecords) -> None:
+    def _archive_aborted(self, fetched: FetchedRecords) -> None:
         """Archive acquired records of aborted transactions: nobody sees them.
 
         Deviation: Apache Kafka fails the fetch if an aborted batch begins before all that is in flight. Here the part

@@ -1,8 +1,9 @@
-"""The records of a dead-letter topic: what Apache Kafka 4.4.0 writes there for offsets that a share group gave up.
+"""The records of a dead-letter topic, as Apache Kafka 4.4.0 writes them for offsets that a share group rejected.
 
-One record an offset. Its headers say where it was, in which group, how often it was delivered, and why it is here; its
-own headers and timestamp are not copied. Key and value are copied if errors.deadletterqueue.copy.record.enable says so,
-and only as far as they are still in the log. Source: KIP-1191, Apache Kafka's ShareGroupDLQStateManager.
+There is one record for each offset. Its headers have the topic, partition, offset, group, delivery count and cause; the
+headers and the timestamp of the original record are not copied. Key and value are copied if
+errors.deadletterqueue.copy.record.enable is set and the log still has the record. Source: KIP-1191, Apache Kafka's
+ShareGroupDLQStateManager.
 """
 
 from collections.abc import Mapping
@@ -24,14 +25,14 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 class Originals(NamedTuple):
-    """Records of the log by offset. What lies after resolved_to was not looked at yet; what is missing, is gone."""
+    """Records of the log by offset, read up to resolved_to. Missing offsets below it are no longer in the log."""
 
     records: Mapping[int, KeyAndValue]
     resolved_to: int
 
 
 class Source(NamedTuple):
-    """Where dead letters come from."""
+    """The share partition from which dead letters come."""
 
     group_id: str
     topic: str
@@ -39,7 +40,7 @@ class Source(NamedTuple):
 
 
 class LetterRound(NamedTuple):
-    """Records that fit into one batch: those of the offsets up to last_offset. size_bytes: of that batch."""
+    """The records of the offsets up to last_offset, which fit into one batch of size_bytes."""
 
     records: list[NewRecord]
     last_offset: int
@@ -66,8 +67,8 @@ def next_round(
     max_bytes: max.message.bytes of the dead-letter topic.
 
     Deviation: Apache Kafka sends a record that is too large with its headers as it is; the topic refuses it, and it and
-    the offsets after it are archived without a copy. Here it goes without its key and value, because its headers still
-    say where it is.
+    the offsets after it are archived without a copy. Here it is sent without its key and value, because its headers
+    still identify the original record.
     """
     assert letter.first_offset <= first_offset <= letter.last_offset
     records: list[NewRecord] = []
@@ -94,7 +95,7 @@ def _size_of(record: NewRecord, offset_delta: int) -> int:
 
 
 def left_to_copy(letter: DeadLetter, in_flight: list[DeadLetter]) -> list[DeadLetter]:
-    """Return the parts of a letter that are not being copied already."""
+    """Return the parts of a letter that no running copy has."""
     parts: list[DeadLetter] = []
     first_offset = letter.first_offset
     for other in sorted(in_flight, key=lambda each: each.first_offset):

@@ -1,4 +1,4 @@
-"""What a share partition does with its records, as JSON: for `kafkapy groups explain`, and the console.
+"""The in-flight records of a share partition as JSON: for `kafkapy groups explain`, and the console.
 
 The JSON is a tagged field of DescribeGroups that Apache Kafka does not know; clients skip unknown tags (KIP-482). If
 the request carries the IN_FLIGHT_TAG of kafkapy.group.explain, the response has the field for each group. A broker
@@ -11,7 +11,7 @@ field. The value:
       "runs": [{"first_offset": 5, "last_offset": 9, "state": "acquired", "delivery_count": 2, "member": "...",
                 "until_ms": 1700000000000, "is_written": true}]}]
 
-`next_offset` has never been acquired, nor anything after it. `until_ms` is the time of the wall clock at which the lock
+`next_offset` and later offsets have never been acquired. `until_ms` is the time of the wall clock at which the lock
 of an acquired record times out, else null. `members` have a session with the broker. `is_written` is false while a
 change is being written. Runs begin at the start offset; at most RUNS_SHOWN of them are shown.
 """
@@ -28,14 +28,14 @@ PARTITIONS_SHOWN: Final = 1_000
 
 
 class Now(NamedTuple):
-    """One moment on both clocks."""
+    """The current time of both clocks."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 def explain_partition(machine: SharePartition, now: Now) -> dict[str, Any]:
-    """Return what is known of the share partition itself; the caller adds what its topic and sessions are."""
+    """Return the fields of the share partition itself; the caller adds those of its topic and sessions."""
     records, settings = machine.records, machine.settings
     runs: list[dict[str, Any]] = []
     left_out_count = 0

@@ -1,4 +1,4 @@
-"""What a share partition is given of the batches that were read for it, and what a member acquires of them."""
+"""The input of an acquisition, which are the batches read from the log, and its result, the acquired records."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ class AcquiredRecords(NamedTuple):
 
 @dataclass(slots=True)
 class FetchedRecords:
-    """What was read from fetch_offset on. `aborted` is empty unless the group reads committed records only."""
+    """The batches read from fetch_offset on. `aborted` is empty unless the group reads committed records only."""
 
     fetch_offset: int
     batches: Sequence[FetchedBatch]
@@ -46,7 +46,7 @@ class FetchedRecords:
 
 @dataclass(slots=True, frozen=True)
 class AcquireLimits:
-    """How a member wants its records: the fields of ShareFetch.
+    """The limits that a member sets for its records: fields of ShareFetch.
 
     `is_record_limit` (KIP-1206): never more than max_records, even if a batch is divided by that. Otherwise batches are
     acquired to their end, so that the last one may exceed max_records, and several are joined up to batch_size.

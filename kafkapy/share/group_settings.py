@@ -1,4 +1,4 @@
-"""What the configuration of a share group says about its share partitions: its own keys, else the broker's.
+"""The configuration of a share group for its share partitions: its own keys, else the broker's.
 
 A value of the group that is outside of the broker's current bounds counts as the nearest bound, as in Apache Kafka.
 """

@@ -1,4 +1,4 @@
-"""The in-flight records of a share partition: batches in order of offset, and where they begin and end.
+"""The in-flight records of a share partition: batches in order of offset, start offset and end offset.
 
 start_offset    the first offset that is not done (Kafka's SPSO): all before it were delivered, or never will be
 end_offset      the last in-flight offset; with nothing in flight it equals start_offset, the next to acquire
@@ -6,7 +6,7 @@ batches         disjoint, in order. They may begin before start_offset if the lo
                 offsets out only in the gap window
 gap window      after a load: offsets between the persisted batches are available, but their batches are unknown until
                 they are read. Ends when all have been acquired, or when the end offset grows
-delivery_complete_count    records from start_offset on that are done; what a consumer's lag leaves out (KIP-1226)
+delivery_complete_count    records from start_offset on that are done; they do not count as lag (KIP-1226)
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ _AVAILABLE = RecordState.AVAILABLE
 
 
 class GapWindow:
-    """The persisted state left offsets out, from gap_start_offset to end_offset."""
+    """The offsets from gap_start_offset to end_offset, of which the persisted state has only some."""
 
     __slots__ = ("end_offset", "gap_start_offset")
 
@@ -46,7 +46,7 @@ class InFlightRecords:
         self.end_offset = start_offset
         self.batches: list[InFlightBatch] = []
         self._first_offsets: list[int] = []
-        """Those of `batches`, to look up by."""
+        """The first offset of each of `batches`, for lookups."""
         self.gap_window: GapWindow | None = None
         self.must_search = False
         """In-flight records may be available: next_fetch_offset() looks for them."""
@@ -63,7 +63,7 @@ class InFlightRecords:
 
     @property
     def record_count(self) -> int:
-        """Offsets from the start to the end: what the limit of record locks is about, done or not."""
+        """Offsets from the start to the end, done or not: share.partition.max.record.locks bounds this number."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
     @property
@@ -142,7 +142,7 @@ class InFlightRecords:
         return None
 
     def move_gap_start(self, offset: int) -> None:
-        """All before `offset` that was left out has been acquired."""
+        """Record that all missing offsets before `offset` have been acquired."""
         gap_window = self.gap_window
         if gap_window is None:
             return
@@ -152,7 +152,7 @@ class InFlightRecords:
             self.gap_window = None
 
     def maybe_move_start(self) -> bool:
-        """Move the start offset over all that is done, and forget the batches before it. Return whether it moved."""
+        """Move the start offset over records that are done, and drop the batches before it. Return whether it moved."""
         if not self._is_start_done():
             return False
         last_done_offset, done_count = self._done_from_front()
@@ -166,7 +166,7 @@ class InFlightRecords:
         index = bisect_right(self._first_offsets, last_done_offset)
         if self.batches[index - 1].last_offset == last_done_offset:
             self.start_offset = max(self._first_offsets[index], self.start_offset)
-            # Offsets that the persisted state left out have still to be acquired: the start stops before them.
+            # Offsets that are missing in the persisted state have still to be acquired: the start stops before them.
             gap_window = self.active_gap_window
             if gap_window is not None:
                 self.start_offset = min(gap_window.gap_start_offset, self.start_offset)
@@ -179,7 +179,7 @@ class InFlightRecords:
         return True
 
     def _drop(self, count: int) -> None:
-        """Forget the first `count` batches."""
+        """Drop the first `count` batches."""
         del self.batches[:count]
         del self._first_offsets[:count]
 
@@ -191,7 +191,7 @@ class InFlightRecords:
         """
         batch = self.floor(self.start_offset)
         if batch is None:
-            return False  # nothing in flight, or a gap at the start, which can be acquired
+            return False  # no batch in flight, or a gap at the start, which can be acquired
         if batch.is_whole:
             run = batch.whole
         elif self.start_offset <= batch.last_offset:
@@ -215,9 +215,9 @@ class InFlightRecords:
         return last_done_offset, done_count
 
     def move_log_start(self, log_start_offset: int) -> None:
-        """The log now begins at log_start_offset, which is above the start offset: what is available below is archived.
+        """Apply a log start offset above the start offset: available records below it are archived.
 
-        What is acquired stays so: its member may acknowledge it, which is answered without an error.
+        Acquired ones stay acquired: their member may acknowledge them, and gets no error.
         """
         assert log_start_offset > self.start_offset
         if not self.batches:
@@ -248,8 +248,8 @@ class InFlightRecords:
 
         `batches` may lie outside of the offsets.
 
-        Deviation: Apache Kafka forgets here that a write is under way for a batch that was whole. Its records may be
-        acquired before that ends, or fail the fetch. Here they wait for its end, because it may be undone.
+        Deviation: Apache Kafka drops the pending write of a batch in one state here. Its records may be acquired before
+        the write ends, or fail the fetch. Here they wait for its end, because it may be undone.
         """
         archived_count = 0
         for batch in batches:

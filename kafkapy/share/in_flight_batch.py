@@ -1,9 +1,9 @@
 """One batch of in-flight offsets of a share partition: runs of offsets that are in one state.
 
-A batch is acquired as a whole, and keeps its bounds until the start offset has moved over it. It is `is_whole` as long
-as all its offsets change together; from the first change of some of them on each offset counts for itself. The
-difference is visible: what is delivered together late, and how much of it, depends on it (acquisition.py). Apache Kafka
-then keeps an entry an offset; here neighbours in the same state stay one run.
+A batch is acquired as a whole, and keeps its bounds until the start offset has moved over it. `is_whole` is true as
+long as all its offsets change together, and false from the first change of only some of them. The difference is
+visible to members: it decides how many records are delivered together later (acquisition.py). Apache Kafka then keeps
+an entry for each offset; here neighbours in the same state stay one run.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ _ARCHIVED = RecordState.ARCHIVED
 
 
 class Transition:
-    """What a run was before a change whose write is under way, for the case that the write fails."""
+    """The former state of a run whose change is being written: restored if the write fails."""
 
     __slots__ = ("delivery_count_limit", "member_id", "state", "write")
 
@@ -179,7 +179,7 @@ class InFlightBatch:
         return self.last_offset - self.first_offset + 1
 
     def track_offsets(self) -> None:
-        """From now on each offset changes for itself."""
+        """From now on, each offset may have a state of its own."""
         self.is_whole = False
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:

@@ -1,4 +1,4 @@
-"""The names of a dead letter's headers (KIP-1191), and of the group's key for its topic: for writers and readers."""
+"""The names of a dead letter's headers (KIP-1191), and of the group config that names the dead-letter topic."""
 
 from typing import Final
 

@@ -1,8 +1,7 @@
-"""Acquisition locks that time out: the records are available again, or archived.
+"""The time-out of acquisition locks: the records become available again, or archived.
 
-They are archived if they are out of attempts or below the start offset.
-
-What a time-out changes is written, but not undone if the write fails.
+They are archived if they are out of attempts or below the start offset. The change is written to the share coordinator,
+but not undone if that write fails.
 """
 
 from typing import Final
@@ -22,7 +21,7 @@ _ARCHIVED: Final = RecordState.ARCHIVED
 
 
 class Expiry:
-    """All locks of a share partition at one moment: made for it, run, and dropped."""
+    """Ends the locks of a share partition that have timed out. An object is used once."""
 
     __slots__ = ("_now_ms", "_records", "_settings", "next_deadline_ms", "write")
 
@@ -32,7 +31,7 @@ class Expiry:
         self._now_ms = now_ms
         self.write = PendingWrite(is_undoable=False)
         self.next_deadline_ms: int | None = None
-        """When the first of the remaining locks times out."""
+        """The time-out of the first remaining lock; None without any."""
 
     def run(self) -> None:
         records = self._records

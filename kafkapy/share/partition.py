@@ -13,8 +13,9 @@ which the driver hands to the persister, and then to finish_write() with the out
 Memory: an idle share partition takes less than 1 KiB; a run in flight some 200 bytes, with at most
 partition.max.record.locks offsets in flight, beside the rest of one batch.
 
-Source: Apache Kafka's SharePartition. Differences that nobody sees: runs instead of an entry an offset, also in what is
-persisted (the share coordinator merges such entries); one deadline for the partition instead of a timer for each lock.
+Source: Apache Kafka's SharePartition. Differences that no client sees: runs instead of an entry for each
+offset, also in what is persisted (the share coordinator merges such entries); one deadline for the partition instead of
+a timer for each lock.
 """
 
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ class PartitionState(Enum):
 
 @dataclass(slots=True)
 class AcknowledgeOutcome:
-    """`refusal`: nothing has changed, but renewals. Else `write`, if any, comes before the response."""
+    """`refusal`: only renewals were applied. Else the response is sent after `write`, if there is one."""
 
     refusal: Refusal | None = None
     write: PendingWrite | None = None
@@ -71,7 +72,7 @@ class AcknowledgeOutcome:
 
 @dataclass(slots=True)
 class FinishedWrite:
-    """What the end of a write brought: `has_moved`, the start offset; records to copy to the dead-letter topic."""
+    """The result of a write: whether the start offset `has_moved`; records to copy to the dead-letter topic."""
 
     has_moved: bool
     dead_letters: list[DeadLetter]
@@ -103,16 +104,16 @@ class SharePartition:
         """What the share partition is counted in, if anywhere."""
         self._fetch_owner: object | None = None
         self._next_deadline_ms: int | None = None
-        """No lock times out before; perhaps none does then."""
+        """A lower bound of the deadlines of all locks: it stays when a lock ends before its time-out."""
 
     # ---- life
 
     def configure(self, settings: PartitionSettings) -> None:
-        """Take over the group's changed configuration, which counts from the next event on."""
+        """Apply the group's changed configuration, from the next event on."""
         self.settings = settings
 
     def fence(self) -> None:
-        """Acquire nothing any more: this node does not lead the partition, or its state has begun anew."""
+        """Refuse all requests from now on: this node does not lead the partition, or its state has begun again."""
         self.state = PartitionState.FENCED
 
     @property
@@ -135,7 +136,7 @@ class SharePartition:
         self.state = PartitionState.INITIALIZING
 
     def load(self, read: StateReadResult, reset_offset: int) -> Refusal | None:
-        """Take over the persisted state, and become ACTIVE; or FAILED with a refusal.
+        """Apply the persisted state and become ACTIVE; return the refusal if that fails, and become FAILED.
 
         `reset_offset`: where share.auto.offset.reset says to begin, if the state has no start offset yet.
         """
@@ -175,7 +176,7 @@ class SharePartition:
                 gap_start_offset = expected_offset
             expected_offset = batch.last_offset + 1
             state = RecordState(batch.delivery_state)
-            if state is _ACQUIRED:  # never written; whoever wrote it, its holder is not known
+            if state is _ACQUIRED:  # never written here; in a damaged state its holder is unknown
                 state = _AVAILABLE
             run = Run(batch.first_offset, batch.last_offset, state, batch.delivery_count)
             records.put(InFlightBatch(run))
@@ -191,7 +192,7 @@ class SharePartition:
         records.maybe_move_start()
 
     def unfinished_dead_letters(self) -> list[DeadLetter]:
-        """Return, after a load, the records whose copy to the dead-letter topic may not stand: to be copied again."""
+        """Return, after a load, the records whose dead letter may be missing: they are copied again."""
         limit = self.settings.delivery_count_limit
         return [
             DeadLetter(
@@ -214,11 +215,13 @@ class SharePartition:
         return self.records.next_fetch_offset()
 
     def can_acquire(self) -> bool:
-        """Return whether the limit of record locks lets anything be acquired; in-flight records always may be.
+        """Return whether records may be acquired now: share.partition.max.record.locks bounds those in flight.
 
-        Deviation: Apache Kafka moves the start offset only when a write has ended. Here also at the limit, because what
-        is archived without a write (aborted transactions, compacted batches, a lock that timed out while its write
-        failed) could fill it: nothing would be acquired, and so nothing written, ever again.
+        At that limit only released records may be acquired again; nothing after the end of what is in flight.
+
+        Deviation: Apache Kafka moves the start offset only when a write has ended. Here also at the limit, because
+        records that are archived without a write (of aborted transactions, compacted, or whose lock timed out while the
+        write failed) could fill it: then nothing could be acquired, and so nothing written, ever again.
         """
         records, limit = self.records, self.settings.max_record_locks
         if records.next_fetch_offset() != records.end_offset + 1 or records.record_count < limit:
@@ -226,7 +229,7 @@ class SharePartition:
         return records.maybe_move_start() and records.record_count < limit
 
     def maybe_hold_fetch(self, owner: object) -> bool:
-        """Let one fetch at a time read for this share partition: what it reads is acquired by it alone."""
+        """Hold the share partition for one fetch at a time: only that one reads and acquires."""
         if self.state is not PartitionState.ACTIVE or self._fetch_owner is not None:
             return False
         self._fetch_owner = owner
@@ -243,7 +246,7 @@ class SharePartition:
     def acquire(
         self, member_id: str, fetched: FetchedRecords, limits: AcquireLimits, now_ms: int
     ) -> list[AcquiredRecords]:
-        """Acquire for a member what can be of the records that were read, and return it in order."""
+        """Acquire for a member the available ones of the records that were read; return them in order of offset."""
         if self.state is not PartitionState.ACTIVE:
             return []
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
@@ -257,7 +260,7 @@ class SharePartition:
         return acquisition.acquired
 
     def move_log_start(self, log_start_offset: int) -> bool:
-        """The log now begins at this offset (retention, DeleteRecords). Return whether the start offset moved.
+        """Apply a new log start offset (retention, DeleteRecords). Return whether the start offset moved.
 
         Nothing is written: the next write has the start offset.
         """
@@ -269,7 +272,7 @@ class SharePartition:
     # ---- acknowledging
 
     def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AcknowledgeOutcome:
-        """End or renew deliveries. All or nothing, renewals aside. Offsets below the start are ignored.
+        """End or renew deliveries, all of them or, renewals aside, none. Offsets below the start are ignored.
 
         INVALID_RECORD_STATE: not acquired, by another member, timed out, or in a write. INVALID_REQUEST: an unknown
         type, or offsets that are not in flight.
@@ -279,7 +282,7 @@ class SharePartition:
     def acknowledge_steps(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
     ) -> SmallSteps[AcknowledgeOutcome]:
-        """As acknowledge(), in steps, between which all other events may come. To be run to its end."""
+        """Like acknowledge(), in steps, between which all other events may come. To be run to its end."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
         acknowledgement = Acknowledgement(self.records, self.settings, member_id, deadline_ms)
         refusal = yield from acknowledgement.steps(batches)
@@ -302,7 +305,7 @@ class SharePartition:
         return self._next_deadline_ms
 
     def expire(self, now_ms: int) -> PendingWrite | None:
-        """Release what is acquired for too long. With a write, records have become available: wake who waits."""
+        """Release records whose lock has timed out. With a write, some are available again: wake waiting fetches."""
         if self._next_deadline_ms is None or now_ms < self._next_deadline_ms:
             return None
         expiry = Expiry(self.records, self.settings, now_ms)
@@ -345,7 +348,7 @@ class SharePartition:
     def finish_write_steps(
         self, write: PendingWrite, refusal: Refusal | None, now_ms: int
     ) -> SmallSteps[FinishedWrite]:
-        """As finish_write(), in steps, between which all other events may come. To be run to its end."""
+        """Like finish_write(), in steps, between which all other events may come. To be run to its end."""
         if write.is_undoable:
             yield from self._end_transitions(write, None if refusal is None else now_ms)
             if refusal is not None:
@@ -358,8 +361,8 @@ class SharePartition:
         ]
         return FinishedWrite(has_moved, dead_letters)
 
-    def dead_lettered(self, *letters: DeadLetter) -> PendingWrite | None:
-        """The copy of records to the dead-letter topic has ended, well or not: archive them."""
+    def archive_copied(self, *letters: DeadLetter) -> PendingWrite | None:
+        """Archive records: their copy to the dead-letter topic has ended, successfully or not."""
         records = self.records
         write = PendingWrite(is_undoable=False)
         for letter in letters:

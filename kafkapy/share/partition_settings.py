@@ -1,10 +1,11 @@
-"""What the configuration says about a share partition."""
+"""The configuration of a share partition."""
 
 from typing import Final
 
 from kafkapy.dataclass import dataclass
 
 MIN_THROTTLED_DELIVERY_COUNT: Final = 2
+"""A record that was delivered once is nothing suspicious yet. As in Apache Kafka."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -20,7 +21,7 @@ class PartitionSettings:
 
     @property
     def throttled_delivery_count(self) -> int:
-        """How often a record must have been delivered for it to come in smaller batches: half of the attempts."""
+        """The delivery count from which on a record comes in smaller batches: half of the attempts."""
         return max(MIN_THROTTLED_DELIVERY_COUNT, (self.delivery_count_limit + 1) // 2)
 
     @property

@@ -1,4 +1,4 @@
-"""A change of a share partition's state that its persister has to write, and what follows once it has."""
+"""A change of a share partition's state that the persister has to write, and the steps after the write."""
 
 from enum import Enum
 from typing import Final
@@ -34,8 +34,8 @@ class DeadLetter:
 class PendingWrite:
     """State batches to write, with the fields of the write that are read when it begins.
 
-    `is_undoable`: the acknowledgement is answered with the write's outcome, and undone if the write fails. What a
-    time-out of a lock changed stands, even if it could not be written: a crash would release the records, too.
+    `is_undoable`: the acknowledgement is answered with the write's outcome, and undone if the write fails. Changes by
+    the time-out of a lock remain, even if they cannot be written: a crash would release the records, too.
     """
 
     __slots__ = ("causes", "delivery_complete_count", "is_undoable", "start_offset", "state_batches")
@@ -44,7 +44,7 @@ class PendingWrite:
         self.is_undoable = is_undoable
         self.state_batches: list[StateBatch] = []
         self.causes: list[DeadLetterCause | None] = []
-        """For each batch that becomes ARCHIVING: why."""
+        """The cause of each batch that becomes ARCHIVING."""
         self.start_offset = 0
         self.delivery_complete_count = 0
 
@@ -56,7 +56,7 @@ class PendingWrite:
 
 
 class Refusal(NamedTuple):
-    """Why an acknowledgement or a load failed: what the client is answered."""
+    """Why an acknowledgement or a load failed: the error code and message for the client."""
 
     error_code: ErrorCode
     message: str | None
@@ -75,7 +75,7 @@ _HIDDEN: Final = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSU
 
 
 def persister_refusal(error_code: int, message: str | None) -> Refusal:
-    """Return what the client is answered when the persister failed with error_code."""
+    """Return the error for the client after the persister has failed with error_code."""
     code = ErrorCode(error_code)
     if code in _HIDDEN:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "Unable to complete operation due to server error.")

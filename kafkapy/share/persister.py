@@ -2,21 +2,21 @@
 
 A share partition is a partition that a share group reads. Its state is kept by the share coordinator, which may be on
 this broker or on another one; a `Persister` hides which. All methods take one group and several of its share
-partitions, each once, and return a result for each, in their order. They raise nothing: what failed is an error code
-in the result. A call may wait for as long as the state's coordinator is looked for, at most some seconds.
+partitions, each once, and return a result for each, in their order. They raise nothing: a failure is an error code in
+the result. A call may wait while the state's coordinator is looked up, at most some seconds.
 
 State of a share partition:
 
-    state_epoch              raised when the state is initialised anew (a group that came back, altered offsets)
+    state_epoch              raised when the state is initialised again (a group that came back, altered offsets)
     leader_epoch             of the topic partition's leader that read the state last; older leaders are fenced
     start_offset             the first offset that is not done; UNINITIALIZED_OFFSET until the first write
     delivery_complete_count  records from start_offset on that are done, for the lag (KIP-1226); -1 if unknown
     state_batches            runs of offsets from start_offset on that are in one state
 
-Errors: FENCED_LEADER_EPOCH (the share partition's leader has changed: give the partition up), FENCED_STATE_EPOCH (the
-state was initialised anew), INVALID_REQUEST (not initialised, or deleted), UNKNOWN_TOPIC_OR_PARTITION, and what stands
-for a coordinator that did not answer in time: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+Errors: FENCED_LEADER_EPOCH (the share partition's leader has changed: drop it), FENCED_STATE_EPOCH (the
+state was initialised again), INVALID_REQUEST (not initialised, or deleted), UNKNOWN_TOPIC_OR_PARTITION; and if the
+coordinator did not answer in time: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
 
 Source: KIP-932, Apache Kafka's interface Persister.
 """
@@ -98,7 +98,7 @@ def parse_coordinator_key(text: str) -> SharePartitionKey:
 
 @dataclass(slots=True)
 class InitialState:
-    """A share partition that is to begin at start_offset; UNINITIALIZED_OFFSET: where share.auto.offset.reset says."""
+    """A new state that begins at start_offset; UNINITIALIZED_OFFSET: share.auto.offset.reset decides."""
 
     topic_id: Uuid
     partition: int
@@ -108,7 +108,7 @@ class InitialState:
 
 @dataclass(slots=True)
 class StateRead:
-    """A leader of leader_epoch asks for the state, and fences all earlier leaders by that."""
+    """A read of the state by the leader of leader_epoch, which fences earlier leaders."""
 
     topic_id: Uuid
     partition: int
@@ -117,7 +117,7 @@ class StateRead:
 
 @dataclass(slots=True)
 class StateWrite:
-    """What has changed since the last write: offsets that are in no batch keep their state."""
+    """The changes since the last write: offsets that are in no batch keep their state."""
 
     topic_id: Uuid
     partition: int
@@ -130,7 +130,7 @@ class StateWrite:
 
 @dataclass(slots=True)
 class PartitionResult:
-    """Whether an initialisation, a write or a deletion of one share partition stands."""
+    """The result of an initialisation, a write or a deletion of one share partition."""
 
     topic_id: Uuid
     partition: int
@@ -140,7 +140,7 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class StateReadResult:
-    """The state of one share partition; with an error code the other fields say nothing."""
+    """The state of one share partition; with an error code the other fields have no meaning."""
 
     topic_id: Uuid
     partition: int
@@ -171,10 +171,10 @@ ResultT = TypeVar("ResultT", bound=PartitionResult | StateReadResult | StateSumm
 
 
 class Persister(Protocol):
-    """Keeps the state of share partitions; see the module for epochs and errors."""
+    """Keeps the state of share partitions. Errors are in the results, as this module lists them."""
 
     async def initialize(self, group_id: str, states: Sequence[InitialState]) -> list[PartitionResult]:
-        """Begin the state of share partitions anew; a state_epoch below the current one is fenced."""
+        """Initialise the states of share partitions; a state_epoch below the current one is fenced."""
         ...
 
     async def read(self, group_id: str, reads: Sequence[StateRead]) -> list[StateReadResult]:
@@ -182,13 +182,13 @@ class Persister(Protocol):
         ...
 
     async def write(self, group_id: str, writes: Sequence[StateWrite]) -> list[PartitionResult]:
-        """Add to the states; a write that succeeded survives the loss of this broker."""
+        """Write changes of the states; a successful write survives the loss of this broker."""
         ...
 
     async def delete(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> list[PartitionResult]:
-        """Forget the states. A share partition without a state counts as deleted."""
+        """Delete the states. A share partition without a state counts as deleted."""
         ...
 
     async def read_summary(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> list[StateSummary]:
-        """Return the states without their batches, and fence nobody."""
+        """Return the states without their batches; fences no leader."""
         ...

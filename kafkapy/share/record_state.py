@@ -48,7 +48,7 @@ ACK_ACCEPT: Final = 1
 ACK_RELEASE: Final = 2
 ACK_REJECT: Final = 3
 ACK_RENEW: Final = 4
-"""Start the acquisition lock anew; the record stays acquired (KIP-1222)."""
+"""Start the acquisition lock again; the record stays acquired (KIP-1222)."""
 
 ACKNOWLEDGED_STATES: Final[Mapping[int, RecordState]] = {
     ACK_GAP: _ARCHIVED,

@@ -2,22 +2,22 @@
 
 The session epoch of a ShareFetch or ShareAcknowledge determines its kind:
 
-    epoch 0             begin a session anew; the one of this member, if any, is dropped. Without acknowledgements
+    epoch 0             begin a new session; an existing one of the member is dropped. No acknowledgements
     epoch n > 0         the session's partitions, plus those named, minus those forgotten; n must be the next epoch
     epoch -1            the last one: acknowledge, and end the session, which releases what the member has acquired
 
 A response in a session omits partitions without new data. A session belongs to the connection that began it, and ends
-with that. The member is not looked up: that it may read is known by its assignment alone, to itself.
+with it. As in Apache Kafka it is not checked whether the member's assignment has the partitions.
 
-Deviation: Apache Kafka bounds the number of sessions alone. Here a session has at most MAX_SESSION_PARTITIONS, and all
+Deviation: Apache Kafka bounds only the number of sessions. Here a session has at most MAX_SESSION_PARTITIONS, and all
 of them MAX_PARTITIONS, because one connection could fill the memory; more is SHARE_SESSION_LIMIT_REACHED.
-Deviation: Apache Kafka ends the last session alone that a closing connection began. Here all of them end, because the
-others would hold their records until the locks time out, and stay for ever.
+Deviation: Apache Kafka ends only the last session that a closing connection began. Here all of them end, because the
+others would keep their records until the locks time out, and never end.
 Deviation: Apache Kafka forgets the share partitions of a group when the connection of its last session closes. Here
 when that session ends, because until then a connection would have to remember every group that it ever named.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -25,14 +25,14 @@ from kafkapy.dataclass import dataclass
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.persister import TopicIdPartition
-from kafkapy.types import INT32_MAX
+from kafkapy.types import INT32_MAX, Uuid
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Partitions of one session: as of a Fetch session."""
-MAX_PARTITIONS: Final = 80_000
-"""Partitions of all sessions: some 20 MiB."""
+"""Partitions of one session; the bound of a fetch session."""
+MAX_PARTITIONS: Final = 40_000
+"""Partitions of all sessions: some 50 MiB, with a share partition in use for each, which takes 1.2 KB."""
 
 
 class SessionKey(NamedTuple):
@@ -45,24 +45,32 @@ class SessionKey(NamedTuple):
 class ShareSession:
     """The partitions of one member, in the order in which they are to be read."""
 
-    __slots__ = ("connection", "epoch", "key", "partitions")
+    __slots__ = ("connection", "epoch", "key", "partitions", "unknown")
 
-    def __init__(self, key: SessionKey, connection: object, partitions: Iterable[TopicIdPartition]) -> None:
+    def __init__(
+        self,
+        key: SessionKey,
+        connection: object,
+        partitions: Iterable[TopicIdPartition],
+        unknown_topics: Collection[Uuid] = (),
+    ) -> None:
         self.key = key
         self.connection = connection
         self.epoch = next_epoch(INITIAL_EPOCH)
-        """That of the next request."""
+        """The epoch that the next request must have."""
         self.partitions = dict.fromkeys(partitions, False)
-        """Whether each must be in the next response, even if nothing was acquired: it is new, or had an error."""
+        """By partition: must the next response have it, even without acquired records? It is new, or had an error."""
+        self.unknown = {partition for partition in self.partitions if partition.topic_id in unknown_topics}
+        """The partitions whose topic this broker did not know when they were added."""
 
     def has_changes(self, partition: TopicIdPartition, *, has_records: bool, error_code: int) -> bool:
-        """Return whether a response has to have the partition, and note that it will.
+        """Return whether a response must have the partition; from then on the session counts it as sent.
 
         One with records moves to the end of the order, so that a full response never starves the last ones.
         """
         must_respond = self.partitions.get(partition)
         if must_respond is None:
-            return True  # forgotten by a later request, while this one waited
+            return True  # removed by a later request while this one waited
         if has_records:
             del self.partitions[partition]
         if has_records or must_respond or error_code != ErrorCode.NONE:
@@ -73,40 +81,47 @@ class ShareSession:
 
 @dataclass(slots=True)
 class SessionRequest:
-    """What a ShareFetch says of its session."""
+    """The session fields of a ShareFetch."""
 
     key: SessionKey
     epoch: int
     named: Sequence[TopicIdPartition]
     forgotten: Sequence[TopicIdPartition] = ()
     has_acknowledgements: bool = False
+    unknown_topics: Collection[Uuid] = ()
+    """The named topics that this broker does not know."""
 
 
 @dataclass(slots=True)
 class SessionContext:
-    """What a ShareFetch is to read. With an error code the other fields say nothing."""
+    """The share partitions that a ShareFetch reads. With an error code the other fields have no meaning."""
 
     error_code: ErrorCode = ErrorCode.NONE
     partitions: list[TopicIdPartition] = field(default_factory=list)
     session: ShareSession | None = None
-    """None in the request that begins a session, whose response has all partitions, and in the last one."""
+    """None for the first request of a session, whose response has all partitions, and for the last one."""
     epoch: int = INITIAL_EPOCH
 
     @property
+    def has_new(self) -> bool:
+        """Whether there is a partition that the response must have, even without acquired records."""
+        return self.session is None or True in self.session.partitions.values()
+
+    def must_respond(self, partition: TopicIdPartition) -> bool:
+        """Return whether the response must have the partition, even without acquired records."""
+        return self.session is None or self.session.partitions.get(partition, False)
+
+    @property
     def is_overtaken(self) -> bool:
-        """Whether another request of the session has come while this one waited: INVALID_SHARE_SESSION_EPOCH."""
+        """Whether a later request of the session has come while this one waited: INVALID_SHARE_SESSION_EPOCH."""
         return self.session is not None and self.session.epoch != next_epoch(self.epoch)
 
 
 class EndedSession(NamedTuple):
-    """A session that is no more: its member's records are to be released.
-
-    `is_last`: the group has no session here any more; its share partitions can be forgotten.
-    """
+    """An ended session, whose member's records have to be released."""
 
     key: SessionKey
     partitions: list[TopicIdPartition]
-    is_last: bool
 
 
 class ShareSessionCache:
@@ -120,15 +135,19 @@ class ShareSessionCache:
         self._by_connection: dict[object, dict[SessionKey, None]] = {}
         self._group_sizes: dict[str, int] = {}
         self.partition_count = 0
-        """Of all sessions."""
+        """The number of partitions of all sessions."""
         self.closed_count = 0
-        """Sessions that ended with their connection."""
+        """The number of sessions that ended because their connection closed."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def get(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
+
+    def has_group(self, group_id: str) -> bool:
+        """Return whether a member of the group has a session here."""
+        return group_id in self._group_sizes
 
     def members_of(self, group_id: str) -> dict[TopicIdPartition, list[str]]:
         """Return the members of a group that have each partition in their session."""
@@ -140,7 +159,7 @@ class ShareSessionCache:
         return members
 
     def open(self, request: SessionRequest, connection: object) -> SessionContext:
-        """Begin a session, go on with one, or find out what is to be read when it ends."""
+        """Return a ShareFetch's context. Its epoch says: a new session, the next request of one, or the last."""
         session = self._sessions.get(request.key)
         if request.epoch == INITIAL_EPOCH:
             return self._begin(request, connection)
@@ -156,15 +175,18 @@ class ShareSessionCache:
         before = len(session.partitions)
         for partition in request.named:
             session.partitions.setdefault(partition, True)
+        if request.unknown_topics:
+            session.unknown |= {partition for partition in added if partition.topic_id in request.unknown_topics}
         for partition in request.forgotten:
             session.partitions.pop(partition, None)
+            session.unknown.discard(partition)
         self.partition_count += len(session.partitions) - before
         assert 0 <= self.partition_count <= MAX_PARTITIONS, "_has_room has said that there is room"
         session.epoch = next_epoch(session.epoch)
         return SessionContext(ErrorCode.NONE, list(session.partitions), session, request.epoch)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
-        """Check, and count, a ShareAcknowledge of a session."""
+        """Check the epoch of a ShareAcknowledge, and advance that of its session."""
         if epoch == INITIAL_EPOCH:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
         session = self._sessions.get(key)
@@ -177,18 +199,23 @@ class ShareSessionCache:
         return ErrorCode.NONE
 
     def end(self, key: SessionKey) -> EndedSession | None:
-        """End a session; None if there is none, as after another request that ended it."""
+        """End and return a session; None if there is none: another request may have ended it."""
         session = self._sessions.get(key)
         if session is None:
             return None
         self._remove(session)
-        return EndedSession(key, list(session.partitions), key.group_id not in self._group_sizes)
+        return EndedSession(key, list(session.partitions))
 
     def close_connection(self, connection: object) -> list[EndedSession]:
         """End the sessions of a connection that has closed."""
         keys = list(self._by_connection.get(connection, ()))
         self.closed_count += len(keys)
         return [ended for ended in map(self.end, keys) if ended is not None]
+
+    def end_all(self) -> None:
+        for session in list(self._sessions.values()):
+            self._remove(session)
+        assert self.partition_count == 0, "a session is left"
 
     def _begin(self, request: SessionRequest, connection: object) -> SessionContext:
         if request.has_acknowledgements:
@@ -201,7 +228,7 @@ class ShareSessionCache:
             return SessionContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if before is not None:
             self._remove(before)
-        session = ShareSession(request.key, connection, partitions)
+        session = ShareSession(request.key, connection, partitions, request.unknown_topics)
         self._sessions[request.key] = session
         self._by_connection.setdefault(connection, {})[request.key] = None
         self._group_sizes[request.key.group_id] = self._group_sizes.get(request.key.group_id, 0) + 1

@@ -2,15 +2,15 @@
 
 The offsets of a state are kept as runs (StateBatch), in order, disjoint, and no two that touch in the same state with
 the same delivery count. A write names the offsets that have changed. Where runs overlap, the one with the higher
-delivery count wins, between equal counts the one with the higher delivery state: a delivery never takes back what a
-later one has reached. Offsets below the start offset are cut off.
+delivery count wins, of equal counts the one with the higher delivery state: an earlier delivery never undoes a later
+one. Offsets below the start offset are removed.
 
     state  [0, 9] available, delivered once        merged  [0, 2] available, once
     write  [3, 4] acknowledged, delivered once             [3, 4] acknowledged, once
                                                            [5, 9] available, once
 
 Deviation: Apache Kafka fails with UNKNOWN_SERVER_ERROR on a run that ends before it begins if there are others, and
-keeps it if there are none. Here such a run is left out, because it holds no offset.
+keeps it if there are none. Here such a run is ignored, because it has no offset.
 
 Source: Apache Kafka 4.4.0's PersisterStateBatchCombiner.
 """
@@ -22,13 +22,13 @@ from kafkapy.share.persister import UNINITIALIZED_OFFSET, StateBatch
 
 
 def combine(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Return runs of any order and overlap as a state has them, from start_offset on; UNINITIALIZED_OFFSET: all."""
+    """Return runs in order and disjoint, from start_offset on (UNINITIALIZED_OFFSET: all). The input may overlap."""
     kept = _from_start(batches, start_offset)
     return _swept(kept) if len(kept) > 1 else kept
 
 
 def merge(state: list[StateBatch], written: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """As `combine` of both, for a state that has been combined: only the runs that the written ones touch are walked.
+    """Like `combine` of both, for a state that is combined: visits only the runs that the written ones touch.
 
     A state may have thousands of runs, and a write mostly changes some at one place.
     """
@@ -40,7 +40,8 @@ def merge(state: list[StateBatch], written: Sequence[StateBatch], start_offset: 
         return _swept(changed) if len(changed) > 1 else changed
     first_offset = min(batch.first_offset for batch in changed)
     last_offset = max(batch.last_offset for batch in changed)
-    start = bisect_left(state, first_offset - 1, key=_last_offset)  # with the run that ends just before, to join it
+    # The run that ends just before is included: it may be joined.
+    start = bisect_left(state, first_offset - 1, key=_last_offset)
     end = bisect_right(state, last_offset + 1, key=_first_offset)
     touched = state[start:end] + changed
     return state[:start] + (_swept(touched) if len(touched) > 1 else touched) + state[end:]
@@ -66,7 +67,7 @@ def _last_offset(batch: StateBatch) -> int:
 
 
 def _from_start(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Return what the runs hold from the start offset on, without empty ones."""
+    """Return the parts of the runs from the start offset on, without empty ones."""
     if start_offset == UNINITIALIZED_OFFSET:
         return [batch for batch in batches if batch.first_offset <= batch.last_offset]
     return [
@@ -88,7 +89,7 @@ def _cut(state: list[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _swept(batches: Sequence[StateBatch]) -> list[StateBatch]:
-    """Return combined runs: walk over all offsets at which one begins or has ended, and keep which are open.
+    """Return combined runs: visit all offsets at which a run begins or has ended, and count the open runs.
 
     `open_counts`: how many runs are open there, by (delivery count, delivery state); the greatest wins.
     """

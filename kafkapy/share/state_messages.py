@@ -148,7 +148,7 @@ def _write(topic_id: Uuid, struct: write_request.PartitionData) -> StateWrite:
 
 
 def _outcome(struct: Callable[..., Any]) -> Callable[[PartitionResult], Any]:
-    """Return what makes the struct of a result that has nothing but an error code."""
+    """Return the function that makes the struct of a result with only an error code."""
 
     def answered(result: PartitionResult) -> Any:
         return struct(result.partition, error_code=result.error_code, error_message=result.error_message)

@@ -60,7 +60,7 @@ class ShareSnapshot:
 
 @dataclass(slots=True)
 class ShareUpdate:
-    """What has changed in a share partition's state; `state_batches` are to be merged into it."""
+    """The changes of a share partition's state; `state_batches` are merged into it."""
 
     key: SharePartitionKey
     snapshot_epoch: int
@@ -72,7 +72,7 @@ class ShareUpdate:
 
 @dataclass(slots=True)
 class ShareTombstone:
-    """The share partition's state is gone."""
+    """The share partition's state is deleted."""
 
     key: SharePartitionKey
 
@@ -142,7 +142,7 @@ def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | No
     (record_type,) = _INT16.unpack_from(key)
     if record_type not in (SHARE_SNAPSHOT, SHARE_UPDATE):
         return None
-    decoded = ShareSnapshotKey.decode(key[_INT16.size :], KEY_VERSION)  # the keys of both types are alike
+    decoded = ShareSnapshotKey.decode(key[_INT16.size :], KEY_VERSION)  # both types have the same key
     share_partition = SharePartitionKey(decoded.group_id, decoded.topic_id, decoded.partition)
     if value is None:
         return ShareTombstone(share_partition) if record_type == SHARE_SNAPSHOT else None

@@ -8,7 +8,7 @@ share.coordinator.snapshot.update.records.per.snapshot of them the next one is a
 records of that share partition redundant. `last_redundant_offset` returns the offset before which all are.
 
 Two epochs fence: the leader epoch, raised by the read with which a new leader of the topic partition begins, and the
-state epoch, raised when the state is initialised anew. Source: Apache Kafka 4.4.0's ShareCoordinatorShard.
+state epoch, raised when the state is initialised again. Source: Apache Kafka 4.4.0's ShareCoordinatorShard.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ NOT_INITIALIZED_FOR_WRITE: Final = "Write operation on uninitialized share parti
 NOT_INITIALIZED_FOR_READ: Final = "Read operation on uninitialized share partition not allowed."
 
 NOT_SET: Final = -1
-"""An epoch that no record has named."""
+"""The epoch while no record has named one."""
 
 
 class Refusal:
@@ -107,7 +107,7 @@ class SharePartitionState:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the last snapshot only repeated a state that had not changed for a while."""
+        """Whether the last snapshot only repeated an unchanged state."""
         return self.create_timestamp_ms != self.write_timestamp_ms
 
     def replace(self, snapshot: ShareSnapshot, *, updates_per_snapshot: int) -> None:
@@ -158,7 +158,7 @@ class ShareStateShard:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def initialize(self, group_id: str, initial: InitialState, now_ms: int) -> ShareDecision:
-        """Decide to begin a state anew."""
+        """Decide to initialise a state."""
         key = SharePartitionKey(group_id, initial.topic_id, initial.partition)
         state = self.states.get(key)
         refusal = self._initialize_refusal(key, state, initial.state_epoch)
@@ -188,7 +188,7 @@ class ShareStateShard:
         return self._unknown(key)
 
     def write(self, group_id: str, write: StateWrite, now_ms: int) -> ShareDecision:
-        """Decide a write of what has changed in a state."""
+        """Decide a write of changes of a state."""
         key = SharePartitionKey(group_id, write.topic_id, write.partition)
         state = self.states.get(key)
         refusal = self._write_refusal(key, state, write)
@@ -256,7 +256,7 @@ class ShareStateShard:
         return self._unknown(key)
 
     def delete(self, group_id: str, partition: TopicIdPartition) -> ShareDecision:
-        """Decide to forget a state; that there is none is no error."""
+        """Decide to delete a state. A missing one is no error."""
         key = SharePartitionKey(group_id, *partition)
         refusal = self._summary_refusal(key)
         if refusal is not None:
@@ -288,7 +288,7 @@ class ShareStateShard:
         return self._unknown(key)
 
     def _unknown(self, key: SharePartitionKey) -> Refusal | None:
-        """Return the refusal of a topic or partition that is not in the metadata."""
+        """Return the refusal for a topic or partition that is not in the metadata, else None."""
         if key.partition < self._partition_count(key.topic_id):
             return None
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -298,7 +298,7 @@ class ShareStateShard:
     ) -> ShareRecord:
         """Return the record of a write: an update, or a snapshot if enough updates were written."""
         start_offset = max(write.start_offset, state.start_offset)
-        # the count is that of records from the start offset on: of the higher start, or of both the higher count
+        # the count belongs to the start offset: use that of the higher one, of equal start offsets the higher count
         complete_count = write.delivery_complete_count
         if write.start_offset == state.start_offset:
             complete_count = max(complete_count, state.delivery_complete_count)
@@ -334,11 +334,11 @@ class ShareStateShard:
     # -- maintenance ----------------------------------------------------------------------------------------------
 
     def has_changed_states(self) -> bool:
-        """Whether the last snapshot of some share partition is more than a repetition: else nothing is to be done."""
+        """Whether a share partition has changed since its last repeated snapshot, so that snapshot_cold has work."""
         return self._repeated_count != len(self.states)
 
     def snapshot_cold(self, keys: Iterable[SharePartitionKey], now_ms: int) -> ShareDecision:
-        """Decide snapshots of those share partitions that had none for an interval, so that the log can be pruned."""
+        """Decide snapshots of share partitions without one for an interval, so that the log can be pruned."""
         interval_ms = self._config().share_coordinator_cold_partition_snapshot_interval_ms
         records: list[ShareRecord] = []
         for key in keys:
@@ -348,7 +348,7 @@ class ShareStateShard:
         return ShareDecision(records=records, is_atomic=False)
 
     def topic_deleted(self, topic_id: Uuid, most: int) -> ShareDecision:
-        """Decide to forget the states of a topic's partitions, at most so many: call it again until none is left."""
+        """Decide to delete the states of a topic's partitions, at most so many; call it again until none is left."""
         keys = islice(self._keys_of_topics.get(topic_id, ()), most)
         return ShareDecision(records=[ShareTombstone(key) for key in keys], is_atomic=False)
 
@@ -381,7 +381,7 @@ class ShareStateShard:
         self._snapshot_offsets[key] = record_offset
 
     def _add(self, key: SharePartitionKey) -> SharePartitionState:
-        assert key not in self.states, f"the state of {key} would begin anew"
+        assert key not in self.states, f"the state of {key} would start again"
         state = self.states[key] = SharePartitionState()
         self._keys_of_topics.setdefault(key.topic_id, {})[key] = None
         return state
@@ -405,7 +405,7 @@ def _refused(key: SharePartitionKey, refusal: Refusal) -> PartitionResult:
 
 
 def _repeated(key: SharePartitionKey, state: SharePartitionState, now_ms: int) -> ShareSnapshot:
-    """Return a snapshot of a state as it is."""
+    """Return a snapshot that repeats a state."""
     return ShareSnapshot(
         key,
         snapshot_epoch=state.snapshot_epoch + 1,

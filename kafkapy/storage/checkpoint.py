@@ -17,7 +17,6 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
-from kafkapy.seams import Disk
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_string, uuid_to_string
@@ -61,19 +60,21 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
     """Read an offset checkpoint. Raises CheckpointError."""
+    return offsets_of(decode_checkpoint(data, path), path)
+
+
+def offsets_of(lines: Iterable[str], path: str) -> dict[TopicPartition, int]:
+    """Return the offsets of a checkpoint's entries. Raises CheckpointError."""
     offsets = {}
-    for line in decode_checkpoint(data, path):
+    for line in lines:
         try:
             topic, partition, offset = line.split()
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            offsets[TopicPartition(topic, int(partition))] = found = int(offset)
         except ValueError as error:
             raise CheckpointError(f"malformed line in checkpoint {path}: {quoted(line)}") from error
+        if found < 0:
+            raise CheckpointError(f"negative number in checkpoint {path}: {quoted(line)}")
     return offsets
-
-
-def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint; a missing one is empty. Raises CheckpointError, OSError."""
-    return decode_offsets(disk.read_file(path), path) if disk.exists(path) else {}
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:

@@ -107,7 +107,7 @@ class LogDirState:
                 self.on_full(self)
 
     def refuse_appends(self) -> None:
-        """Have appends call `check_room` first: its disk is full, or nearly."""
+        """Make appends call `check_room` first: the disk is full, or nearly."""
         self.is_full = True
 
     def check_room(self) -> None:
@@ -126,7 +126,7 @@ class LogDirState:
             self.on_room(self)
 
     def handle_os_error(self, error: OSError, doing: str) -> ApiError | StorageError:
-        """Take note of an OSError; return the error to raise.
+        """Apply an OSError to the state of the directory; return the error to raise.
 
         A shortage becomes an ApiError; any other error takes the directory offline and becomes a StorageError.
         Deviation: Apache Kafka takes the directory offline in every case. Here a shortage does not, because a full disk
@@ -144,5 +144,14 @@ class LogDirState:
 
 def lacks_space(error: BaseException) -> bool:
     """Whether an error is, or was caused by, an OSError that says that the disk has no space."""
+    return _errno_of(error) in NO_SPACE
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an error is, or was caused by, an OSError of a temporary shortage: the disk has not failed."""
+    return _errno_of(error) in SHORTAGES
+
+
+def _errno_of(error: BaseException) -> int | None:
     cause = error if isinstance(error, OSError) else cause_of(error)
-    return isinstance(cause, OSError) and cause.errno in NO_SPACE
+    return cause.errno if isinstance(cause, OSError) else None

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import resource
+import stat
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Final
@@ -250,6 +251,12 @@ class SystemDisk:
         finally:
             os.close(directory)
 
+    def size(self, path: str) -> int:
+        found = os.stat(path)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)  # as opening it would
+        return found.st_size
+
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
@@ -281,5 +288,5 @@ class SystemDisk:
 
 
 def _is_directory(entry: "os.DirEntry[str]") -> bool:
-    """As os.path.isdir, without a call of the system unless the entry is a link or its type is not in the listing."""
+    """Like os.path.isdir, without a call of the system unless the entry is a link or its type is not in the listing."""
     return entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry.path))

@@ -17,7 +17,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.telemetry.protobuf import BYTES, FIXED64, VARINT, FewFields, Field, OtlpError, varint
 
 MAX_BUCKETS: Final = 200
-"""Of a histogram; OpenTelemetry's SDKs make 160 at most."""
+"""Buckets of a histogram; OpenTelemetry's SDKs have 160 at most."""
 MIN_EXPONENT, MAX_EXPONENT = -1074, 1023
 """The powers of 2 that a float can be."""
 
@@ -87,7 +87,7 @@ def buckets_of(by_bound: Mapping[float, int], total: float | None) -> Buckets:
 
 
 def merged(before: Buckets, delta: Buckets) -> Buckets:
-    """Return what both have counted. If they have different bounds, those of both; of too many, `delta` alone."""
+    """Return the sum of both. Different bounds are combined; if they are too many, `delta` is returned."""
     total = None if before.total is None or delta.total is None else before.total + delta.total
     if before.bounds == delta.bounds:
         return Buckets(before.bounds, tuple(map(int.__add__, before.counts, delta.counts)), total)

@@ -39,7 +39,7 @@ RETRIED_AT_ONCE: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORT
 
 
 class Push(NamedTuple):
-    """What a push of metrics says of itself. `is_last`: the client terminates, and need not wait for its interval."""
+    """The fields of a push of metrics. `is_last`: the client terminates, and need not wait for its interval."""
 
     subscription_id: int
     compression: int
@@ -116,7 +116,7 @@ class ClientInstance(TimerEntry):
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
 
     def record_failure(self) -> None:
-        """Note that an accepted push could not be read."""
+        """Record that an accepted push could not be read."""
         self.last_error = ErrorCode.INVALID_RECORD
 
     def on_timeout(self, now_ms: int) -> None:
@@ -197,6 +197,7 @@ class ClientInstances:
             self.unknown_subscription_count += error.code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
             raise
         finally:
+            # As in Kafka, also after a refused push: it was the last.
             instance.is_terminating = push.is_last
         instance.last_error = ErrorCode.NONE
         return instance

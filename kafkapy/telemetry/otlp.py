@@ -52,7 +52,7 @@ class Point(NamedTuple):
     is_delta: bool
     """Whether the value is what came since the last push."""
     buckets: Buckets | None = None
-    """Of a histogram, whose value is the number of its values."""
+    """The buckets of a histogram, whose `value` is the number of its values."""
 
 
 def points_of(data: bytes) -> Iterator[Point | None]:

@@ -15,11 +15,11 @@ from kafkapy.telemetry.otlp import Point
 from kafkapy.types import Uuid
 
 MAX_SERIES: Final = 10_000
-"""Of all clients: /metrics must still be scraped within seconds."""
+"""Series of all clients together, so that /metrics is scraped within seconds."""
 MAX_OF_INSTANCE: Final = 1_000
 MAX_CHARACTERS: Final = 3_000_000
 MAX_CHARACTERS_OF_INSTANCE: Final = 300_000
-"""Of names and labels, each as often as /metrics shows it. A character may take 4 bytes, and a scrape some copies."""
+"""Characters of an instance's names and labels, each as often as /metrics shows it. A character may take 4 bytes."""
 
 Series = tuple[str, tuple[tuple[str, str], ...], bool]
 """Name, attributes, whether it is a counter."""

@@ -64,7 +64,7 @@ class Subscription:
 
 
 def wanted_of(subscriptions: Iterable[Subscription], attributes: Attributes) -> RequestedMetrics:
-    """Return what the matching subscriptions request of a client: all their metrics, at the shortest interval."""
+    """Return the request of all matching subscriptions to a client: all their metrics, at the shortest interval."""
     matching = [each for each in subscriptions if each.matches(attributes)]
     metrics = {name for each in matching for name in each.metrics}
     interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)

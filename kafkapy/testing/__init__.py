@@ -1,4 +1,4 @@
-"""What tests of services that use Kafka need, typed and kept stable: brokers, clusters, faults, fixtures' types.
+"""For tests of services that use Kafka, typed and kept stable: brokers, clusters, faults, fixtures' types.
 
 Public: the names in `__all__` keep their arguments and meaning within a major version. All else of kafkapy is internal.
 docs/howto/pytest.md has the fixtures, which pytest finds by itself.
@@ -8,7 +8,7 @@ from kafkapy.embedded.broker import Broker, NewKafkaBroker
 from kafkapy.embedded.cluster import Cluster
 from kafkapy.embedded.faults.actions import ActingFaults
 from kafkapy.embedded.faults.rules import Fault, FaultError, FaultNeverHit, Faults, Hit
-from kafkapy.embedded.network import ClientNetwork, NodeNetwork
+from kafkapy.embedded.network import ClientNetwork, ClusterClientNetwork, NodeNetwork
 from kafkapy.embedded.observed.decoding import Record
 from kafkapy.embedded.observed.described import Member
 from kafkapy.embedded.observed.groups import Group, Groups
@@ -29,6 +29,7 @@ __all__ = [
     "ClientNetwork",
     "ClockError",
     "Cluster",
+    "ClusterClientNetwork",
     "ClusterError",
     "ClusterOptions",
     "Fault",

@@ -112,7 +112,7 @@ class Purgatory:
         return len(waiting)
 
     def postpone(self, by_ms: int) -> None:
-        """Let all pending operations time out so much later."""
+        """Postpone the time-outs of all pending operations."""
         for operation in {each: None for watchers in self._watchers.values() for each in watchers}:
             operation.cancel()
             self._wheel.add(operation, operation.deadline_ms + by_ms)

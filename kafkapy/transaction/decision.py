@@ -1,4 +1,4 @@
-"""What a transaction shard returns: records to append, the response, and effects of the records once committed."""
+"""The result of a transaction shard: records to append, the response, and effects of the records once committed."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

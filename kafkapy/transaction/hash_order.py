@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 
 from kafkapy.types import TopicPartition
 
-LEAST_BUCKETS: Final = 16
+MIN_BUCKETS: Final = 16
+"""The first size of a table of java.util.HashMap."""
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ def as_loaded(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...
 
 def as_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Return the order of a set that was filled one by one."""
-    return _iterated(dict.fromkeys(partitions), LEAST_BUCKETS)
+    return _iterated(dict.fromkeys(partitions), MIN_BUCKETS)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
@@ -44,7 +45,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]
 
     HashMap.computeIfAbsent differs from put: it grows before it inserts, and inserts at the head of a bucket.
     """
-    buckets = LEAST_BUCKETS
+    buckets = MIN_BUCKETS
     groups: dict[str, list[int]] = {}
     for topic, partition in partitions:
         if _is_overfull(len(groups), buckets):
@@ -78,7 +79,7 @@ def _is_overfull(count: int, buckets: int) -> bool:
 
 def _buckets_of_copy(count: int) -> int:
     """Return the buckets of `new HashSet<>(collection)`."""
-    wanted = max(int(count / 0.75) + 1, LEAST_BUCKETS)
+    wanted = max(int(count / 0.75) + 1, MIN_BUCKETS)
     return 1 << (wanted - 1).bit_length()
 
 

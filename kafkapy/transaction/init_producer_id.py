@@ -34,7 +34,10 @@ def names_producer(request: InitProducerIdRequest) -> bool:
 
 
 def is_known_producer(metadata: TransactionMetadata, request: InitProducerIdRequest) -> bool:
-    """Whether the producer id is the current one (or the previous one, exhausted). The epoch is checked at the bump."""
+    """Whether the request names no producer, or the one that has the transactional id; its epoch is checked later.
+
+    The previous producer id counts, too, if the request has its last epoch: the response with the new id may be lost.
+    """
     return (
         not names_producer(request)
         or request.producer_id == metadata.producer_id

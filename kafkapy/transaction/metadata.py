@@ -115,7 +115,7 @@ FIELDS: Final = (
     "start_ms",
     "client_transaction_version",
 )
-"""Of TransactionMetadata."""
+"""The fields of TransactionMetadata."""
 
 
 def is_exhausted(producer_epoch: int) -> bool:

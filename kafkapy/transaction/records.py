@@ -46,8 +46,8 @@ _TIMES: Final = struct.Struct(">qq")
 _PRODUCER_ID_TAG: Final = struct.Struct(">bbq")
 _VERSION_TAG: Final = struct.Struct(">bbh")
 """Tag, size, value."""
-MOST_REMEMBERED_PARTITIONS: Final = 16
-"""Of a transaction: so the cache of 1,024 encoded lists stays at some MiB, whatever the topics are called."""
+MAX_REMEMBERED_PARTITIONS: Final = 16
+"""Partitions of a transaction whose encoded list is cached: 1,024 lists take some MiB, however long the names are."""
 
 
 class TransactionRecord:
@@ -114,7 +114,7 @@ def _tags_of(metadata: TransactionMetadata) -> bytes:
 
 
 def _partitions_of(partitions: tuple[TopicPartition, ...] | None, version: int) -> bytes:
-    if partitions is not None and len(partitions) <= MOST_REMEMBERED_PARTITIONS:
+    if partitions is not None and len(partitions) <= MAX_REMEMBERED_PARTITIONS:
         return _remembered_partitions_of(partitions, version)
     return _encode_partitions(partitions, version)
 

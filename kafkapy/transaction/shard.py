@@ -86,9 +86,13 @@ class TransactionShard:
     # -- InitProducerId -------------------------------------------------------------------------------------------
 
     def init_producer_id(self, request: InitProducerIdRequest, version: int, now_ms: int) -> TransactionDecision:
-        """Decide the next producer id and epoch of a transactional id. An ongoing transaction is aborted.
+        """Decide the next producer id and epoch of a transactional id. Raises NeedsProducerId.
 
-        Raises NeedsProducerId.
+        - An unknown transactional id gets a new producer id, with epoch 0.
+        - While a transaction is prepared, its markers are being written: CONCURRENT_TRANSACTIONS, the client retries.
+        - A request that names another producer id than the current one (KIP-360) is fenced.
+        - An ongoing transaction is aborted, which fences its producer: CONCURRENT_TRANSACTIONS until that has ended.
+        - Else the epoch is bumped, or a new producer id follows the last epoch. An old epoch in the request is fenced.
         """
         refusal = check_init(request, self.settings.config)
         if refusal is not None:
@@ -99,7 +103,7 @@ class TransactionShard:
             return self._initialized(
                 transactional_id, created(self._fresh_producer_id(), timeout_ms=timeout_ms, now_ms=now_ms)
             )
-        if metadata.state.is_prepared:
+        if metadata.state.is_prepared:  # before the producer is looked at: in Apache Kafka its end is pending by then
             return _init_failed(ErrorCode.CONCURRENT_TRANSACTIONS)
         if not is_known_producer(metadata, request):
             return _init_failed(_fenced(version, INIT_FENCED_SINCE))
@@ -107,14 +111,15 @@ class TransactionShard:
             decision = self._abort_and_fence(transactional_id, metadata, now_ms)
             decision.response = _init_failed(ErrorCode.CONCURRENT_TRANSACTIONS).response
             return decision
-        following = self._following_init(metadata, request, version, now_ms)
+        following = self._next_producer(metadata, request, version, now_ms)
         if isinstance(following, ErrorCode):
             return _init_failed(following)
         return self._initialized(transactional_id, following)
 
-    def _following_init(
+    def _next_producer(
         self, metadata: TransactionMetadata, request: InitProducerIdRequest, version: int, now_ms: int
     ) -> TransactionMetadata | ErrorCode:
+        """Return the metadata with the next producer epoch or a new producer id, or the error code of a refusal."""
         timeout_ms, is_named = request.transaction_timeout_ms, names_producer(request)
         is_current = not is_named or request.producer_epoch == metadata.producer_epoch
         last_producer_epoch = metadata.producer_epoch if is_named else NO_EPOCH
@@ -196,6 +201,7 @@ class TransactionShard:
         if metadata.producer_epoch != producer_epoch:
             return TransactionDecision(_fenced(version, FENCED_SINCE))
         added = self._ongoing.get(transactional_id)
+        # Most requests name partitions that the transaction has: nothing is appended.
         if added is not None and added.issuperset(partitions):
             return TransactionDecision(ErrorCode.NONE)
         following = with_partitions(metadata, partitions, client_transaction_version=client_version, now_ms=now_ms)
@@ -245,9 +251,8 @@ class TransactionShard:
             following = prepared(metadata, verdict, now_ms=now_ms)
             return self._prepare(request.transactional_id, following, EndTxnResponse())
         if metadata.producer_epoch == MAX_EPOCH and verdict is TransactionState.PREPARE_COMMIT:
-            return _end_failed(
-                ErrorCode.UNKNOWN_SERVER_ERROR
-            )  # like Kafka: no epoch is left, and only an abort needs none
+            # As in Kafka: a commit needs a next epoch, and there is none. An abort does not.
+            return _end_failed(ErrorCode.UNKNOWN_SERVER_ERROR)
         following = self._bumped(metadata, verdict, now_ms)
         return self._prepare(request.transactional_id, following, _ended(following))
 
@@ -292,7 +297,7 @@ class TransactionShard:
     def markers_written(
         self, markers: WriteMarkers, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionDecision:
-        """Note partitions that have their marker or need none; after the last one, decide to complete the transaction.
+        """Record that partitions have their marker or need none; after the last, decide to complete the transaction.
 
         If the record cannot be appended, call it again with no partitions.
         """
@@ -341,7 +346,7 @@ class TransactionShard:
         assert is_closed, "partitions would wait for ever for the markers of a forgotten transaction"
         return TransactionDecision(records=[self._record(each, None) for each in expired], is_atomic=False)
 
-    # -- shown ----------------------------------------------------------------------------------------------------
+    # -- ListTransactions, DescribeTransactions -------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Return a transactional id for DescribeTransactions. Prepared: only its partitions still without marker."""

@@ -1,7 +1,7 @@
 "use strict";
 // The page that moves: /events sends what changed twice a second; sections of symbols are made as they come.
 
-const STEPS = {"1s": 1, "1m": 60, "1h": 3600}, MOST_BARS = 90;
+const STEPS = {"1s": 1, "1m": 60, "1h": 3600}, MAX_BARS = 90;
 const NAMES = ["open", "high", "low", "close", "vwap", "volume"];
 const bars = new Map();  // by "symbol width": Map of start -> numbers
 const shown = new Map();  // by symbol: {section, candles}
@@ -27,7 +27,7 @@ function keep(changed) {
     if (!bars.has(key)) bars.set(key, new Map());
     const slots = bars.get(key);
     slots.set(start, numbers);
-    if (slots.size > MOST_BARS) slots.delete(Math.min(...slots.keys()));
+    if (slots.size > MAX_BARS) slots.delete(Math.min(...slots.keys()));
     if (barWidth === width) symbols.add(symbol);
   }
   return symbols;

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import confluent_kafka as kafka
 import pytest
@@ -20,9 +21,9 @@ expect.set_options(timeout=60_000)
 
 
 @contextmanager
-def console_at(port: int, servers: str) -> Iterator[None]:
+def console_at(port: int, servers: str, *options: str) -> Iterator[None]:
     listen = ["--listen", f"127.0.0.1:{port}", "--allow-changes"]
-    command = [sys.executable, "-m", "kafkapy", "console", "-b", servers, *listen]
+    command = [sys.executable, "-m", "kafkapy", "console", "-b", servers, *listen, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -70,5 +71,32 @@ def test_pages_outlive_a_restart_of_the_console() -> None:
             form.get_by_role("button", name="Create…").click()
             form.get_by_role("button", name="Yes, do it").click()
             expect(form.locator("#problem")).to_contain_text("Created late.")
+        context.close()
+    assert problems == []
+
+
+def test_a_login_outlives_a_restart_of_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if chromium() is None:
+        pytest.skip(CHROMIUM_MISSING)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "token").write_text("a token of some length\n")
+    (tmp_path / "other").write_text("another token of some length\n")
+    port, problems = free_port(), []
+    with Broker() as broker, browser() as running:
+        broker.create_topics("orders")
+        context = running.new_context(base_url=f"http://127.0.0.1:{port}")
+        with console_at(port, broker.bootstrap_servers, "--token-file", str(tmp_path / "token")):
+            page = opened(context, "/topics?q=or", problems)
+            page.get_by_label("Token").fill("a token of some length")
+            page.get_by_role("button", name="Log in").click()
+            page.get_by_text("Create a topic").click()
+            page.get_by_label("Name", exact=True).fill("late")
+        with console_at(port, broker.bootstrap_servers, "--token-file", str(tmp_path / "token")):
+            page.get_by_role("button", name="Create…").click()
+            page.get_by_role("button", name="Yes, do it").click()
+            expect(page.locator("#problem")).to_contain_text("Created late.")
+        with console_at(port, broker.bootstrap_servers, "--token-file", str(tmp_path / "other")):
+            page.goto("/topics")
+            expect(page.get_by_label("Token")).to_be_visible()  # with another token everybody logs in anew
         context.close()
     assert problems == []

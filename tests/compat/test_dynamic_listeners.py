@@ -210,3 +210,26 @@ def test_an_added_listener_is_there_after_a_restart(tmp_path: Path) -> None:
         server.start()
         assert serves(port)
         assert serves(server.port)
+
+
+@pytest.mark.parametrize("kind", [Kafkapy, QuickKafka])
+def test_a_port_that_changed_at_run_time_holds_from_the_next_start_on(
+    kind: Callable[[Path], Kafkapy | QuickKafka], tmp_path: Path
+) -> None:
+    """Apache Kafka reads it from its last snapshot before it binds: so it has to be in one."""
+    own, port = prepared(kind, tmp_path), free_port()
+    own.properties["metadata.log.max.snapshot.interval.ms"] = "1000"
+    with own as server:
+        before = f"PLAINTEXT://127.0.0.1:{server.port}"
+        after = server.properties["listeners"].replace(before, f"PLAINTEXT://127.0.0.1:{port}")
+        with ExitStack() as stack:
+            assert Listeners(server, stack).alter("moved", listeners=after) == 0
+            assert serves(server.port)
+            assert not serves(port), "a listener that is bound stays where it is"
+        if isinstance(server, QuickKafka):
+            metadata = Path(server.directory) / "__cluster_metadata-0"
+            until(lambda: any(after.encode() in each.read_bytes() for each in metadata.glob("*.checkpoint")))
+        server.stop()
+        server.port = port
+        server.start()
+        assert serves(port)

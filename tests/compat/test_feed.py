@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from spark_jobs import feed
 from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
 from tests.support import market
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.long
 
@@ -95,6 +98,36 @@ def test_a_state_file_that_is_not_this_feeds_is_refused(bootstrap, topic, tmp_pa
     state.write_text("{")
     with pytest.raises(JobError, match="is not the state of a feed"):
         feed.run(config(bootstrap, topic, state=state))
+
+
+def test_a_topic_that_was_made_again_gets_no_feed_from_its_middle(bootstrap, topic, tmp_path):
+    state = tmp_path / "feed.state"
+    settings = config(bootstrap, topic, state=state, market=Market(events=200), partitions=1)
+    feed.run(settings.model_copy(update={"limit": 100}))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(60)
+    eventually(lambda: topic not in admin.list_topics(timeout=30).topics)
+    with pytest.raises(JobError, match=f"says that {topic}-0 reached offset .* it ends at 0: the topic was made again"):
+        feed.run(settings)
+    state.unlink()
+    assert feed.run(settings) == len(expected(settings))
+    assert len(market.consume(bootstrap, topic)) == sum(event.kind == "trade" for event in feed.events(settings))
+
+
+def test_a_feed_goes_on_beside_an_open_transaction_of_others(bootstrap, topic, tmp_path):
+    """Readers with read_committed do not see the feed's records after it."""
+    events = Market(events=200, depth_per_trade=0.3)
+    settings = config(bootstrap, topic, state=tmp_path / "feed.state", market=events, partitions=1)
+    feed.run(settings.model_copy(update={"limit": 50}))
+    other = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    other.init_transactions(60)
+    other.begin_transaction()
+    other.produce(topic, b"open", partition=0)
+    assert other.flush(60) == 0
+    feed.run(settings.model_copy(update={"limit": 100}))
+    feed.run(settings)
+    other.abort_transaction(60)
+    assert sent(bootstrap, topic) == expected(settings)
 
 
 def test_an_option_that_the_client_refuses_is_reported(bootstrap, topic):

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.servers import Server
+from kafkapy.__main__ import main
 from kafkapy.runtime.coordinators.coordinator import java_hash
 from tests.compat.conftest import new_server
 from tests.support import committed
@@ -172,6 +173,9 @@ def test_the_java_tool_shows_a_plan_and_carries_it_out_with_execute(
     file = tmp_path / "plan.csv"
     file.write_text(plan)
     groups("--reset-offsets", "--group", topic, "--from-file", str(file), "--execute")
+    assert position_of(bootstrap, topic, topic).offset == 0
+    commit(bootstrap, topic, TopicPartition(topic, 0, 4))
+    assert main(["groups", "reset", topic, "--from-file", str(file), "--execute", "-b", bootstrap]) == 0
     assert position_of(bootstrap, topic, topic).offset == 0
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 LISTENER = "SASL_PLAINTEXT"
 SESSION_MS, TOKEN_S = 2000, 15
-LINES, MOST_LINES = 8, 240
+LINES, MAX_LINES = 8, 240
 USER, PASSWORD = "alice", "wonder"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (*SCRAM, "OAUTHBEARER")
@@ -97,7 +97,7 @@ def test_kcat_writes_beyond_its_session_and_reads(
     with new_kcat.start("-P", "-t", topic, settings=used | {"linger.ms": "0"}) as writer:
         assert writer.stdin is not None
         while len(lines) < LINES or (mechanism == "OAUTHBEARER" and provider.count("/tokens") == before + 1):
-            assert len(lines) < MOST_LINES, "no token was renewed"
+            assert len(lines) < MAX_LINES, "no token was renewed"
             lines.append(f"{len(lines)}\n")
             writer.stdin.write(lines[-1])
             writer.stdin.flush()

@@ -87,6 +87,8 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
         with socket.create_server((host, int(port))):
             assert "kafkapy: node 1 has ended: cannot listen on" in run("start", "1")[2]
         assert run("start", "2")[2] == "kafkapy: node 2 runs already"
+        waits = "kafkapy: waiting until node 1 answers and its broker is unfenced"
+        assert run("start", "1") == (0, "Started node 1.", waits)
         assert run("up")[0] == 0
         assert "running" in run("status")[1]
         assert "kafkapy ready on" in run("logs", "1")[1]
@@ -96,6 +98,27 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
     finally:
         assert run("down", "--delete-data")[0] == 0
     assert not directory.exists()
+
+
+def test_topics_of_a_cluster_of_three_survive_the_loss_of_a_node(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--data-dir", str(tmp_path / "cluster")]
+    assert main(["cluster", "up", "-n", "3", "--port", "0", *where]) == 0
+    try:
+        servers = capfd.readouterr().out.strip()
+        assert main(["topics", "create", "orders", "-b", servers]) == 0
+        capfd.readouterr()
+        assert main(["topics", "describe", "orders", "--json", "-b", servers]) == 0
+        (described,) = json.loads(capfd.readouterr().out)
+        assert [len(each["replicas"]) for each in described["partitions"]] == [3]
+        assert main(["configs", "describe", "--topic", "orders", "--all", "--json", "-b", servers]) == 0
+        configs = json.loads(capfd.readouterr().out)
+        assert "2" in [each["value"] for each in configs if each["name"] == "min.insync.replicas"]
+        assert main(["cluster", "kill", "3", *where]) == 0
+        assert produce(servers, "orders") is None
+    finally:
+        assert main(["cluster", "down", "--delete-data", *where]) == 0
 
 
 def test_nodes_of_one_process_are_cut_off_and_come_back(tmp_path: Path) -> None:

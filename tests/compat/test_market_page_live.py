@@ -27,6 +27,7 @@ from spark_jobs.metrics import QueryMetrics
 from spark_jobs.order_book import OrderBook
 from spark_jobs.schemas import BAR
 from spark_jobs.topics import create_topics
+from tests.support.eventually import eventually
 from tools.console_pictures import browser
 from tools.kafka import CHROMIUM_MISSING, chromium
 
@@ -205,6 +206,27 @@ def test_another_width_shows_its_bars_and_the_end_is_told(
     expect(looked.locator("#status")).to_have_text("Each bar was checked.")
     assert wrong == []
     looked.context.close()
+
+
+def test_records_that_others_wrote_do_not_stop_the_page(served: Served, trades: list[Trade]) -> None:
+    found, producer, topics = served
+    first, *others = [trade for trade in trades if trade.symbol == "BTCUSDT"]
+    write_bars(served, [first])
+    eventually(lambda: found.source.state.bars, 30)  # ticks are read from now on
+    for digits in (30, 400, 5_000):
+        number = b"1" + b"0" * digits
+        headers = [(SENT_NS, number), ("source", b"a-0-" + number)]
+        producer.produce(topics["ticks"], b"{}", headers=headers, partition=0)
+        bar = bar_json(oracle.bars([first])[0])
+        producer.produce(topics["bars"], bar.replace(b'"start_ms": ', b'"start_ms": ' + number), partition=0)
+    producer.produce(topics["ticks"], b"{}", headers=[("source", "a-²-³"), (SENT_NS, "²")], partition=0)
+    producer.produce(topics["depth"], b'{"v":1,"symbol":"A","type":[]}', "A", partition=0)
+    write_bars(served, [first, *others])
+    write_ticks(served, 5)
+    eventually(lambda: found.source.state.next_offsets == {(topics["trades"], 0): 5}, 30)
+    closes = {bar.close for bar in oracle.bars([first, *others]) if bar.width == "1h"}
+    eventually(lambda: {bar[6] for bar in found.changes(0)[1]["bars"] if bar[1] == "1h"} == set(map(float, closes)), 30)
+    assert found.changes(0)[1]["books"] == {}
 
 
 def test_a_port_that_is_taken_and_a_page_that_is_not_there_are_told(served: Served) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness.servers import Kafkapy, free_port
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.eventually import eventually
 from tests.support.group_configs import set_group_configs
-from tests.support.offsets import find_coordinator
+from tests.support.membership import Member
+from tests.support.offsets import commit, delete_offsets, find_coordinator
 from tests.support.quick_kafka import QuickKafka
 from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of
 from tests.support.share_members import LEAVES, ShareMember
@@ -53,6 +55,12 @@ EQUAL = {
     "kafka_server_share_coordinator_metrics_num_partitions",
     "kafka_server_share_coordinator_metrics_write_total",
     "kafka_server_group_coordinator_metrics_share_group_rebalance_count_total",
+    "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count_total",
+    "kafka_server_group_coordinator_metrics_streams_group_rebalance_count_total",
+    "kafka_server_group_coordinator_metrics_group_completed_rebalance_count_total",
+    "kafka_server_group_coordinator_metrics_offset_commit_count_total",
+    "kafka_server_group_coordinator_metrics_offset_deletion_count_total",
+    "kafka_server_group_coordinator_metrics_offset_expiration_count_total",
 }
 """What the script alone decides: not how long something took, nor groups, which Apache Kafka counts once a minute."""
 
@@ -85,6 +93,7 @@ def play(bootstrap: str, port: int) -> tuple[dict[str, str], Samples]:
         own = {"share_auto_offset_reset": "earliest", "errors_deadletterqueue_topic_name": DEAD}
         set_group_configs(client, GROUP, **own)
         find_coordinator(client, GROUP)
+        use_other_groups(client)
         for _ in range(3):
             assert produce(client, TOPIC, batch_of(10)).error_code == 0
         member = ShareMember(client, GROUP, topic_id)
@@ -101,6 +110,27 @@ def play(bootstrap: str, port: int) -> tuple[dict[str, str], Samples]:
         text = eventually(lambda: settled(port))
         member.heartbeat(member_epoch=LEAVES)
     return types_of(text), samples_of(text)
+
+
+def use_other_groups(client: WireClient) -> None:
+    """Offsets are committed and deleted; a consumer group gets a member, and a classic one two generations."""
+    assert commit(client, "simple", TOPIC, 1) == commit(client, "simple", TOPIC, 2) == [0]
+    assert commit(client, "simple", DEAD, 3) == [0]
+    assert delete_offsets(client, "simple", TOPIC, 0, 1).error_code == 0
+    joining = ConsumerGroupHeartbeatRequest(
+        "consumers",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    assert client.call(joining, 1).error_code == 0
+    member = Member(client, "classic")
+    member.get_id()
+    for _ in range(2):
+        assert member.join().error_code == 0
+        assert member.sync({member.member_id: b"all"}).error_code == 0
 
 
 def settled(port: int) -> str:

@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
-FROM_ARCHIVE = [pytest.param("topic", marks=only_soaked), "archive"]
 FROM_TOPIC = ["topic", pytest.param("archive", marks=only_soaked)]
 """All backfills read by one class (backfill.Past), which gold's do from both."""
 TOPIC = "backfilled"
@@ -218,7 +217,8 @@ def dead_letters(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
     return sorted((record.key, record.value, record.headers) for record in market.consume(bootstrap, topic))
 
 
-@pytest.mark.parametrize("source", FROM_ARCHIVE)
+@only_soaked  # two minutes; the bars of these trades are compared row for row above
+@pytest.mark.parametrize("source", ["topic", "archive"])
 def test_silver_is_made_again_row_for_row(spark, streamed_raw, source) -> None:
     bootstrap, directory = streamed_raw
     dead = f"again-dead-from-{source}"

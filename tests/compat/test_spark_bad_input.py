@@ -3,28 +3,33 @@
 Unknown schema versions and checkpoints are in test_spark_operation.py, the tables alone in tests/unit/spark_jobs.
 """
 
+import json
+import os
+import signal
 import sqlite3
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import yaml
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from spark_jobs.__main__ import main
 from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.tables import CATALOG_FILE, NAMESPACE, open_catalog
 from spark_jobs.topics import create_topic
-from spark_jobs.transactional_sink import TransactionalSink
+from spark_jobs.transactional_sink import TransactionalSink, new_consumer, read_note
 from tests.compat.conftest import new_server
 from tests.support import market
 from tests.support.eventually import eventually
-from tests.support.spark_job import needs_spark4
+from tests.support.spark_job import ROOT, needs_spark4
 
 pytestmark = [
     pytest.mark.long,
@@ -52,8 +57,8 @@ class Job:
             producer.produce(self.topic, TRADE % trade_id, b"A", timestamp=1_000)
         assert producer.flush(60) == 0
 
-    def run(self, **changes: object) -> tuple[int, str]:
-        """Return the exit status and the line on standard error."""
+    def write(self, **changes: object) -> Path:
+        """Write the job's configuration."""
         config = {
             "bootstrap_servers": self.bootstrap,
             "topics": [self.topic],
@@ -69,6 +74,11 @@ class Job:
         }
         file = self.path / "silver.yaml"
         file.write_text(yaml.safe_dump({**config, **changes}))
+        return file
+
+    def run(self, **changes: object) -> tuple[int, str]:
+        """Return the exit status and the line on standard error."""
+        file = self.write(**changes)
         self._monkeypatch.setattr(sys, "argv", ["spark_jobs", "silver", "--config", str(file)])
         self._capsys.readouterr()
         try:
@@ -169,7 +179,7 @@ def test_a_topic_that_is_deleted_under_a_running_job_and_one_that_is_gone_at_its
     with new_server(tmp_path / "broker", {"auto.create.topics.enable": "false"}) as broker:
         job = Job(broker.bootstrap, topic, tmp_path, monkeypatch, capsys)
         job.put(1, 2)
-        with job.meanwhile("delivered-0", lambda: delete(job)):
+        with job.meanwhile("delivered-0", lambda: delete(broker.bootstrap, topic)):
             assert job.is_refused(
                 f"a topic of {topic} does not exist on {broker.bootstrap}: create it", trigger="0 seconds"
             )
@@ -177,7 +187,90 @@ def test_a_topic_that_is_deleted_under_a_running_job_and_one_that_is_gone_at_its
         job.check(1, 2)
 
 
-def delete(job: Job) -> None:
-    admin = AdminClient({"bootstrap.servers": job.bootstrap})
-    admin.delete_topics([job.topic])[job.topic].result(60)
-    eventually(lambda: job.topic not in admin.list_topics(timeout=30).topics)
+def test_a_jvm_that_is_killed_amid_a_batch_is_one_line(job: Job) -> None:
+    job.put(1, 2)
+    place = job.failpoints / "claimed-0"
+    place.write_text("wait")
+    command = [sys.executable, "-m", "spark_jobs", "silver", "--config", str(job.write())]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        eventually(lambda: place.with_suffix(".reached").exists() or process.poll() is not None, 600)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (jvm,) = [child for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n"]
+        os.kill(int(jvm), signal.SIGKILL)
+        place.with_suffix(".go").touch()
+        assert process.stderr is not None
+        lines = process.stderr.read().splitlines()
+    assert process.returncode == 1
+    assert lines[-1].startswith("spark_jobs: Spark's JVM has ended amid the job"), lines[-40:]
+    assert job.run() == (0, "")
+    job.check(1, 2)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(60)
+    eventually(lambda: topic not in admin.list_topics(timeout=30).topics)
+
+
+def test_a_first_batch_that_was_planned_before_notes_expired_is_refused(job: Job) -> None:
+    """Without a claim nobody knows whether a part of it is written."""
+    job.put(1, 2)
+    (job.failpoints / "claim_noted-0").write_text("raise")
+    assert job.is_refused("Spark failed")
+    planned = job.path / "checkpoint" / "offsets" / "0"
+    version, metadata, *sources = planned.read_text().splitlines()
+    for days, is_refused in ((8, True), (1, False)):
+        planned_ms = int(time.time() * 1000) - days * 86_400_000
+        changed = json.dumps({**json.loads(metadata), "batchTimestampMs": planned_ms})
+        planned.write_text("\n".join((version, changed, *sources)))
+        (planned.parent / ".0.crc").unlink(missing_ok=True)
+        if is_refused:
+            assert job.is_refused("was begun 8 days ago, and Kafka may have forgotten which parts of it are written")
+    assert job.run() == (0, "")
+    job.check(1, 2)
+
+
+def test_a_transaction_that_takes_too_long_and_rows_that_are_too_large(
+    spark, topic, tmp_path, monkeypatch, capsys
+) -> None:
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+    with new_server(tmp_path / "broker", settings) as broker:
+        job = Job(broker.bootstrap, topic, tmp_path, monkeypatch, capsys)
+        job.put(1, 2)
+        create_topic(broker.bootstrap, job.output_topic, 1, max_message_bytes="60")
+        assert job.is_refused("Message size too large", iceberg=None)
+        alter_config(broker.bootstrap, job.output_topic, "max.message.bytes", "1000000")
+        sink = TransactionalSink(
+            f"{topic}-{job.output_topic}", job.output_topic, {"bootstrap.servers": broker.bootstrap}
+        )
+
+        def wait_for_the_abort() -> None:
+            with closing(new_consumer(sink, f"{sink.name}-0")) as consumer:
+                read_note(consumer, TopicPartition(sink.topic, 0), 60)
+
+        with job.meanwhile("noted-0", wait_for_the_abort):
+            assert job.is_refused(
+                "a transaction took too long: raise producer's transaction.timeout.ms, or transactions",
+                iceberg=None,
+                producer={"transaction.timeout.ms": "1000"},
+            )
+        assert job.run() == (0, "")
+        job.check(1, 2)
+
+
+def alter_config(bootstrap: str, topic: str, key: str, value: str) -> None:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a variable: it must outlive its results
+    (changed,) = admin.incremental_alter_configs([resource]).values()
+    changed.result(60)
+
+
+def test_an_output_topic_that_is_deleted_amid_a_transaction(spark, topic, tmp_path, monkeypatch, capsys) -> None:
+    with new_server(tmp_path / "broker", {"auto.create.topics.enable": "false"}) as broker:
+        job = Job(broker.bootstrap, topic, tmp_path, monkeypatch, capsys)
+        job.put(1, 2)
+        with job.meanwhile("task_started-0", lambda: delete(broker.bootstrap, job.output_topic)):
+            assert job.is_refused("create the topic again; nothing of the batch is lost")
+        assert job.run() == (0, "")
+        job.check(1, 2)

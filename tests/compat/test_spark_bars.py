@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs import feed, gold, live, oracle, silver
+from spark_jobs import audit_bars, audit_trades, feed, gold, live, oracle, silver
 from spark_jobs.config import duration_ms
 from spark_jobs.events import Trade
 from spark_jobs.generator import Market
@@ -23,6 +23,7 @@ pytestmark = [
 ]
 TRADES_FILE = Path(__file__).parents[3] / "shared" / "data" / "XRPETH-aggTrades-2019-10-11.csv.gz"
 ROUGH = Market(events=1_400, trades_per_second=40, late=0.04, duplicates=0.03, malformed=0.02, seed=6)
+ROUGH_SILVER = {"max_offsets_per_trigger": 500, "watermark": "8 seconds", "delivery": "exactly_once", "transactions": 2}
 
 
 def spark_options(bootstrap: str, directory: Path, *topics: str, **more: object) -> dict[str, object]:
@@ -32,16 +33,22 @@ def spark_options(bootstrap: str, directory: Path, *topics: str, **more: object)
     return {**common, "topics": list(topics), "checkpoint": checkpoint, **more}
 
 
-def run_silver(bootstrap: str, directory: Path, topic: str, **more: object) -> None:
+def silver_options(bootstrap: str, directory: Path, topic: str, **more: object) -> dict[str, object]:
     topics = {"output_topic": topic + "-silver", "dead_letter_topic": topic + "-dead"}
-    options = spark_options(bootstrap, directory, topic, output=str(directory / "trades"), **topics, **more)
-    silver.run(silver.SilverConfig(**options))
+    return spark_options(bootstrap, directory, topic, output=str(directory / "trades"), **topics, **more)
+
+
+def run_silver(bootstrap: str, directory: Path, topic: str, **more: object) -> None:
+    silver.run(silver.SilverConfig(**silver_options(bootstrap, directory, topic, **more)))
+
+
+def gold_options(bootstrap: str, directory: Path, topic: str, **more: object) -> dict[str, object]:
+    outputs = {"output": str(directory / "bars"), "late_output": str(directory / "late")}
+    return spark_options(bootstrap, directory, topic + "-silver", **outputs, output_topic=topic + "-bars", **more)
 
 
 def run_gold(bootstrap: str, directory: Path, topic: str, **more: object) -> None:
-    outputs = {"output": str(directory / "bars"), "late_output": str(directory / "late")}
-    options = spark_options(bootstrap, directory, topic + "-silver", **outputs, output_topic=topic + "-bars", **more)
-    gold.run(gold.GoldConfig(**options))
+    gold.run(gold.GoldConfig(**gold_options(bootstrap, directory, topic, **more)))
 
 
 def rows(spark, path: Path) -> list[dict[str, object]]:
@@ -53,8 +60,7 @@ def rough(server, spark, tmp_path_factory) -> tuple[str, Path]:
     """A market with late, double and damaged trades on topic `rough`, and silver of it in batches of 500."""
     directory = tmp_path_factory.mktemp("rough")
     feed.run(feed.FeedConfig(bootstrap_servers=server.bootstrap, trades_topic="rough", market=ROUGH, quiet=True))
-    more = {"max_offsets_per_trigger": 500, "watermark": "8 seconds", "delivery": "exactly_once", "transactions": 2}
-    run_silver(server.bootstrap, directory / "silver", "rough", **more)
+    run_silver(server.bootstrap, directory / "silver", "rough", **ROUGH_SILVER)
     return server.bootstrap, directory
 
 
@@ -79,6 +85,8 @@ def test_silver_sorts_every_record_into_trades_duplicates_and_dead_letters(spark
         origin = by_place[record.key]
         assert (record.value or b"", dict(record.headers)["dlq.key"]) == (origin.value or b"", origin.key)
         assert record.headers[-len(origin.headers) :] == origin.headers
+    options = silver_options(bootstrap, directory / "silver", "rough", **ROUGH_SILVER)
+    audit_trades.run(audit_trades.AuditTradesConfig(**options))
 
 
 def test_gold_gives_each_complete_bar_once_and_counts_late_trades(spark, rough):
@@ -96,6 +104,7 @@ def test_gold_gives_each_complete_bar_once_and_counts_late_trades(spark, rough):
     assert len(records) == len(complete)
     assert market.bars_on_topic(records) == complete
     assert market.row_fields(rows(spark, directory / "gold" / "late")) == market.trade_fields(late)
+    audit_bars.run(audit_bars.AuditBarsConfig(**gold_options(bootstrap, directory / "gold", "rough", **more)))
 
 
 def test_live_ends_with_the_bars_of_gold_and_those_not_yet_complete(spark, rough):
@@ -155,6 +164,14 @@ ODD = [
     GOOD.replace(b'"A"', b'"\xff"'),
     GOOD.replace(b'"v":1,', b""),
     GOOD.replace(b'"v":1', b'"v":2'),
+    GOOD.replace(b'"v":1', b'"v":{"a":[1, "\xc3\xa9"]}'),
+    GOOD.replace(b'"v":1', b'"v":"' + "é".encode() * 5_000 + b'"'),
+    GOOD.replace(b'"v":1', b'"v":0.000010'),
+    GOOD.replace(b'"v":1', b'"v":-123456789.5'),
+    *(
+        GOOD.replace(b'"1.10"', text)
+        for text in (b"0.0001", b"0.0015", b"9999999.5", b"12345678.5", b"12345678", b"0.0")
+    ),
     GOOD[:-1],
     GOOD.replace(b'"', b"'"),
     GOOD.replace(b'"A"', b'"A","symbol":"B"'),

@@ -32,7 +32,7 @@ Book = tuple[str, int, Decimal, Decimal]
 
 
 def made(seed: int, seconds: int) -> tuple[list[Trade], list[Book]]:
-    """Return trades, some late by up to a minute, and books, of which some seconds have none."""
+    """Return trades, some late by up to a minute, and books, of which some seconds have none; some come twice."""
     random = Random(seed)
     trades, books = [], []
     for second in range(seconds):
@@ -40,13 +40,14 @@ def made(seed: int, seconds: int) -> tuple[list[Trade], list[Book]]:
             bid = Decimal(mid + random.randint(-500, 500)) / 100
             ask = bid + Decimal(random.randint(1, 300)) / 10**8
             if random.random() < 0.9:
-                books.append((symbol, START_MS + second * 1000, bid, ask))
+                books += [(symbol, START_MS + second * 1000, bid, ask)] * random.choice((1, 1, 1, 2))
             for number in range(3):
                 price = bid + Decimal(random.randint(-(10**7), 10**7)) / 10**8
                 late_ms = random.randint(30_000, 60_000) if random.random() < 0.1 else 0
                 time_ms = START_MS + second * 1000 + random.randrange(1000) - late_ms
                 trade_id, quantity = second * 10 + number, f"{random.randint(1, 10**8) / 10**4:.4f}"
-                trades.append(Trade(symbol, trade_id, f"{price:.8f}", quantity, time_ms, random.random() < 0.5))
+                trade = Trade(symbol, trade_id, f"{price:.8f}", quantity, time_ms, random.random() < 0.5)
+                trades += [trade] * random.choice((1, 1, 1, 2))
     return trades, books
 
 
@@ -99,12 +100,15 @@ def expected(
         return second_ms > watermark_before[number]
 
     counted = {book[:2]: book for n, book in enumerate(books) if in_time(f"{topic}-seconds", n, book[1])}
-    rows, late = [], []
+    rows, late, seen = [], [], set()
     for offset, trade in enumerate(trades):
         second_ms = trade.time_ms - trade.time_ms % 1000
         if not in_time(topic, offset, second_ms):
             late.append((trade.symbol, trade.trade_id))
             continue
+        if (trade.symbol, trade.trade_id) in seen:
+            continue
+        seen.add((trade.symbol, trade.trade_id))
         book = counted.get((trade.symbol, second_ms))
         if book is not None:
             rows.append(row_of(trade, book[2], book[3]))

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from harness.servers import QUICK_JVM as QUICK
-from spark_jobs import feed, oracle
-from spark_jobs.config import duration_ms
+from spark_jobs import audit_trades, feed, oracle
+from spark_jobs.config import duration_ms, load_config
 from spark_jobs.failpoints import DIRECTORY
 from spark_jobs.generator import Market
 from tests.compat.conftest import new_server
@@ -40,6 +40,8 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 PER_BATCH = 150
+PATIENCE_S = 1_200
+"""A job takes two minutes to start on a machine that runs ten times as much as it has cores."""
 TABLE_STEPS = ("iceberg_written", "iceberg_committed", "delta_started", "delta_committed")
 STEPS = ("claim_noted", "claim_produced", "claimed", "task_started", "initialized", "noted", "produced", "committed")
 STEPS += ("delivered",)
@@ -67,6 +69,7 @@ class Job:
         spark |= {"spark.executorEnv.PYTHONPATH": str(ROOT), "spark.task.maxFailures": "8"}
         options = {
             "bootstrap_servers": bootstrap,
+            "kafka": {"default.api.timeout.ms": "120000"},  # the first call waits for a busy machine's JVM
             "topics": ["trades"],
             "checkpoint": str(directory / "checkpoint"),
             "output_topic": "silver",
@@ -111,14 +114,14 @@ class Job:
     def is_reached(self, place: str, process: subprocess.Popen[bytes]) -> bool:
         """Wait until a process stands at the place, or the job has ended."""
         reached = self.failpoints / f"{place}.reached"
-        eventually(lambda: reached.exists() or process.poll() is not None, 400)
+        eventually(lambda: reached.exists() or process.poll() is not None, PATIENCE_S)
         return reached.exists()
 
     def finish(self) -> None:
         """Run until it ends well."""
         for _ in range(4):
             with self.running() as process:
-                if process.wait(600) == 0:
+                if process.wait(PATIENCE_S) == 0:
                     return
         raise AssertionError((self.directory / "silver.log").read_text()[-2_000:])
 
@@ -140,6 +143,7 @@ def check(bootstrap: str, directory: Path) -> None:
     bad = [r for r in records if isinstance(oracle.parse(r.value, r.timestamp_ms), str)]
     places = Counter(f"{record.topic}-{record.partition}-{record.offset}".encode() for record in bad)
     assert Counter(record.key for record in market.consume(bootstrap, "dead")) == places
+    audit_trades.run(load_config(audit_trades.AuditTradesConfig, directory / "silver.yaml"))
 
 
 def feed_market(bootstrap: str) -> None:
@@ -189,7 +193,7 @@ def test_an_executor_killed_at_each_step_whose_worker_goes_on(tmp_path: Path) ->
                 executor = parent(parent(worker))  # the worker's daemon is its child
                 os.kill(executor, signal.SIGKILL)
                 threading.Timer(5, job.release, [place]).start()
-            assert process.wait(600) == 0, (job.directory / "silver.log").read_text()[-2_000:]
+            assert process.wait(PATIENCE_S) == 0, (job.directory / "silver.log").read_text()[-2_000:]
         check(broker.bootstrap, tmp_path)
 
 
@@ -234,7 +238,7 @@ def run_through(job: Job, disturb: Callable[[str], None]) -> None:
         with job.running() as process:
             while places and job.is_reached(places[0], process):
                 disturb(places.pop(0))
-            if process.wait(600) == 0 and not places:
+            if process.wait(PATIENCE_S) == 0 and not places:
                 return
     raise AssertionError((job.directory / "silver.log").read_text()[-2_000:])
 

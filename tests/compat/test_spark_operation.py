@@ -14,10 +14,12 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.servers import free_port
-from spark_jobs import bronze, chart, replay, silver
+from spark_jobs import bronze, chart, outputs, replay, silver
 from spark_jobs.bronze import BronzeConfig
 from spark_jobs.chart import ChartConfig
+from spark_jobs.checkpoints import Directory
 from spark_jobs.errors import JobError
+from spark_jobs.failpoints import Planted
 from spark_jobs.replay import ReplayConfig
 from spark_jobs.silver import SilverConfig
 from spark_jobs.topics import create_topic
@@ -89,6 +91,31 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
     assert sorted(key for key, value in found.items() if value is not None) == [b"A|1", b"A|2"]
     assert (b"no longer made" in found) == (cleanup_policy == "compact")
     silver.run(SilverConfig(**settings))
+
+
+@pytest.mark.parametrize("step", ["empty", "remove"])
+def test_a_reset_that_was_killed_must_be_repeated(spark, bootstrap, topic, tmp_path, config, step, monkeypatch):
+    """With its checkpoint the job would go on after the rows that the reset has removed."""
+    fill(bootstrap, topic, [TRADE % (1, 1), TRADE % (1, 2)])
+    settings = {**config, "output_topic": topic + "-out", "dead_letter_topic": topic + "-dead"}
+    silver.run(SilverConfig(**settings))
+    with monkeypatch.context() as killed:
+        if step == "empty":
+            killed.setattr(outputs, "empty", die)
+        else:
+            removed = Directory.remove
+            killed.setattr(Directory, "remove", lambda it: die() if it.path == config["output"] else removed(it))
+        with pytest.raises(Planted):
+            silver.run(SilverConfig(**settings), reset_output=True)
+    with pytest.raises(JobError, match=r"checkpoint .* is missing but its output"):
+        silver.run(SilverConfig(**settings))
+    silver.run(SilverConfig(**settings), reset_output=True)
+    assert spark.read.parquet(config["output"]).count() == 2
+    assert len(market.consume(bootstrap, topic + "-out")) == 2
+
+
+def die(*_arguments: object) -> None:
+    raise Planted
 
 
 @pytest.mark.parametrize(

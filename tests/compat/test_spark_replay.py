@@ -94,5 +94,5 @@ def test_replay_refuses_a_target_that_would_not_keep_the_records(spark, archived
     ):
         with pytest.raises(JobError, match=f"{topic}-{number} .*{reason}"):
             replay.run(ReplayConfig(**archived, target=f"{topic}-{number}"))
-    with pytest.raises(JobError, match="holds no record"):
+    with pytest.raises(JobError, match="has no record of the selected range"):
         replay.run(ReplayConfig(**archived, start="2030-01-01"))

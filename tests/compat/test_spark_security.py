@@ -15,6 +15,7 @@ from spark_jobs import audit, bronze, feed, replay, silver
 from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
 from tests.compat.conftest import new_server
+from tests.support.copying import only_soaked
 from tests.support.scram_users import add_user
 from tests.support.security_page import SNIPPETS, SecureNode
 
@@ -117,6 +118,7 @@ def test_a_wrong_password_is_reported_in_one_line(spark, secured, tmp_path, mech
     assert "\n" not in str(error.value)
 
 
+@only_soaked  # Spark's consumer waits for a minute
 def test_plain_text_to_a_secured_broker_is_reported_in_one_line(spark, secured, tmp_path) -> None:
     server, _ = secured
     with pytest.raises(JobError, match=r"no broker answers at .* security"):

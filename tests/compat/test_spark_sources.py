@@ -4,12 +4,14 @@ import gzip
 import json
 import tarfile
 import time
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from harness.servers import Kafkapy
@@ -148,18 +150,36 @@ def test_audit_finds_what_is_missing_repeated_changed_and_strange(spark, config,
     (first, second) = run_audit(spark, config)
     assert (first.archived, first.end_offset, second.archived, second.end_offset) == (50, 50, 50, 50)
     rows = read_archive(spark, config["output"])
-    whole, one = rows.where("partition = 0 or offset not in (7, 8)"), rows.where("partition = 1 and offset = 9")
-    strange = one.withColumn("offset", F.lit(50).cast("long"))
-    spoiled = whole.where("partition = 0 or offset <> 20").union(one).union(one).union(strange)
-    spoiled = spoiled.union(rows.where("partition = 1 and offset = 20").withColumn("key", F.col("value")))
     damaged = {**config, "output": config["output"] + "-damaged"}
-    spoiled.write.partitionBy("date", "topic").parquet(damaged["output"])
+    spoiled(rows).write.partitionBy("date", "topic").parquet(damaged["output"])
     (first, second) = run_audit(spark, damaged)
-    assert first.faults(is_loss_allowed=False) == {}
-    faults = {"missing": 2, "repeated": 2, "differing": 1, "unexpected": 1}
+    assert first.faults(is_loss_allowed=False) == {"repeated": 1}
+    faults = {"missing": 3, "repeated": 2, "differing": 8, "unexpected": 1}
     assert second.faults(is_loss_allowed=False) == faults
-    with pytest.raises(JobError, match=f"{topic}-1: 2 missing, 2 repeated, 1 differing, 1 unexpected"):
+    with pytest.raises(JobError, match=f"{topic}-1: 3 missing, 2 repeated, 8 differing, 1 unexpected"):
         audit.run(AuditConfig(**damaged))
+
+
+def spoiled(rows: DataFrame) -> DataFrame:
+    """Return an archive with every fault in partition 1: rows lost, twice, too many, changed, and in wrong places."""
+    untouched, own = rows.where("partition = 0"), rows.where("partition = 1 AND offset NOT IN (7, 8)")
+    changes = {
+        20: ("key", "value"),
+        21: ("value", "key"),
+        22: ("timestamp", "timestamp + INTERVAL 1 MILLISECOND"),
+        23: ("timestampType", "1"),
+        24: ("headers", "slice(headers, 1, 1)"),
+        25: ("headers", "transform(headers, h -> struct(h.key AS key, coalesce(h.value, X'') AS value))"),
+        30: ("offset", "31"),
+        31: ("offset", "30"),
+    }
+    kept = own.where(~F.col("offset").isin([*changes, 40]))
+    changed = [own.where(f"offset = {at}").withColumn(name, F.expr(to)) for at, (name, to) in changes.items()]
+    moved = own.where("offset = 40").withColumn("partition", F.lit(0))
+    twice = own.where("offset = 9")
+    strange = twice.withColumn("offset", F.lit(50))
+    parts = [untouched, kept, *changed, moved, twice, twice, strange]
+    return reduce(DataFrame.union, (part.select(*rows.columns) for part in parts))
 
 
 # -- compacted and transactional topics -----------------------------------------------------------------------------

@@ -5,12 +5,11 @@ are sorted, because those of Apache Kafka are in the order of its hash maps. The
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from harness.servers import Kafkapy, Server
+from harness.servers import Server
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -24,6 +23,7 @@ from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHe
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     CopartitionGroup,
+    KeyValue,
     Subtopology,
     TaskOffset,
     TopicInfo,
@@ -36,11 +36,11 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.support import java_tools
+from tests.support.beside_java import both_brokers, differing
 from tests.support.client_requests import create_topic, metadata
 from tests.support.group_configs import set_group_configs
 from tests.support.membership import join_request
 from tests.support.offsets import commit_request, delete_offsets
-from tests.support.quick_kafka import QuickKafka
 from tests.support.streams_chapters import PARTITIONS, Chapter, ids
 from tests.support.streams_members import (
     LEAVES,
@@ -282,6 +282,40 @@ def standbys(told: Chapter) -> None:
     told.describe()
 
 
+def client_tags(told: Chapter) -> None:
+    """A group that wants client tags for its standbys tells each member which of them it lacks."""
+    store = f"{told.group}-store-changelog"
+    create_topic(told.client, store, PARTITIONS)
+    set_group_configs(
+        told.client, told.group, streams_num_standby_replicas="1", streams_rack_aware_assignment_tags="zone,rack"
+    )
+    told.until_applied()
+    topology = with_changelog(told.group, store)
+    zone, rack, other = KeyValue("zone", value="a"), KeyValue("rack", value="r"), KeyValue("other", value="o")
+    members = [told.member(name) for name in "abc"]
+    without, some, all_tags = members
+    without.join(topology, "has no tags")
+    some.join(topology, "has one tag", client_tags=[zone])
+    all_tags.join(topology, "has all tags, and another", client_tags=[other, rack, zone])
+    for _ in range(3):
+        for member in members:
+            member.beat()
+    told.describe()
+    without.beat("by version 0, which has no such status", version=0)
+    some.beat("has another value", client_tags=[KeyValue("zone", value="b")])
+    some.beat("has the other tag", client_tags=[rack])
+    without.beat("has all tags now", client_tags=[zone, rack])
+    all_tags.beat("has none now", client_tags=[])
+    for member in members:
+        member.beat()
+    told.describe()
+    set_group_configs(told.client, told.group, streams_rack_aware_assignment_tags="zone")
+    told.until_applied()
+    for member in members:
+        member.beat("with fewer tags wanted")
+    told.describe()
+
+
 def offsets(told: Chapter) -> None:
     """Commits by members at their epoch, at older ones, by strangers; by versions and in transactions."""
     topology, client, name = reading(told.group), told.client, told.group
@@ -413,25 +447,21 @@ def other_kinds(told: Chapter) -> None:
 
 
 CHAPTERS = (
-    static_members, heartbeats, topologies, topics, internal_topics, warmups, standbys, offsets, other_kinds
+    static_members, heartbeats, topologies, topics, internal_topics, warmups, standbys, client_tags,
+    offsets, other_kinds,
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(kind(tmp_path_factory.mktemp(kind.__name__) / "data", PROPERTIES))
-            for kind in (Kafkapy, QuickKafka)
-        ]
+    with both_brokers(tmp_path_factory, PROPERTIES) as running:
+        yield running
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.__name__)
 def test_answers_are_the_same(chapter: Callable[[Chapter], None], servers: list[Server]) -> None:
-    told = [answers_to(chapter, server) for server in servers]
-    ours, javas = told
-    assert [what for what, _ in ours] == [what for what, _ in javas]
-    assert [(what, mine, its) for (what, mine), (_, its) in zip(*told, strict=True) if mine != its] == []
+    ours, javas = [answers_to(chapter, server) for server in servers]
+    assert differing(ours, javas) == []
 
 
 def answers_to(chapter: Callable[[Chapter], None], server: Server) -> list[tuple[str, Any]]:

@@ -6,17 +6,16 @@ line by line. Lines of a table are sorted: the tools print them in the order of 
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from harness.servers import Kafkapy, Server
+from harness.servers import Server
 from tests.support import java_tools
+from tests.support.beside_java import both_brokers
 from tests.support.client_requests import batch_of, create_topic, produce, until
 from tests.support.java_tools import JavaTools
 from tests.support.offsets import commit, find_coordinator
-from tests.support.quick_kafka import QuickKafka
 from tests.support.streams_members import StreamsMember, grouped
 from tests.support.wire import WireClient
 
@@ -128,11 +127,7 @@ def printed(tools: JavaTools, server: Server, command: tuple[str, ...]) -> tuple
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
-    with ExitStack() as stack:
-        running = [
-            stack.enter_context(kind(tmp_path_factory.mktemp(kind.__name__) / "data", PROPERTIES))
-            for kind in (Kafkapy, QuickKafka)
-        ]
+    with both_brokers(tmp_path_factory, PROPERTIES) as running:
         for server in running:
             with WireClient(server.bootstrap) as client:
                 prepare(client)

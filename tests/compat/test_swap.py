@@ -150,15 +150,15 @@ def assert_no_complaint(output: str) -> None:
     assert not [line for line in problems if "payload" not in line]  # what a record says is not the tool's word
 
 
-def wait_until_clean(server: Server, least_offset: int) -> None:
+def wait_until_clean(server: Server, min_offset: int) -> None:
     """Wait until the compacted topic was cleaned up to some offset, so that its files are what the cleaner wrote."""
     checkpoint = server.directory / "cleaner-offset-checkpoint"
     deadline = time.monotonic() + 120
     while True:
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        if any(line.startswith("compacted 0 ") and int(line.split()[2]) >= least_offset for line in lines):
+        if any(line.startswith("compacted 0 ") and int(line.split()[2]) >= min_offset for line in lines):
             return
-        assert time.monotonic() < deadline, f"{server.name} has not cleaned up to {least_offset}: {lines}"
+        assert time.monotonic() < deadline, f"{server.name} has not cleaned up to {min_offset}: {lines}"
         time.sleep(0.05)
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ProtocolError
+from kafkapy.metadata import controller, delta
 from kafkapy.metadata.delta import MetadataDelta, delta_to
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
-from kafkapy.metadata.record_serde import RECORD_NAMES, decode_record, encode_record
+from kafkapy.metadata.record_serde import decode_record, encode_record
 from kafkapy.metadata.snapshot import encoded_slices, image_records
+from kafkapy.protocol.api_table import METADATA_RECORDS
 from kafkapy.record.batches import batches
 from kafkapy.server.formatted import bootstrap_records
 from kafkapy.storage.system_disk import SystemDisk
@@ -214,14 +216,21 @@ def test_bootstrap_checkpoint_holds_the_levels_of_a_new_directory(directory: str
 def metadata_messages() -> list[dict[str, Any]]:
     with gzip.open(GOLDEN / "messages.jsonl.gz", "rt") as lines:
         rows = [json.loads(line) for line in lines]
-    names = set(RECORD_NAMES.values())
+    names = set(METADATA_RECORDS.values())
     return [row for row in rows if row["message"] in names]
+
+
+def test_every_metadata_record_is_replayed_by_nodes_and_by_controllers() -> None:
+    """One that a node cannot read stops it, at each start."""
+    names = set(METADATA_RECORDS.values())
+    assert {row["message"] for row in metadata_messages()} == names
+    assert delta._REPLAY.keys() == controller._REPLAY.keys() == names
 
 
 def test_every_golden_metadata_record_replays_or_is_refused_by_its_family() -> None:
     replayed = 0
     reasons = []
-    keys = {name: key for key, name in RECORD_NAMES.items()}
+    keys = {name: key for key, name in METADATA_RECORDS.items()}
     for row in metadata_messages():
         value = bytes((1, keys[row["message"]], row["version"])) + bytes.fromhex(row["hex"])
         record = decode_record(value)

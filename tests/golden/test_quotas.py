@@ -46,7 +46,7 @@ class Replay:
             return str(self._ips.record(fields[0], now_ms))
         user, client_id = fields[0], fields[1].replace("-", "")
         if kind == "w":
-            most = self._quotas.fetch.most_in_windows(user, client_id)
+            most = self._quotas.fetch.max_in_windows(user, client_id)
             return "-" if most is None else str(most)
         return self._throttle(kind, user, client_id, float(fields[2]), now_ms)
 

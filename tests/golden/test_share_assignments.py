@@ -3,8 +3,7 @@
 import gzip
 from pathlib import Path
 
-from kafkapy.group.assignors.spec import MemberSpec
-from kafkapy.group.share.simple_assignor import ShareGroupSpec, assign_simply
+from kafkapy.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign_simply
 from kafkapy.types import Uuid
 from tools.record_assignments import TOPIC_ID_FACTOR
 
@@ -28,13 +27,14 @@ def partitions_of(text: str) -> Assigned:
 
 def spec_of(topics: str, members: list[str]) -> ShareGroupSpec:
     lists = {topic_id(topic): each for topic, _, each in (topic.split(":") for topic in topics.split(","))}
-    specs: dict[str, MemberSpec] = {}
+    specs: dict[str, ShareMemberSpec] = {}
     subscribed: dict[Uuid, None] = {}
     for member in members:
         member_id, _, names, owned = member.split(";")
         topic_ids = list(map(topic_id, names.split(",")))
         subscribed |= dict.fromkeys(topic_ids)
-        specs[member_id] = MemberSpec(frozenset(topic_ids), None, partitions_of(owned))
+        had = {topic_id: sorted(partitions) for topic_id, partitions in partitions_of(owned).items()}
+        specs[member_id] = ShareMemberSpec(frozenset(topic_ids), had)
     assignable = {each: [int(partition) for partition in lists[each].split(".") if partition] for each in subscribed}
     return ShareGroupSpec(specs, assignable, len({spec.topic_ids for spec in specs.values()}) == 1)
 
@@ -49,4 +49,9 @@ def test_share_groups_are_assigned_as_by_apache_kafka() -> None:
             member_id: partitions_of(owned)
             for member_id, _, owned in (member.partition("=") for member in response.split("|"))
         }
-        assert assign_simply(spec_of(topics, members)) == expected, question
+        targets = assign_simply(spec_of(topics, members))
+        assigned = {
+            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
+            for member_id, target in targets.items()
+        }
+        assert assigned == expected, question

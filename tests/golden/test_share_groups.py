@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.errors import ApiError
+from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.share.decision import InitializeStates
 from kafkapy.protocol.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequestPartition,
@@ -12,8 +13,9 @@ from kafkapy.protocol.messages.alter_share_group_offsets_request import (
 )
 from kafkapy.protocol.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from kafkapy.protocol.messages.share_group_target_assignment_member_value import ShareGroupTargetAssignmentMemberValue
 from tests.support.consumer_groups import image_of, topic_id
-from tests.support.recorded_groups import CLIENT, GROUP, plain, plain_record, sent_epoch, steps
+from tests.support.recorded_groups import CLIENT, GROUP, plain, recorded, sent_epoch, steps
 from tests.support.share_groups import ShareWorld, partitions
 
 GOLDEN = Path(__file__).parent / "share_groups.txt.gz"
@@ -47,7 +49,7 @@ class Replayed:
             return [f"error {int(error.code)} {error.message}"]
 
     def written(self, decision: Any) -> list[Any]:
-        return [plain(record) for record in self.world.commit(decision)]
+        return list(map(facts, self.world.commit(decision)))
 
     def topics(self, text: str) -> Iterator[Any]:
         counts = dict(each.split(":") for each in text.split(",") if each != "-")
@@ -96,7 +98,7 @@ class Replayed:
         return [] if pending is None else self.written(decide(GROUP, partitions(pending)))
 
     def advance(self, duration_ms: str) -> Iterator[Any]:
-        yield from map(plain, self.world.pass_time(int(duration_ms)))
+        yield from map(facts, self.world.pass_time(int(duration_ms)))
 
     def alter(self, text: str) -> Iterator[Any]:
         wanted = [each.split(":") for each in text.split(",")]
@@ -159,9 +161,16 @@ def assignment_text(assignment: Any) -> str:
     return f"[{','.join(sorted(texts))}]"
 
 
+def facts(record: CoordinatorRecord) -> Any:
+    """Return a record as plain values, and a target in its order, on which the next target depends."""
+    value = record.value
+    is_target = isinstance(value, ShareGroupTargetAssignmentMemberValue)
+    return plain(record), [(each.topic_id, each.partitions) for each in value.topic_partitions] if is_target else []
+
+
 def expected_of(line: str) -> Any:
     kind, _, rest = line.partition(" ")
-    return plain_record(rest) if kind == "record" else line
+    return facts(recorded(rest)) if kind == "record" else line
 
 
 def test_share_groups_answer_and_write_as_apache_kafka() -> None:

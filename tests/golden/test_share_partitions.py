@@ -18,6 +18,20 @@ from kafkapy.share.persister import SharePartitionKey, StateBatch, StateReadResu
 from kafkapy.share.record_state import RecordState
 
 GOLDEN = Path(__file__).parent / "share_partitions.txt.gz"
+
+
+def cases() -> dict[str, list[str]]:
+    """Return the steps of each case of Apache Kafka's SharePartitionTest, by its name there."""
+    found: dict[str, list[str]] = {}
+    for line in (GOLDEN.parent / "share_partition_cases.txt").read_text().splitlines():
+        if line.startswith("== "):
+            steps = found[line.removeprefix("== ")] = []
+        elif not line.startswith("---- "):  # the subject of the cases that follow
+            steps.append(line)
+    return found
+
+
+CASES = cases()
 KEY = SharePartitionKey("g", bytes(16), 0)
 
 
@@ -73,7 +87,7 @@ class Replayed:
                 partition.move_log_start(int(fields[2]))
             case "d":
                 for letter in self.letters[int(fields[2])]:
-                    self.wrote(partition.dead_lettered(letter))
+                    self.wrote(partition.archive_copied(letter))
         return "-"
 
     def acquire(self, fields: list[str], now_ms: int) -> str:
@@ -183,6 +197,15 @@ def batch_text(batch: InFlightBatch) -> str:
 def run_text(run: Run) -> str:
     text = f"{run.state.value}:{run.delivery_count}:{run.member_id}{'!' if run.transition is not None else ''}"
     return f"{text}@{run.deadline_ms}" if run.state is RecordState.ACQUIRED and run.deadline_ms is not None else text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_has_the_outcome_that_it_has_in_apache_kafka(name: str) -> None:
+    opening, *steps = (line.split("\t") for line in CASES[name])
+    replayed = Replayed(opening[0])
+    assert replayed.respond("-") == opening[1]
+    for step, response in steps:
+        assert replayed.step(step) == response, step
 
 
 @pytest.mark.parametrize("part", range(8))

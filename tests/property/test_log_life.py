@@ -133,8 +133,8 @@ class LogLife:
         data = bytearray(build_batch(sent, compression=codec, **identity))
         result = self.appended(data)
         if isinstance(result, ApiError):
-            most_bytes = max(len(data), len(build_batch(sent)) + 100)  # a codec may make small things larger
-            is_too_large = most_bytes > min(self.config.max_message_bytes, self.config.segment_bytes)
+            max_bytes = max(len(data), len(build_batch(sent)) + 100)  # a codec may make small things larger
+            is_too_large = max_bytes > min(self.config.max_message_bytes, self.config.segment_bytes)
             assert (result.code in (10, 18) and is_too_large) or not self.model.accepts(sent, self.config, self.now_ms)
             return
         assert self.model.accepts(sent, self.config, self.now_ms)
@@ -171,7 +171,9 @@ class LogLife:
 
     def clean_up(self) -> None:
         """Retention may take any run of the oldest segments that it is told to, and nothing else."""
-        before = [(segment.base_offset, segment.size, segment.largest.timestamp_ms) for segment in self.log.segments]
+        before = [
+            (segment.base_offset, segment.size, segment.largest_timestamp.timestamp_ms) for segment in self.log.segments
+        ]
         size_bytes, start = self.log.size_bytes, self.log.log_start_offset
         delete_old_segments(self.log, self.now_ms)
         for path in self.log.local_log.pop_due_files(self.now_ms):

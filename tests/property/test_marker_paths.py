@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafkapy.group.settings import OFFSETS_TOPIC
-from kafkapy.runtime.coordinators.marker_writer import MOST_MARKERS_NOW
+from kafkapy.runtime.coordinators.marker_writer import MAX_MARKERS_NOW
 from kafkapy.runtime.coordinators.markers import LocalMarkers, Marker, MarkerSink
 from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
@@ -22,7 +22,7 @@ from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import run_scheduled
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of
 
-PARTITIONS = MOST_MARKERS_NOW + 2
+PARTITIONS = MAX_MARKERS_NOW + 2
 STEPS = 40
 FAULT_EVERY = 7
 

@@ -188,7 +188,7 @@ def described(log: Log) -> Any:
             segment.log.file.pread(segment.size, 0),
             segment.offset_index.read_all(),
             segment.time_index.read_all(),
-            segment.largest,
+            segment.largest_timestamp,
         )
         for segment in log.segments
     ]

@@ -181,7 +181,7 @@ def test_changed_batches_are_refused_or_can_be_read(broker: Kafkapy, canary: Can
     """With their CRC put right, so that the records are looked at: what is taken must not break its consumers."""
     random = Random(codec)
     client = canary.client
-    create_topic(client, "t")
+    create_topic(client, "t", retention_ms="-1")  # the records are old
     headers = [("name", b"value"), ("empty", None)]
     records = [(1_700_000_000_000 + n, b"k%d" % n, b"v" * n * 3, headers[: n % 3]) for n in range(40)]
     for producer_id in (-1, 7):

@@ -67,7 +67,7 @@ def test_a_heavy_batch_is_stored_as_it_came(client: WireClient, topic: str, code
 
 
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "zstd"])
-def test_a_heavy_batch_is_written_anew(client: WireClient, topic: str, target: str) -> None:
+def test_a_heavy_batch_is_recompressed(client: WireClient, topic: str, target: str) -> None:
     create_topic(client, topic, compression_type=target, max_message_bytes=str(4 * MIB))
     assert produce(client, topic, batch_of(3, value=b"abc" * 300_000, compression=LZ4)).base_offset == 0
     assert produce(client, topic, batch_of()).base_offset == 3

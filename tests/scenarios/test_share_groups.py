@@ -26,9 +26,10 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import (
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.scenarios.conftest import IS_APACHE, serving
 from tests.support.client_requests import batch_of, create_topic, delete_topic, describe_topic, produce, until
+from tests.support.features import SAFE_DOWNGRADE, UPGRADE, set_feature_level
 from tests.support.group_configs import set_group_configs
 from tests.support.membership import describe_group, join_request
-from tests.support.offsets import commit, committed, delete_offsets
+from tests.support.offsets import commit, committed, delete_offsets, find_coordinator
 from tests.support.share_members import ENDS, LEAVES, OPENS, ShareMember
 from tests.support.wire import WireClient
 
@@ -154,6 +155,25 @@ def test_one_session_too_many_is_refused_after_its_wait(tmp_path_factory: pytest
         assert time.monotonic() - sent_at >= 0.35
 
 
+def test_sessions_end_when_share_groups_are_taken_away(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With them what is acquired: the records come again, as if they had never been delivered."""
+    with serving(tmp_path_factory) as servers, WireClient(servers) as client:
+        topic_id = create_topic(client, "t")
+        find_coordinator(client, "g")
+        set_group_configs(client, "g", share_auto_offset_reset="earliest")
+        produce(client, "t", batch_of(2))
+        member = ShareMember(client, "g", topic_id)
+        member.join("t")
+        assert member.acquire(1) == [(0, 0, 1)]
+        set_feature_level(client, "share.version", 0, SAFE_DOWNGRADE)
+        until(lambda: member.fetch().error_code == ErrorCode.UNSUPPORTED_VERSION)
+        set_feature_level(client, "share.version", 1, UPGRADE)
+        until(lambda: member.fetch().error_code != ErrorCode.UNSUPPORTED_VERSION)
+        assert member.fetch().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        member.session_epoch = 0
+        assert member.acquire(2) == [(0, 1, 1)]
+
+
 @pytest.mark.parametrize("mode", [-1, 2])
 def test_unknown_acquire_modes_are_refused(member: ShareMember, mode: int) -> None:
     assert member.fetch(share_acquire_mode=mode).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -193,6 +213,27 @@ def test_an_acknowledgement_is_of_records_that_the_member_holds(join: Join, conn
     assert one.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
     assert one.acknowledge((1, 2, [ACCEPT, REJECT])) == NONE
     assert one.acknowledge((1, 2, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_records_whose_lock_timed_out_are_no_longer_the_members(tmp_path_factory: pytest.TempPathFactory) -> None:
+    locks = {f"group.share.{each}record.lock.duration.ms": "1000" for each in ("min.", "")}
+    with (
+        serving(tmp_path_factory, locks) as servers,
+        WireClient(servers) as client,
+        WireClient(servers) as beside,
+    ):
+        topic_id = create_topic(client, "t")
+        find_coordinator(client, "g")
+        set_group_configs(client, "g", share_auto_offset_reset="earliest")
+        produce(client, "t", batch_of(1))
+        slow, other = ShareMember(client, "g", topic_id, "slow"), ShareMember(beside, "g", topic_id, "other")
+        for each in (slow, other):
+            each.join("t")
+        assert slow.acquire(1) == [(0, 0, 1)]
+        set_group_configs(client, "g", share_record_lock_duration_ms="30000")  # on a busy machine 1 s is short
+        assert other.acquire(1) == [(0, 0, 2)], "once the lock has timed out"
+        assert slow.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+        assert other.acknowledge((0, 0, [ACCEPT])) == NONE
 
 
 def test_an_error_that_says_nothing_of_the_leader_names_none(join: Join, connect: Callable[[], WireClient]) -> None:
@@ -279,9 +320,19 @@ def test_a_classic_group_has_no_share_offsets(client: WireClient, group: str) ->
     assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_groups_of_other_kinds_have_no_share_offsets(client: WireClient, group: str) -> None:
+def streams_heartbeat(group: str) -> StreamsGroupHeartbeatRequest:
+    topology = Topology(0, subtopologies=[Subtopology("0", source_topics=[group])])
+    tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    request = StreamsGroupHeartbeatRequest(group, member_id="s", process_id="p", topology=topology, **tasks)
+    request.rebalance_timeout_ms = 30_000
+    return request
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+def test_groups_of_other_kinds_have_no_share_offsets(client: WireClient, group: str, kind: str) -> None:
     joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [group], "topic_partitions": []}
-    request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=0, **joining)
+    consumer = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=0, **joining)
+    request = consumer if kind == "consumer" else streams_heartbeat(group)
     assert client.call(request, 1).error_code == NONE
     assert alter_offsets(client, group) == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_share_offsets(client, group) == ErrorCode.GROUP_ID_NOT_FOUND
@@ -293,17 +344,15 @@ def test_a_share_group_asked_as_another_kind(client: WireClient, member: ShareMe
     joined = client.call(join_request(group), 9)
     assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     synced = client.call(SyncGroupRequest(group, generation_id=1, member_id="m"), 5)
-    assert synced.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert synced.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "it names no protocol"
+    named = SyncGroupRequest(group, member_id="m", protocol_type="consumer", protocol_name="range")
+    assert client.call(named, 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     beaten = client.call(HeartbeatRequest(group, generation_id=1, member_id="m"), 4)
     assert beaten.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [group], "topic_partitions": []}
     request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="c", member_epoch=0, **joining)
     assert client.call(request, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    topology = Topology(0, subtopologies=[Subtopology("0", source_topics=[group])])
-    tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-    streams = StreamsGroupHeartbeatRequest(group, member_id="s", process_id="p", topology=topology, **tasks)
-    streams.rebalance_timeout_ms = 30_000
-    assert client.call(streams, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert client.call(streams_heartbeat(group), 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_offsets(client, group, group, 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert commit(client, group, group, 0) == [ErrorCode.GROUP_ID_NOT_FOUND]
     assert committed(client, group, group, partitions=[0]) == [-1]

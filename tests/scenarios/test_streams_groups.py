@@ -65,12 +65,15 @@ def statuses(response: Any) -> dict[int, str]:
     ("fields", "message"),
     [
         ({"member_id": ""}, "MemberId can't be empty."),
+        ({"member_id": "  "}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
         ({"group_id": " "}, "GroupId can't be empty."),
         ({"instance_id": ""}, "InstanceId can't be empty."),
         ({"rack_id": ""}, "RackId can't be empty."),
         ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
         ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),
         ({"standby_tasks": [TaskIds("0", partitions=[0])]}, "StandbyTasks must be empty when (re-)joining."),
+        ({"warmup_tasks": None}, "WarmupTasks must be empty when (re-)joining."),
         ({"topology": None}, "Topology must be non-null when (re-)joining."),
         (
             {"topology": reading(source_topic_regex=["a.*"])},
@@ -127,6 +130,8 @@ def test_heartbeats_of_members_are_held_to_their_epoch_and_tasks(member: Streams
     assert half.error_message == "If one task-type is non-null, all must be non-null."
     late = member.heartbeat(topology=reading(group))
     assert late.error_message == "Topology can only be provided when (re-)joining."
+    dynamic = member.heartbeat(member_epoch=LEAVES_FOR_A_WHILE)
+    assert dynamic.error_message == "InstanceId can't be null."
     below = member.heartbeat(member_epoch=-3)
     assert below.error_message == "MemberEpoch is -3, but must be greater than or equal to -2."
     other = member.join(reading(group, "other"))
@@ -282,7 +287,11 @@ def test_other_kinds_are_refused_a_group_with_members(member: StreamsMember, gro
     member.run(reading(group))
     client = member.client
     assert client.call(join_request(group), 9).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert client.call(SyncGroupRequest(group), 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert client.call(SyncGroupRequest(group), 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL, (
+        "names no protocol"
+    )
+    named = SyncGroupRequest(group, member_id="m", protocol_type="consumer", protocol_name="range")
+    assert client.call(named, 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert client.call(HeartbeatRequest(group), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     consumer = ConsumerGroupHeartbeatRequest(
         group, member_id="c", rebalance_timeout_ms=1, subscribed_topic_names=[group], topic_partitions=[]

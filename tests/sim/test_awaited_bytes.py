@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.reactor.limits import MOST_AWAITED_BYTES, ReactorLimits
+from kafkapy.reactor.limits import MAX_AWAITED_BYTES, ReactorLimits
 from kafkapy.reactor.tls_admission import ServerTls
 from tests.simulator.loop import SimLoop
 from tests.simulator.network import LinkRules, SimChannel, SimClient
@@ -58,7 +58,7 @@ async def test_a_frame_that_comes_record_by_record_is_received_in_few_parts(
         await client.send(piece)
         await asyncio.sleep(0.001)
     own = client.channel._session.transport if version else client.channel
-    parts = 1 + -(-len(FRAME) // MOST_AWAITED_BYTES)  # the first one brings the frame's size
+    parts = 1 + -(-len(FRAME) // MAX_AWAITED_BYTES)  # the first one brings the frame's size
     tags_alone = version is ssl.TLSVersion.TLSv1_2  # the length of whose records depends on the cipher
     assert len([channel for channel in receives if channel is not own]) <= parts + tags_alone
     assert await client.receive_frame() == REQUEST
@@ -89,7 +89,7 @@ async def test_a_goodbye_amid_a_frame_is_heard_long_before_the_connection_is_idl
     client = await new_client(world, version)
     await client.send(FRAME[:40_000])
     await asyncio.sleep(0.1)
-    client.channel._session.say_goodbye()
+    client.channel._session.send_close_notify()
     await client.wait_end()
     assert loop.now_ms() < 61_000
 

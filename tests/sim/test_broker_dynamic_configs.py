@@ -59,9 +59,9 @@ def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that are asked for; "gone" is not known, all others are 10.0.0.7."""
     names: list[str] = []
 
-    def resolve(host: str, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
-        names.append(host)
-        if host == "gone":
+    def resolve(host: bytes, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        names.append(host.decode())
+        if host == b"gone":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
 

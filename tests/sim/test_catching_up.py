@@ -200,7 +200,7 @@ async def test_partitions_in_sync_are_served_while_others_cannot_join(loop: SimL
 async def test_a_response_has_a_bounded_number_of_partitions_and_the_next_one_follows_at_once(loop: SimLoop) -> None:
     partition_count, most = 5 * follower_watch.READ_AT_ONCE, 2 * follower_watch.READ_AT_ONCE
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(follower_watch, "MOST_CHANGED", most)
+        monkeypatch.setattr(follower_watch, "MAX_CHANGED", most)
         world = ReplicaWorld(loop, 2, replica_fetch_wait_max_ms="5000", replica_socket_timeout_ms="9000")
         world.create_topic(partition_count, replicas=(1, 2))
         await world.pass_ms(8000)

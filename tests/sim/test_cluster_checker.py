@@ -60,7 +60,7 @@ def count_any_fetch_as_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 def join_the_isr_before_catching_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_to_join(self: HostedPartition, replica_id: int, follower: FollowerState) -> bool:
         can_change = self.role is Role.LEADER and self.pending_isr is None and replica_id not in self.isr
-        return can_change and not follower.is_refused and self._may_join(replica_id, follower)
+        return can_change and self._may_join(replica_id, follower)
 
     monkeypatch.setattr(Partition, "_is_to_join", is_to_join)
 
@@ -144,7 +144,7 @@ def never_end_a_reassignment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (acknowledge_at_once, 3),
         (commit_what_the_leader_has, 0),
-        (commit_below_min_isr, 53),
+        (commit_below_min_isr, 100),
         (count_any_fetch_as_progress, 3),
         (join_the_isr_before_catching_up, 4),
         (write_every_copy_of_a_batch, 4),

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.simulator.cluster_effects import FAILED_OPERATIONS, LEAST_SHARE_OF_OPERATION, LEAST_SHARES, EffectsOfSeeds
+from tests.simulator.cluster_effects import FAILED_OPERATIONS, MIN_SHARE_OF_OPERATION, MIN_SHARES, EffectsOfSeeds
 from tests.simulator.cluster_lives import live, live_and_count
 from tests.simulator.cluster_plan import seeds_of
 
@@ -26,7 +26,7 @@ def test_a_cluster_loses_nothing_and_recovers(seed: int) -> None:
 def test_the_faults_of_disks_took_effect() -> None:
     if len(EFFECTS) < len(seeds_of(0)):
         pytest.skip("judged where all seeds of this file were run, and none has failed")
-    EFFECTS.check({**LEAST_SHARES, "full": 0.1, **dict.fromkeys(FAILED_OPERATIONS, LEAST_SHARE_OF_OPERATION)})
+    EFFECTS.check({**MIN_SHARES, "full": 0.1, **dict.fromkeys(FAILED_OPERATIONS, MIN_SHARE_OF_OPERATION)})
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:

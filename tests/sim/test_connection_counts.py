@@ -28,7 +28,7 @@ async def test_a_handshake_is_a_login_unless_another_one_follows(
     await client.wait_end()
     counts = world.reactor.traffic.values()
     assert sum(each.logins for each in counts) == logins
-    assert sum(each.logins_without_renewal for each in counts) == logins
+    assert sum(each.logins_without_reauthentication for each in counts) == logins
     assert sum(each.failed_logins for each in counts) == 1
 
 

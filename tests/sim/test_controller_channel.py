@@ -30,7 +30,7 @@ def channel_over(loop: SimLoop, network: SimNetwork, leaders: list[int]) -> Cont
         )
 
     return ControllerChannel(
-        leader=lambda: (leaders[-1], (Endpoint("CONTROLLER", HOST, PORT),)),
+        leader=lambda _refused_count: (leaders[-1], (Endpoint("CONTROLLER", HOST, PORT),)),
         listener_name="CONTROLLER",
         new_peer=new_peer,
         timeout_ms=4500,

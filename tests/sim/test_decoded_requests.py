@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from kafkapy.handlers.context import RequestContext
+from kafkapy.handlers.table import MAX_DESCRIBED_BYTES
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -21,13 +23,13 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, DecodedRequests, Room
-from kafkapy.serving.large_requests import LARGE_FRAME_BYTES, LargeRequests
+from kafkapy.serving.large_requests import LARGE_FRAME_BYTES, LargeRequests, Undecoded
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop
 from tests.support.wire import request_frame
 
 MIB = 1 << 20
-MOST_BYTES = 3 * MIB
+MAX_BYTES = 3 * MIB
 """Of two requests and their responses, with the frames of all."""
 
 
@@ -84,7 +86,7 @@ async def test_decoded_requests_of_many_connections_take_bounded_memory_together
     finally:
         tracemalloc.stop()
     assert len({len(frame) for frame in frames}) == 1
-    assert peak_bytes < MOST_BYTES
+    assert peak_bytes < MAX_BYTES
     assert decoded.bytes_in_use == 0
     await machine.stop()
 
@@ -259,7 +261,7 @@ async def test_fetches_without_room_to_wait_take_bounded_memory_together(loop: S
     finally:
         tracemalloc.stop()
     assert loop.time() - began < 1
-    assert peak_bytes < MOST_BYTES
+    assert peak_bytes < MAX_BYTES
     assert decoded.bytes_in_use == 0
     await machine.stop()
 
@@ -298,6 +300,18 @@ async def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait(l
 def context_of(request: Any, host: str) -> RequestContext:
     connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", host, 9)
     return RequestContext(RequestHeader(request.API_KEY, request.MAX_VERSION, 1, "c"), connection)
+
+
+async def test_the_configs_of_a_response_are_counted_before_they_are_described(loop: SimLoop) -> None:
+    machine = await boot(loop, DecodedRequests())
+    resources = [DescribeConfigsResource(resource_type=32, resource_name=f"group-{each}") for each in range(1_000)]
+    request = DescribeConfigsRequest(resources=resources)
+    frame = memoryview(bytearray(request.encode(4)))
+    undecoded = Undecoded(DescribeConfigsRequest, frame, 0, 4, 20_000)
+    _, room = await LargeRequests(services_of(machine)).read(context_of(request, "10.0.0.1"), undecoded)
+    assert room.byte_count == 1_000 * ELEMENT_BYTES + len(frame) + MAX_DESCRIBED_BYTES
+    room.release()
+    await machine.stop()
 
 
 async def test_a_client_that_takes_what_it_can_leaves_room_to_wait_for_others(loop: SimLoop) -> None:

@@ -14,7 +14,7 @@ from tests.simulator.reactor_world import World, wait_handler
 
 ACCOUNT_BYTES = 8 << 20
 LIMITS = ReactorLimits(queued_max_request_bytes=ACCOUNT_BYTES)
-MOST_MS = 250
+MAX_MS = 250
 """What no request may keep another connection waiting."""
 STALLS_MS = 21_000
 """By then a begun frame that stalls the others is closed."""
@@ -44,8 +44,8 @@ async def test_twelve_begun_frames_keep_no_small_request_waiting(loop: SimLoop, 
     world = World(loop, LIMITS)
     hostile = [await begin_frame(world, body_bytes, 700_000) for _ in range(12)]
     assert world.reactor.request_memory.bytes > 1 << 20
-    assert await echo_ms(world) < MOST_MS
-    assert await echo_ms(world, 60_000) < MOST_MS
+    assert await echo_ms(world) < MAX_MS
+    assert await echo_ms(world, 60_000) < MAX_MS
     assert not any(client.is_ended for client in hostile)
 
 
@@ -63,7 +63,7 @@ async def test_attackers_that_come_again_and_trickle_keep_nobody_waiting(loop: S
     await asyncio.sleep(1)
     large = asyncio.create_task(echo_ms(world, 3 << 20))
     while loop.time() < 60:
-        assert await echo_ms(world) < MOST_MS
+        assert await echo_ms(world) < MAX_MS
         await asyncio.sleep(0.25)
     assert await large < STALLS_MS + 500
     for each in attacks:
@@ -147,7 +147,7 @@ def test_the_lease_ends_with_its_frame_though_nobody_waits_then(body_bytes: int)
             start = loop.time()
             await client.send_frame(request)
             assert await client.receive_frame() == request
-            assert loop.time() - start < MOST_MS / 1000
+            assert loop.time() - start < MAX_MS / 1000
 
     run(main)
 
@@ -166,13 +166,13 @@ async def test_requests_at_work_take_at_most_one_frame_more_than_the_account(loo
     world = World(loop, LIMITS, wait=wait_handler)
     memory = world.reactor.request_memory
     sending = [asyncio.create_task(send_wait(world, body_bytes)) for _ in range(20)]
-    most_bytes = answered = 0
+    peak_bytes = answered = 0
     while loop.time() < 600 and answered < len(sending):
         await asyncio.sleep(0.05)
-        most_bytes = max(most_bytes, memory.bytes)
+        peak_bytes = max(peak_bytes, memory.bytes)
         answered = sum(task.done() and bool(task.result().received) for task in sending)
     assert answered == len(sending)
-    assert ACCOUNT_BYTES // 2 < most_bytes <= ACCOUNT_BYTES + LAST_RECEIVE_BYTES + len(b"wait 20000 ") + body_bytes + 4
+    assert ACCOUNT_BYTES // 2 < peak_bytes <= ACCOUNT_BYTES + LAST_RECEIVE_BYTES + len(b"wait 20000 ") + body_bytes + 4
     assert not memory.bytes
     assert not any(task.result().is_ended for task in sending)
 
@@ -185,7 +185,7 @@ def test_the_account_is_exceeded_by_one_frame_at_most_whatever_comes(seed: int) 
         random = Random(seed)
         world = World(loop, LIMITS, wait=wait_handler)
         memory = world.reactor.request_memory
-        assert memory.most_bytes == ACCOUNT_BYTES + LAST_RECEIVE_BYTES + LIMITS.connection.max_frame_bytes
+        assert memory.peak_bytes == ACCOUNT_BYTES + LAST_RECEIVE_BYTES + LIMITS.connection.max_frame_bytes
         largest = 12 << 20
 
         async def requests() -> None:
@@ -201,14 +201,14 @@ def test_the_account_is_exceeded_by_one_frame_at_most_whatever_comes(seed: int) 
                 client.channel.close()
 
         everybody = [asyncio.create_task(requests()) for _ in range(30)]
-        most_bytes = 0
+        peak_bytes = 0
         while loop.time() < 3600 and not all(task.done() for task in everybody):
             await asyncio.sleep(0.02)
-            most_bytes = max(most_bytes, memory.bytes)
+            peak_bytes = max(peak_bytes, memory.bytes)
         for task in everybody:
             assert task.done()
             task.result()
-        assert ACCOUNT_BYTES < most_bytes <= ACCOUNT_BYTES + LAST_RECEIVE_BYTES + largest
+        assert ACCOUNT_BYTES < peak_bytes <= ACCOUNT_BYTES + LAST_RECEIVE_BYTES + largest
         assert not memory.waiting
         assert not memory.bytes
 

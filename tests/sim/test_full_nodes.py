@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
-from kafkapy.handlers.standing_metadata import STANDS_STILL_MS
+from kafkapy.handlers.stale_metadata import STALE_AFTER_MS
 from kafkapy.metadata.registrations import DIRECTORY_LOST, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import (
@@ -144,7 +145,7 @@ def in_a_cluster(
 
         run_processes(main, seed=0, limit_seconds=600)
 
-    call.__name__ = test.__name__
+    call.__name__ = getattr(test, "__name__", "call")
     return call
 
 
@@ -187,7 +188,7 @@ async def test_a_full_node_that_learns_nothing_stops_leading_and_sends_clients_t
         assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.current_leader.leader_id == -1, "librdkafka would come back to this node for ever"
         await nodes.all_go_on()
-        await asyncio.sleep(STANDS_STILL_MS / 1000)
+        await asyncio.sleep(STALE_AFTER_MS / 1000)
         with pytest.raises(LostError):
             await nodes.connections.call(1, MetadataRequest(topics=None))
         assert hosted(nodes, LED).role is Role.RESIGNED
@@ -201,16 +202,19 @@ async def test_a_full_node_that_learns_nothing_stops_leading_and_sends_clients_t
 
 
 @needs_interpreter("a method is replaced")
-def test_leaders_that_know_no_directories_do_not_wait_for_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fill", [FullNodes.fill, FullNodes.fill_with_others])
+def test_leaders_that_know_no_directories_do_not_wait_for_it_either(
+    monkeypatch: pytest.MonkeyPatch, fill: Callable[[FullNodes, int], None]
+) -> None:
     """Apache Kafka's leaders wait for a replica that was in sync lately, wherever it is reported to be."""
     monkeypatch.setattr("kafkapy.replication.brokers.ReplicaBrokers.has_online_directory", lambda *_: True)
-    in_a_cluster(go_on_without_the_full_node)()
+    in_a_cluster(partial(go_on_without_the_full_node, fill=fill))()
 
 
-async def go_on_without_the_full_node(nodes: FullNodes) -> None:
+async def go_on_without_the_full_node(nodes: FullNodes, fill: Callable[[FullNodes, int], None]) -> None:
     await nodes.all_go_on()
     for _ in range(2):
-        nodes.fill(1)
+        fill(nodes, 1)
         await nodes.is_without(1, LED, FOLLOWED, OFFSETS)
         await nodes.all_go_on()
         nodes.empty(1)
@@ -279,3 +283,42 @@ def test_a_full_node_leads_again_if_no_other_is_left() -> None:
         assert await nodes.produce(pair, b"after") == 0
 
     run_processes(main, seed=0, limit_seconds=600)
+
+
+async def let_it_lead_the_quorum(nodes: FullNodes, node_id: int) -> None:
+    """Have leaders of the metadata quorum resign until this node is elected."""
+    quorums = {each: quorum_of(nodes, each) for each in nodes.world.computers}
+    for _ in range(50):
+        await nodes.world.until(lambda: any(quorum.is_leader for quorum in quorums.values()), 20, "a leader is elected")
+        leader = next(quorum for quorum in quorums.values() if quorum.is_leader)
+        if leader.node_id == node_id:
+            return
+        leader.resign(leader.leader_epoch)
+    raise AssertionError(f"node {node_id} is never elected")
+
+
+def quorum_of(nodes: FullNodes, node_id: int) -> Any:
+    server = nodes.world.computers[node_id].server
+    assert server is not None
+    return server._quorum_node.quorum
+
+
+@in_a_cluster
+async def test_an_active_controller_without_any_room_leaves_all_that_it_led_to_others(nodes: FullNodes) -> None:
+    """A failure: it could not write that another node was elected, so it told nobody that it gave its replicas away."""
+    for number in range(2):
+        await let_it_lead_the_quorum(nodes, 1)
+        await nodes.world.until(nodes.world.is_whole, 20, "all are in sync")
+        await nodes.all_go_on()
+        nodes.fill_with_others(1)
+        await nodes.is_without(1, LED, FOLLOWED, OFFSETS)
+        await nodes.all_go_on()
+        began_ms = nodes.world.loop.now_ms()
+        await nodes.create_topics({f"more-{number}": ([2, 3],)})
+        assert nodes.world.loop.now_ms() - began_ms < 10_000
+        assert hosted(nodes, LED).role is hosted(nodes, OFFSETS).role is Role.RESIGNED, "its metadata stands still"
+        nodes.empty(1)
+        await nodes.world.until(nodes.world.is_whole, 10, "it is in sync again")
+        await nodes.connections.call(2, ElectLeadersRequest(0, topic_partitions=None, timeout_ms=2000))
+        await nodes.world.until(lambda: nodes.registration(LED).leader == 1, 10, "it leads again")
+    await nodes.finish()

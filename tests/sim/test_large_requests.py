@@ -38,7 +38,7 @@ MAX_CALLS_AT_ONCE = 400_000
 
 
 class TurnMeter:
-    """Counts the calls of the loop's callbacks while it is set: `most_calls` is the largest of them."""
+    """Counts the calls of the loop's callbacks while it is set: `max_calls` is the largest of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._is_ours: dict[CodeType, bool] = {}
@@ -50,12 +50,12 @@ class TurnMeter:
             self._calls = 0
             run_handle(handle)
             if getattr(handle._callback, "__func__", None) is not SimIoPool._work:
-                self.most_calls = max(self.most_calls, self._calls)
+                self.max_calls = max(self.max_calls, self._calls)
 
         monkeypatch.setattr(asyncio.events.Handle, "_run", measured)
 
     def begin(self) -> None:
-        self.most_calls = 0
+        self.max_calls = 0
 
     def __enter__(self) -> "TurnMeter":
         sys.setprofile(self._count)
@@ -106,8 +106,8 @@ async def measure(machine: Machine, meter: TurnMeter, frame: bytes) -> int:
         try:
             await asyncio.wait_for(client.link.receive_frame(), ANSWERED_WITHIN_S)
         except (EOFError, TimeoutError):  # what is not answered: Produce with acks=0, a Fetch that waits
-            return meter.most_calls
-    return meter.most_calls
+            return meter.max_calls
+    return meter.max_calls
 
 
 APIS_BY_NAME = {APIS[key].name: row for key, row in BROKER_APIS.items()}

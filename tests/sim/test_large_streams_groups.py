@@ -5,8 +5,8 @@ from typing import Any
 
 from kafkapy.group.long_work import LongWork
 from kafkapy.group.streams.target import LARGE, TargetInput
-from kafkapy.group.streams.topic_configuration import MOST_TASKS
-from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES
+from kafkapy.group.streams.topic_configuration import MAX_TASKS
+from kafkapy.group.streams.topology import MAX_SUBTOPOLOGIES
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
@@ -58,11 +58,11 @@ async def test_a_member_may_have_all_tasks_of_the_largest_topology_and_report_th
     machine = Machine(loop, offsets_topic_num_partitions="1")
     await machine.boot()
     client = machine.connect()
-    partitions = MOST_TASKS // MOST_SUBTOPOLOGIES
+    partitions = MAX_TASKS // MAX_SUBTOPOLOGIES
     await client.create_topic("in", partitions)
     while (await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)).coordinators[0].error_code:
         await asyncio.sleep(0.1)
-    names = [str(each) for each in range(MOST_SUBTOPOLOGIES)]
+    names = [str(each) for each in range(MAX_SUBTOPOLOGIES)]
     topology = Topology(0, subtopologies=[Subtopology(each, source_topics=["in"]) for each in names])
     joined = await beat(client, "a", 0, topology=topology)
     offsets = [TaskOffset(each, partition=number, offset=1) for each in names for number in range(partitions)]

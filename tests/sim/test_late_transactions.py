@@ -5,7 +5,7 @@ import asyncio
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.runtime.coordinators.late_transactions import LOOK_S
+from kafkapy.runtime.coordinators.late_transactions import CHECK_S
 from kafkapy.server.admin.metrics import exposition
 from kafkapy.storage.producers.state import LATE_TRANSACTION_BUFFER_MS
 from tests.simulator.broker_world import INIT_PRODUCER_ID_VERSION, PRODUCE_VERSION, KafkaClient, Machine, Topic
@@ -53,11 +53,11 @@ async def test_partitions_with_late_transactions_are_counted_until_these_have_en
     topic = await client.create_topic("orders", PARTITIONS)
     for partition in range(2):
         await send(client, topic, partition, f"t-{partition}")
-    await asyncio.sleep(LATE_S - LOOK_S)
+    await asyncio.sleep(LATE_S - CHECK_S)
     assert late_count(machine) == 0
-    await asyncio.sleep(2 * LOOK_S)
+    await asyncio.sleep(2 * CHECK_S)
     assert late_count(machine) == 2
     await machine.server._coordinators.transactions.abort_timed_out()
-    await asyncio.sleep(LOOK_S)
+    await asyncio.sleep(CHECK_S)
     assert late_count(machine) == 0
     await machine.stop()

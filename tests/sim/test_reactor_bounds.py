@@ -8,6 +8,7 @@ import pytest
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, ConnectionLimits
+from kafkapy.reactor.byte_account import READ_SECONDS
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
@@ -78,7 +79,11 @@ async def test_beyond_the_bound_of_all_unread_responses_those_that_wait_for_long
         client.stop_reading()
         await client.send(frame(b"big 2000000") * 3)
         await asyncio.sleep(0.01)
-        assert world.reactor.unsent.bytes <= 11_000_000
+        assert world.reactor.unsent.bytes <= 13_000_000, (
+            "the largest is beyond the bound, as its peer may begin to read"
+        )
+    await asyncio.sleep(READ_SECONDS)
+    assert world.reactor.unsent.bytes <= 11_000_000
     assert world.reactor.connection_count == 5
     assert caplog.text.count("Closed 1 connections: there were more than 11000000 bytes of responses") == 15
     other = world.connect()
@@ -87,9 +92,8 @@ async def test_beyond_the_bound_of_all_unread_responses_those_that_wait_for_long
         client.read()
         for _ in range(3):
             assert len(await client.receive_frame()) == 2_000_000
-    assert world.reactor.connection_count == 5, "the one that did not read was closed for those that do"
     await asyncio.sleep(0.1)
-    assert world.reactor.unsent.bytes == 0
+    assert world.reactor.unsent.bytes < 3_000_000, "that of the one that does not read"
 
 
 async def test_begun_frames_of_peers_that_have_not_logged_in_have_a_bound_of_their_own(loop: SimLoop):

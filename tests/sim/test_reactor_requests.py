@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.reactor.processor import MOST_UNSENT
+from kafkapy.reactor.processor import MAX_UNSENT
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
@@ -36,7 +36,7 @@ async def test_answers_of_many_connections_at_one_time_all_leave(loop: SimLoop):
     """The first sends at once, the others together; they are more than leave together."""
 
     world = World(loop, echo=_echo)
-    clients = [world.connect() for _ in range(3 * MOST_UNSENT + 2)]
+    clients = [world.connect() for _ in range(3 * MAX_UNSENT + 2)]
     for number, client in enumerate(clients):
         await client.send_frame(b"echo %d" % number)
     assert [await client.receive_frame() for client in clients] == [b"echo %d" % n for n in range(len(clients))]

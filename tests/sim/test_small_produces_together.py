@@ -177,7 +177,7 @@ async def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_hand
     assert requester.serve(transactional_id="id") == 0
     [(producer, base_sequence)] = requester.verified
     assert (producer.transactional_id, producer.producer_id, producer.producer_epoch) == ("id", 7, 0)
-    assert (producer.is_adding, producer.knows_abortable, base_sequence) == (True, True, 1)
+    assert (producer.adds_partitions, producer.knows_transaction_abortable, base_sequence) == (True, True, 1)
     requester.begin_transaction()
     assert requester.serve(transactional_id="id") == 1
     assert requester.serve() == 1

@@ -88,7 +88,7 @@ def leave_a_member_of_a_cluster_without_tasks(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(ASSIGNORS, "sticky", lazy)
 
 
-MOST_TRIED = 80
+MAX_TRIED = 80
 """Seeds: odd ones have an assignor of their own. The first one has met the fault, until something else is drawn."""
 CUT_OFF = Plan(
     roles=NODES,
@@ -122,7 +122,7 @@ def test_a_fault_planted_in_a_cluster_is_found(
 ) -> None:
     plant(monkeypatch)
     found = []
-    for seed in range(first_seed, first_seed + MOST_TRIED, 2):
+    for seed in range(first_seed, first_seed + MAX_TRIED, 2):
         try:
             live(seed, live_cut_off)
         except AssertionError as error:

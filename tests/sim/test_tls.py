@@ -13,9 +13,9 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, ConnectionLimits
 from kafkapy.reactor import tls_handshake
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
-from kafkapy.reactor.tls import MOST_WASTED_BYTES
+from kafkapy.reactor.tls import MAX_WASTED_BYTES
 from kafkapy.reactor.tls_admission import ServerTls
-from kafkapy.reactor.tls_handshake import MOST_HANDSHAKE_BYTES, STATE_BYTES, STEPS_PER_TURN
+from kafkapy.reactor.tls_handshake import MAX_ONE_HANDSHAKE_BYTES, STATE_BYTES, STEPS_PER_TURN
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
@@ -209,7 +209,7 @@ async def test_both_sides_say_goodbye(loop: SimLoop, tls: ServerTls, context: ss
     world = World(loop, tls=tls, wait=wait_handler)
     client = await world.connect_tls(context)
     await client.send_frame(b"wait 20 x")
-    client.channel._session.say_goodbye()
+    client.channel._session.send_close_notify()
     assert await client.receive_frame() == b"wait 20 x"
     await client.wait_end()
     assert world.reactor.connection_count == 0
@@ -414,7 +414,7 @@ def test_a_hello_of_records_of_one_byte_is_broken_off(tls: ServerTls, caplog: py
 
     caplog.set_level(logging.INFO)
     run(main)
-    assert f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes" in caplog.text
+    assert f"the handshake is longer than {MAX_ONE_HANDSHAKE_BYTES} bytes" in caplog.text
 
 
 def test_a_hello_that_declares_too_much_is_refused_at_its_first_bytes(tls: ServerTls, caplog: pytest.LogCaptureFixture):
@@ -423,13 +423,13 @@ def test_a_hello_that_declares_too_much_is_refused_at_its_first_bytes(tls: Serve
     async def main(loop: SimLoop) -> None:
         world = World(loop, tls=tls)
         client = world.connect()
-        declared = MOST_HANDSHAKE_BYTES + 1
+        declared = MAX_ONE_HANDSHAKE_BYTES + 1
         await client.send(b"\x16\x03\x01\x20\0\1" + declared.to_bytes(3, "big") + bytes(100))
         await client.wait_end()
 
     caplog.set_level(logging.INFO)
     run(main)
-    assert f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes" in caplog.text
+    assert f"the handshake is longer than {MAX_ONE_HANDSHAKE_BYTES} bytes" in caplog.text
 
 
 def test_begun_handshakes_have_a_bound_together(
@@ -516,7 +516,7 @@ async def test_ciphertext_is_not_called_wasted_before_its_data_was_taken(
     await client.send_frame(b"big 70000")
     await asyncio.sleep(0.1)
     channel = client.channel
-    channel._wasted_bytes = MOST_WASTED_BYTES
+    channel._wasted_bytes = MAX_WASTED_BYTES
     received = channel.receive(10)
     while part := channel.receive(100_000):
         received += part

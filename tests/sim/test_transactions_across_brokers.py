@@ -78,7 +78,9 @@ async def test_a_partition_is_added_by_the_coordinators_broker(brokers: LinkedBr
 async def test_a_client_of_version_1_has_its_partitions_verified(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     leader, coordinator = brokers.nodes[LEADER], brokers.nodes[COORDINATOR]
-    old = TransactionalProducer("t", producer.producer_id, producer.epoch, is_adding=False, knows_abortable=False)
+    old = TransactionalProducer(
+        "t", producer.producer_id, producer.epoch, adds_partitions=False, knows_transaction_abortable=False
+    )
     added, other = (leader.manager.partitions.find("orders", number) for number in range(2))
     await coordinator.transactions.decide(
         "t", lambda shard, now_ms: shard.add_partitions("t", old.producer_id, 0, [added.topic_partition], 3, now_ms)

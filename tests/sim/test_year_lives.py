@@ -21,6 +21,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 from tests.simulator import year_lives
 from tests.simulator.cluster_checker import ViolationError
+from tests.simulator.cluster_clients import LostError
 from tests.simulator.cluster_lives import TOPIC
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.simulator.year_lives import Reader, Trimmer, YearChecker, live_a_year
@@ -163,12 +164,15 @@ class Answering:
 
 def test_a_reader_is_sent_back_to_what_it_has_read() -> None:
     reader = Reader.__new__(Reader)
-    reader.position, reader.name, reader._topic = 5, "reader", TOPIC
+    reader.position, reader.name, reader._topic, reader._last_epoch = 5, "reader", TOPIC, 0
     place: Any = SimpleNamespace(leader_id=1, leader_epoch=0)
     reader.connections = Answering(offset=6)  # type: ignore[assignment]
     asyncio.run(reader._recover(place, 1, ErrorCode.OFFSET_OUT_OF_RANGE))
     assert reader.position == 6
     with pytest.raises(ViolationError):
+        asyncio.run(reader._recover(place, 1, ErrorCode.OFFSET_OUT_OF_RANGE))
+    reader._last_epoch = 1
+    with pytest.raises(LostError):  # of a node that does not know the leader yet
         asyncio.run(reader._recover(place, 1, ErrorCode.OFFSET_OUT_OF_RANGE))
 
 

@@ -458,6 +458,9 @@ class Consumer(Client):
         await asyncio.sleep(self.world.loop.rng.uniform(0, LONGEST_REST_S))
 
     def _take(self, response: Any, place: Place) -> None:
+        if place.leader_epoch < self._last_epoch:  # of a node whose metadata is old: a consumer believes none of it
+            self.forget_place(self._topic, self._partition)
+            raise LostError(ErrorCode.FENCED_LEADER_EPOCH)
         if response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or response.diverging_epoch.end_offset >= 0:
             raise ViolationError(
                 f"I1: {self.name} has read to {self.position} (leader epoch {self._last_epoch}), and node "

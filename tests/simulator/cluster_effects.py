@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 FAILED_OPERATIONS: Final = ("write", "sync", "read", "rename")
-LEAST_SHARES: Final[Mapping[str, float]] = {"full": 0.04, "failed": 0.12, "forgotten records": 0.06}
+MIN_SHARES: Final[Mapping[str, float]] = {"full": 0.04, "failed": 0.12, "forgotten records": 0.06}
 """In so many of the seeds a write finds a disk full, an operation fails, a crash takes what was not synced."""
-LEAST_SHARE_OF_OPERATION: Final = 0.015
+MIN_SHARE_OF_OPERATION: Final = 0.015
 """Of each of FAILED_OPERATIONS, where there are many seeds."""
 
 
@@ -32,9 +32,9 @@ class EffectsOfSeeds:
         """Return in which share of the seeds a kind of fault took effect."""
         return sum(kind in kinds for kinds in self._of.values()) / len(self._of)
 
-    def check(self, least_shares: Mapping[str, float] = LEAST_SHARES) -> None:
+    def check(self, min_shares: Mapping[str, float] = MIN_SHARES) -> None:
         """Raise AssertionError if a kind of fault took effect too seldom."""
-        shares = {kind: self.share(kind) for kind in least_shares}
+        shares = {kind: self.share(kind) for kind in min_shares}
         print(f"faults took effect, in {len(self)} seeds: {shares}")
         for kind, share in shares.items():
-            assert share >= least_shares[kind], f"{kind}: in {share:.1%} of the seeds, not {least_shares[kind]:.1%}"
+            assert share >= min_shares[kind], f"{kind}: in {share:.1%} of the seeds, not {min_shares[kind]:.1%}"

@@ -11,7 +11,7 @@ from tests.support.wire import request_frame
 
 CONNECTIONS: Final = 6
 FRAME_BYTES: Final = 90_000
-"""All connections together send much more than RequestMemory.most_bytes, with the properties of cluster_memory.py."""
+"""All connections together send much more than RequestMemory.peak_bytes, with the properties of cluster_memory.py."""
 TAIL_BYTES: Final = 100
 PAUSE_S: Final = (0.05, 0.4)
 

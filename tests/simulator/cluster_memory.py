@@ -13,8 +13,8 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.server.broker import BrokerServer
 from tests.simulator.cluster_world import Computer
 
-MOST_TASKS_AT_REST: Final = 60
-MOST_CONNECTIONS_AT_REST: Final = 40
+MAX_TASKS_AT_REST: Final = 60
+MAX_CONNECTIONS_AT_REST: Final = 40
 PROPERTIES: Final = {"socket_request_max_bytes": "100000", "queued_max_request_bytes": "100000"}
 """So that a few clients reach the bound."""
 
@@ -23,8 +23,8 @@ def unbounded(computer: Computer) -> Iterator[str]:
     """Yield what a process holds at any time beyond its bounds, or without an owner."""
     for reactor in reactors(computer):
         memory = reactor.request_memory
-        if memory.bytes > memory.most_bytes:
-            yield f"{memory.bytes} bytes of requests are received, {memory.most_bytes} may be"
+        if memory.bytes > memory.peak_bytes:
+            yield f"{memory.bytes} bytes of requests are received, {memory.peak_bytes} may be"
         owned = sum(
             sum(link.unstarted_bytes for link in processor.links)
             + sum(pending.frame_bytes for pending in processor.pending_requests)
@@ -42,10 +42,10 @@ def held_at_rest(computer: Computer) -> Iterator[str]:
     """Yield what a process still holds although no client is there any more."""
     assert computer.life is not None
     tasks = [task for task in computer.life.tasks if not task.done()]
-    if len(tasks) > MOST_TASKS_AT_REST:
+    if len(tasks) > MAX_TASKS_AT_REST:
         yield f"{len(tasks)} tasks are unfinished: {sorted({task.get_coro().__qualname__ for task in tasks})}"  # type: ignore[union-attr]
     connections = sum(len(processor.links) for reactor in reactors(computer) for processor in reactor.processors)
-    if connections > MOST_CONNECTIONS_AT_REST:
+    if connections > MAX_CONNECTIONS_AT_REST:
         yield f"{connections} connections are open"
     if isinstance(computer.server, BrokerServer):
         waiting = computer.server._replica_manager.waiting_counts

@@ -504,6 +504,9 @@ class SimDisk:
         self.rename(path + ".tmp", path)
         self.sync_directory(path.rpartition("/")[0])
 
+    def size(self, path: str) -> int:
+        return self.open(path, writable=False).size()
+
     def modified_ms(self, path: str) -> int:
         node = self._find(path)
         if node is None:

@@ -1,6 +1,7 @@
 """What the hot paths cost, counted: bytecode instructions and calls of kafkapy's own code for a request of each kind.
 
-calls: of functions of Python and of C by kafkapy's code; functions: kafkapy's own of these, which docs/chains.md tells.
+calls: of functions of Python and of C by kafkapy's code; functions: kafkapy's own of these; modules: of how many
+modules. docs/chains.md tells the last two.
 
 A whole broker in virtual time serves the request, so that a count is the same on every machine; it is that of one
 CPython minor version (COUNTED_ON). The counts are kept in hot_path_counts.json:
@@ -81,6 +82,7 @@ class Counter:
 
     def __init__(self) -> None:
         self.instructions = self.calls = self.functions = 0
+        self.modules: set[str] = set()
         self._is_ours: dict[CodeType, bool] = {}
 
     def __enter__(self) -> Self:
@@ -112,7 +114,9 @@ class Counter:
     def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
         if event in ("call", "c_call") and self._counts(frame):
             self.calls += 1
-            self.functions += event == "call"
+            if event == "call":
+                self.functions += 1
+                self.modules.add(frame.f_code.co_filename)
 
 
 def count_all() -> Counts:
@@ -349,6 +353,7 @@ async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
         "instructions": counter.instructions / REPEATS,
         "calls": counter.calls / REPEATS,
         "functions": counter.functions / REPEATS,
+        "modules": len(counter.modules),
     }
 
 

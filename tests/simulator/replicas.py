@@ -11,7 +11,7 @@ requests time out, or breaks connections at once. What is on its way when its se
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from kafkapy.config.load import load
@@ -305,7 +305,7 @@ class ReplicaWorld:
         self.commit(_all_of(self.cluster.controller.partitions.fence(node_id)))
 
     def unfence(self, node_id: int) -> None:
-        self.commit(_all_of(self.cluster.controller.partitions.unfence(node_id)))
+        self.commit(_unfencing(self.cluster.controller.partitions.unfence(node_id)))
 
     def begin_controlled_shutdown(self, node_id: int) -> None:
         self.commit(_all_of(self.cluster.controller.partitions.begin_controlled_shutdown(node_id)))
@@ -408,6 +408,10 @@ class ReplicaWorld:
 def _all_of(steps: "RecordSteps") -> "Steps[Any, None]":
     yield from steps
     return Decision(None)
+
+
+def _unfencing(steps: "Generator[list[Any], None, list[Any]]") -> "Steps[Any, None]":
+    return Decision(None, (yield from steps))
 
 
 def _read_regions(response: FetchResponse) -> None:

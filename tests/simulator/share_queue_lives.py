@@ -42,7 +42,7 @@ GROUP: Final = TOPIC
 PARTITION_COUNT: Final = 2
 LOCK_S: Final = 1.0
 LIMITS: Final = (2, 3, 5, 10)
-MOST_ATTEMPTS: Final = max(LIMITS)
+MAX_ATTEMPTS: Final = max(LIMITS)
 TICK_S: Final = 0.005
 MEMBERS: Final = 3
 GROUP_RESOURCE: Final = 32
@@ -123,7 +123,7 @@ class QueueComputer:
 
         self._run(finish, None)
         sent = [place for place in self.sent if place[1] >= self.deleted_before[place[0]]]
-        found = breaches(self.events, sent, lock_s=LOCK_S - TICK_S, limit=MOST_ATTEMPTS)
+        found = breaches(self.events, sent, lock_s=LOCK_S - TICK_S, limit=MAX_ATTEMPTS)
         lost = breaches(self.events, sent, lock_s=LOCK_S, limit=min(LIMITS))  # which limit a record has met is not kept
         return [each for each in found if each.rule is not Rule.LOST] + [
             each for each in lost if each.rule is Rule.LOST

@@ -338,7 +338,6 @@ def start(disk: SimDisk, promises: dict[TopicPartition, Promise]) -> LogManager:
         return promise is None or log.topic_id not in (None, promise.topic_id)
 
     load_logs(manager, NOW_MS, config_for=config_for, is_stray=is_stray)
-    manager.checkpoints.read_cleaner_offsets()
     for log in manager.logs.values():
         log.update_high_watermark(log.log_end_offset)
     return manager

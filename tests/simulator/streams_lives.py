@@ -58,7 +58,7 @@ GROUP: Final = ("change_standbys", "grow", "begin_anew")
 DISKS: Final = ("fill", "fail_disk")
 OFFSETS_TOPIC: Final = GROUPS_PARTITION.topic
 GROUP_RESOURCE: Final = 32
-MOST_CHANGES: Final = 40
+MAX_CHANGES: Final = 40
 """Of the coordinator's disk, before it dies at one: a rebalance of so few members makes fewer."""
 DIES_WITHIN_S: Final = 2.0
 LONGEST_START_S: Final = 2.0
@@ -298,7 +298,7 @@ class StreamsLives(ClusterLives):
         computer = self.world.computers.get(self._coordinator_id())
         if computer is None or computer.life is None or computer.disk.hook is not None:
             return
-        death = Death(self, computer, self._chance.randrange(MOST_CHANGES))
+        death = Death(self, computer, self._chance.randrange(MAX_CHANGES))
         computer.disk.hook = death
         await self._soon(lambda: death.has_come, DIES_WITHIN_S)
         computer.disk.hook = None

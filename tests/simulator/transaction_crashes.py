@@ -94,10 +94,10 @@ class Trouble:
     def die(self) -> None:
         self._is_dead = True
 
-    async def fill_disks(self, random: Random, topics: Sequence[str], most_apart_s: float) -> None:
+    async def fill_disks(self, random: Random, topics: Sequence[str], max_apart_s: float) -> None:
         """Let the disk be full for one of the topics at a time."""
         while True:
-            await asyncio.sleep(random.uniform(0.5, most_apart_s))
+            await asyncio.sleep(random.uniform(0.5, max_apart_s))
             self._full = random.choice(topics)
             await asyncio.sleep(random.uniform(0.05, 1))
             self._full = ""

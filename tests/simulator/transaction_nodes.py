@@ -248,7 +248,7 @@ class Client:
             raise GaveUp
         requester = TransactionalProducer(self.name, self._producer_id, self._epoch, True, True)
         sequence = self._sequences.get(topic, 0)
-        verified = await answered(broker.verification.verify_patiently(requester, {partition: sequence}))
+        verified = await answered(broker.verification.verify_with_retries(requester, {partition: sequence}))
         is_dead = broker is not self._world.brokers.nodes[broker.node_id]
         if is_dead or verified is None or verified[partition].code:
             raise GaveUp

@@ -360,8 +360,13 @@ class Reader(Consumer):
         return FetchRequest(max_wait_ms=300, min_bytes=1, session_epoch=-1, topics=topics, rack_id=self._rack)
 
     async def _recover(self, place: Place, node_id: int, code: int) -> None:
-        """After an error: begin anew at the leader, or at its log's start. Raises LostError, ViolationError."""
-        if code != ErrorCode.OFFSET_OUT_OF_RANGE or node_id != place.leader_id:
+        """After an error: begin anew at the leader, or at its log's start. Raises LostError, ViolationError.
+
+        A node whose metadata is old takes itself for the leader that it was. A consumer does not believe it, as it has
+        read records of a later leader epoch (KIP-320).
+        """
+        is_old = place.leader_epoch < self._last_epoch
+        if code != ErrorCode.OFFSET_OUT_OF_RANGE or node_id != place.leader_id or is_old:
             raise LostError(code)
         requested = ListOffsetsPartition(partition_index=0, current_leader_epoch=place.leader_epoch, timestamp=EARLIEST)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(self._topic, partitions=[requested])])

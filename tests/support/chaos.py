@@ -72,9 +72,9 @@ class Chaos:
         for node in self.cluster.nodes.values():
             node.wait_until_ready(START_S)
 
-    def wait(self, least_s: float, most_s: float) -> None:
+    def wait(self, min_s: float, max_s: float) -> None:
         """Let time pass, of which only the order of events may depend."""
-        time.sleep(self.random.uniform(least_s, most_s))
+        time.sleep(self.random.uniform(min_s, max_s))
 
     def a_node(self) -> ProxiedNode:
         """Return the leader of some partition, the controller, or a follower of both."""

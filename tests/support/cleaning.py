@@ -49,7 +49,6 @@ class CompactedLogs:
         self.logs.is_verification_enabled = False
         self.logs.directories.lock()
         load_logs(self.logs, NOW_MS)
-        self.logs.checkpoints.read_cleaner_offsets()
         self.cleaner = CleanerManager(self.logs, self.disk)
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 DIRECTORY = Path("/proc/self/fd")
 """Where the system has one: Linux."""
 
-MOST_LEFT = 60
+MAX_LEFT = 60
 """What a file may leave open: a fixture of the session may begin in it, such as a broker or a JVM with its pipes, and a
 broker keeps the connections that it has muted for a quota until the time is over: 23 after test_mutation_rates.py."""
 
@@ -25,11 +25,11 @@ class Descriptors:
     def left_open(self) -> list[str]:
         """Return all that is open if it is much more than at the last call, else nothing. Collects garbage first."""
         found = opened()
-        if len(found) - self._count > MOST_LEFT:
+        if len(found) - self._count > MAX_LEFT:
             gc.collect()
             found = opened()
         count, self._count = self._count, len(found)
-        return found if len(found) - count > MOST_LEFT else []
+        return found if len(found) - count > MAX_LEFT else []
 
 
 def opened() -> list[str]:

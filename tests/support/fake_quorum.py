@@ -6,6 +6,7 @@ Stands in for runtime.quorum.Quorum where a test is about what lies above it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.runtime.quorum.quorum import CommittedBatch, NotLeaderError, QuorumListener
@@ -24,6 +25,8 @@ class FakeQuorum:
         self.high_watermark = 0
         self.log_end_offset = 0
         self.finalized_kraft_version = 1
+        self.effects = SimpleNamespace(waiting=())
+        """Nothing waits for room on a disk."""
         self.log: list[CommittedBatch] = []
         self.source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
         self._uncommitted: deque[CommittedBatch] = deque()

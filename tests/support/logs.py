@@ -10,7 +10,7 @@ from kafkapy.record.batches import batches
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
-from kafkapy.storage.manager.loading import LogLoading
+from kafkapy.storage.manager.loading import LogLoading, LogToLoad
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
@@ -65,9 +65,20 @@ def marker(*, is_abort: bool, producer_id: int = 8, producer_epoch: int = 0, coo
 def load_logs(manager: LogManager, now_ms: int = NOW_MS, **options: Any) -> None:
     """Load all logs as a broker does at its start, here and now. The directories must be locked."""
     loading = LogLoading(manager, now_ms=now_ms, clock_ms=lambda: now_ms, **options)
-    for item in loading.plan():
+    for item in planned(loading):
         loading.load(item)
     loading.finish()
+
+
+def planned(loading: LogLoading) -> list[LogToLoad]:
+    """Run the steps of a plan, without turns."""
+    steps = loading.plan_steps()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            items: list[LogToLoad] = end.value
+            return items
 
 
 def delete_due_logs(manager: LogManager, now_ms: int) -> int:

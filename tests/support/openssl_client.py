@@ -97,6 +97,6 @@ class OpenSslClient:
         self.send(data)
         return self.receive()
 
-    def say_goodbye(self) -> None:
+    def send_close_notify(self) -> None:
         """Send close_notify, and leave the connection open."""
         self._lib.SSL_shutdown(self._tls)

@@ -152,6 +152,7 @@ class Reader:
             "PATH": os.pathsep.join((str(self._programs), str(Path(sys.executable).parent), os.environ["PATH"])),
             "PYTHONPATH": str(ROOT),
             "XDG_CONFIG_HOME": str(self._directory / ".config"),
+            "XDG_STATE_HOME": str(self._directory / ".state"),
         }
 
     def _write_programs(self) -> None:

@@ -35,13 +35,19 @@ def sent_epoch(word: str, last: int) -> int:
 
 def plain_record(text: str) -> Any:
     """Return a recorded record, "KEY VALUE", as plain values."""
+    return plain(recorded(text))
+
+
+def recorded(text: str) -> CoordinatorRecord:
+    """Return a record from "KEY VALUE"."""
     key, _, value = text.partition(" ")
-    return plain(decode_record(bytes.fromhex(key), bytes.fromhex(value) if value else None))
-
-
-def plain(record: CoordinatorRecord | None) -> Any:
-    """Return a record as plain values, its lists sorted: Kafka's are in the order of hash maps."""
+    record = decode_record(bytes.fromhex(key), bytes.fromhex(value) if value else None)
     assert record is not None
+    return record
+
+
+def plain(record: CoordinatorRecord) -> Any:
+    """Return a record as plain values, its lists sorted: Kafka's are in the order of hash maps."""
     return record.key.NAME, _plain(record.key), None if record.value is None else _plain(record.value)
 
 

@@ -37,6 +37,8 @@ class MemoryStore:
 
     def catch_up(self) -> None: ...
 
+    def begin_write(self) -> None: ...
+
     def append(self, records: NewRecords) -> None:
         for key, value in records:
             self.records.append((key, value))

@@ -1,6 +1,6 @@
 """A broker's group coordinator with share groups, over a persister in memory, on a virtual-time loop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +35,7 @@ class PersisterInMemory:
         self.refused: dict[int, int] = {}
         """By partition: the error code."""
         self.deletions: list[TopicIdPartition] = []
+        self.on_deleted: Callable[[], None] = lambda: None
 
     def _code(self, partition: int) -> int:
         return self.error_code or self.refused.get(partition, 0)
@@ -62,6 +63,7 @@ class PersisterInMemory:
                 self.states.pop((group_id, topic_id, partition), None)
                 self.deletions.append(TopicIdPartition(topic_id, partition))
             results.append(PartitionResult(topic_id, partition, code, "refused" if code else None))
+        self.on_deleted()
         return results
 
     async def read_summary(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> list[StateSummary]:

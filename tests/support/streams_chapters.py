@@ -12,10 +12,12 @@ from kafkapy.types import uuid_to_string
 from tests.support.client_requests import create_topic, metadata, until
 from tests.support.offsets import find_coordinator
 from tests.support.recorded_groups import unordered
-from tests.support.streams_members import StreamsMember
+from tests.support.streams_members import LEAVES, StreamsMember, reading
 from tests.support.wire import WireClient
 
 PARTITIONS: Final = 3
+MISSING_SOURCE_TOPICS: Final = 1
+"""A status of StreamsGroupHeartbeat's response (KIP-1071)."""
 
 
 class Chapter:
@@ -29,6 +31,13 @@ class Chapter:
         self._numbers = itertools.count()
         self.topic_id = create_topic(client, name, PARTITIONS)
         find_coordinator(client, name)
+        self._until_known()
+
+    def _until_known(self) -> None:
+        """Wait until the coordinator knows the topic: Apache Kafka's learns of it after the broker leads it."""
+        probe = StreamsMember(self.client, f"{self.group}-probe", "probe")
+        until(lambda: all(each.status_code != MISSING_SOURCE_TOPICS for each in probe.join(reading(self.group)).status))
+        assert probe.heartbeat(member_epoch=LEAVES).error_code == 0
 
     def tell(self, what: str, request: Any, version: int) -> Any:
         """Send a request, and keep its response."""

@@ -121,7 +121,7 @@ class SimProducer:
         assert partition is not None
         requester = TransactionalProducer(self.transactional_id, self.producer_id, self.epoch, True, True)
         sequence = self._sequences.get(f"{topic}-{partition_id}", 0)
-        verified = (await self._hosting.verification.verify_patiently(requester, {partition: sequence}))[partition]
+        verified = (await self._hosting.verification.verify_with_retries(requester, {partition: sequence}))[partition]
         if verified.code:
             return verified.code
         records = batch(

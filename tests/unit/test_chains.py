@@ -1,11 +1,14 @@
-"""docs/chains.md names what the code defines, in the files that it names beside them."""
+"""docs/chains.md names what the code defines, in the files named beside it, and tells the counts that are kept."""
 
 import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import pytest
+
+from tests.simulator.hot_paths import kept
 
 ROOT = Path(__file__).parents[2]
 CHAINS = (ROOT / "docs" / "chains.md").read_text()
@@ -13,6 +16,17 @@ NAME = re.compile(r"`(?:[A-Z]\w*\.)?([A-Za-z_]\w*)(?:\(\))?`")
 """The last part of `Class.method`: test_members.py compares both."""
 BEHIND_FILE = re.compile(r"`?((?:\w+/)+\w+\.py)`?\s+`(?:\w+\.)?(\w+)`")
 BEFORE_FILE = re.compile(r"`(?:\w+\.)?(\w+)`\s+\((?:the\s+)?((?:\w+/)+\w+\.py)\b")
+TOLD_COUNT: Final = re.compile(r"(\d+)\s+calls\s+of\s+Python\s+functions\s+in\s+(\d+)\s+modules")
+GOALS: Final = {
+    "creation of a topic of one partition, version 4": (520, None),
+    "heartbeat": (90, 30),
+    "heartbeat, KIP-848": (90, 30),
+    "end of a transaction of one partition": (200, None),
+}
+"""The most functions and modules of the ways that were once too long; hot_path_counts.json has what they take."""
+UNTOLD: Final = {"heartbeat"}
+NEAR: Final = 0.03
+"""A document need not follow each call."""
 OUTSIDE = {"__transaction_state", "__consumer_offsets", "AssertionError"}
 """Topics, and what Python defines."""
 
@@ -66,3 +80,20 @@ def test_all_names_are_defined() -> None:
 )
 def test_a_name_that_is_gone_is_found(text: str) -> None:
     assert len(missing(text)) == 1
+
+
+@pytest.mark.parametrize("path", GOALS)
+def test_a_way_that_was_too_long_stays_short(path: str) -> None:
+    most_functions, most_modules = GOALS[path]
+    counts = kept()[path]
+    assert counts["functions"] <= most_functions
+    assert most_modules is None or counts["modules"] <= most_modules
+
+
+def test_the_counts_told_are_those_kept() -> None:
+    counts = [kept()[path] for path in GOALS if path not in UNTOLD]
+    told = [(int(functions), int(modules)) for functions, modules in TOLD_COUNT.findall(CHAINS)]
+    assert len(told) == len(counts)
+    for (functions, modules), count in zip(told, counts, strict=True):
+        assert functions == pytest.approx(count["functions"], rel=NEAR)
+        assert modules == pytest.approx(count["modules"], rel=NEAR)

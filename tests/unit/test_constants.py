@@ -1,6 +1,7 @@
-"""A constant of the protocol has one name and one place: no copy that a reader has to compare."""
+"""A constant of the protocol has one name and one place: no copy that a reader has to compare. A bound has a reason."""
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,9 @@ NUMERALS = (
 """How the bounds are written: only files with one are parsed."""
 TABLES = {"config/facts.py", "protocol/codegen/spec.py"}
 """Kafka's keys as text; the generator's table of integers."""
+BOUND = re.compile(r"^(_?(?:MAX|MIN)_\w+)(?:: \w+)? = [^A-Z\"\n]*[^A-Z\"\n{(]$", re.M)
+"""A constant of one line that bounds something; not one that is another's value, or a key's name."""
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*(?:: \w+)? = ")
 SAME_ELSEWHERE = {"NO_OFFSET"}
 """Of a group's commit and of a broker's session: two things, both of which may be missing."""
 
@@ -53,3 +57,32 @@ def test_what_stands_for_nothing_is_defined_once() -> None:
                 places[name].append(path)
     assert len(places["NO_TIMESTAMP"]) == 1
     assert {name: at for name, at in places.items() if len(at) > 1 and name not in SAME_ELSEWHERE} == {}
+
+
+def undocumented_bounds(text: str) -> list[str]:
+    """Return the bounds, of one line each, without a reason: a docstring or a comment, also one for a group of them."""
+    lines = [*text.splitlines(), ""]
+    found = []
+    for number, line in enumerate(lines):
+        bound = BOUND.match(line)
+        if bound is None or "  # " in line or lines[number - 1].startswith("#"):
+            continue
+        end = number + 1
+        while CONSTANT.match(lines[end]):
+            end += 1
+        if not lines[end].startswith('"""'):
+            found.append(bound[1])
+    return found
+
+
+def test_a_bound_says_why_it_is_so_large() -> None:
+    assert sum(len(BOUND.findall(text)) for text in sources().values()) > 200
+    found = {path: names for path, text in sources().items() if (names := undocumented_bounds(text))}
+    assert found == {}
+
+
+def test_a_bound_without_a_reason_is_found() -> None:
+    text = (
+        'MAX_A: Final = 3\nOTHER: Final = 4\n"""Why."""\nMAX_B: Final = 3\n\nMIN_C = 5  # why\nMIN_D: Final = MAX_B\n'
+    )
+    assert undocumented_bounds(text) == ["MAX_B"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LOG = frozenset(f"kafkapy.storage.log.{name}" for name in ("append", "flush", "log", "plain_append"))
+LOG = frozenset(f"kafkapy.storage.log.{name}" for name in ("flush", "log", "plain_append"))
 """Functions of Log, each file a concern: they take the Log that calls them."""
 CONNECTIONS = frozenset(f"kafkapy.reactor.{name}" for name in ("link", "processor", "turn_queue"))
 """A processor has links and a queue of those whose turn comes; a link wakes its processor."""

@@ -27,7 +27,7 @@ class ChannelClosed(ConnectionError):
 
 
 class Begin(NamedTuple):
-    """What the test's process sends first: the nodes' ids, faults, whether requests are recorded and disks may fail."""
+    """The test's first message: the nodes' ids, faults, whether requests are recorded and disks may fail."""
 
     node_ids: tuple[int, ...]
     faults: tuple[FaultSpec, ...]
@@ -67,9 +67,9 @@ class Channel:
         self._send(("call", self._number, name, arguments))
         return future
 
-    def tell(self, name: str, *arguments: Any) -> None:
-        """Tell the other end, which answers nothing."""
-        self._send(("tell", 0, name, arguments))
+    def notify(self, name: str, *arguments: Any) -> None:
+        """Send a message that the other end does not respond to."""
+        self._send(("notify", 0, name, arguments))
 
     def close(self) -> None:
         if self._loop is not None and self._socket.fileno() >= 0:
@@ -123,9 +123,9 @@ class Channel:
                 return
             message = pickle.loads(self._received[SIZE_BYTES:end])
             del self._received[:end]
-            self._take(*message)
+            self._on_message(*message)
 
-    def _take(self, kind: str, number: int, name: str, content: Any) -> None:
+    def _on_message(self, kind: str, number: int, name: str, content: Any) -> None:
         if kind in ("result", "error"):
             future = self._waiting.pop(number, None)
             if future is not None and not future.done():
@@ -155,12 +155,12 @@ class Channel:
 
 
 def send_first(end: socket.socket, message: Begin) -> None:
-    """Send what `receive_first` returns, before either end has a loop. It is small: a socket's buffer has room."""
+    """Send the value for `receive_first`, before either end has a loop. It is small: a socket's buffer has room."""
     end.sendall(_frame(message))
 
 
 def receive_first(end: socket.socket) -> Begin:
-    """Return what `send_first` has sent. Raises ChannelClosed."""
+    """Return the value that `send_first` has sent. Raises ChannelClosed."""
     size = int.from_bytes(_receive(end, SIZE_BYTES), "big")
     found: Begin = pickle.loads(_receive(end, size))
     return found

@@ -1,4 +1,4 @@
-"""The test's end of the channels to the nodes of a `Cluster`, and what its faults and requests need of them."""
+"""The test's end of the channels to the nodes of a `Cluster`: sends faults and events, receives hits and requests."""
 
 import asyncio
 import contextlib
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkapy.server.cluster.local import LocalCluster
 
 RESPONSE_TIMEOUT_S: Final = 60.0
+"""A node that is asked answers within milliseconds; one that was stopped by a signal never does."""
 ELSEWHERE: Final = "node {0} was started by another process, which alone has its channel: restart({0}) starts it here"
 
 
@@ -34,7 +35,7 @@ class ControlledNodes:
         """`paused`: the nodes that are paused, at any time."""
         self._has_disk_faults = has_disk_faults
         self._ends: dict[int, socket.socket] = {}
-        """Of channels that are not read yet."""
+        """The sockets of channels that are not read yet."""
         self._channels: dict[int, Channel] = {}
         self._thread: LoopThread | None = None
         self._cluster: LocalCluster | None = cluster
@@ -55,7 +56,7 @@ class ControlledNodes:
         self._ends[node_id] = ours
         if self._thread is not None:
             self._thread.run_soon(self._open_all)
-            self._thread.run_soon(lambda: self._tell_all("nodes", tuple(node_ids)))
+            self._thread.run_soon(lambda: self._notify_all("nodes", tuple(node_ids)))
         return theirs.detach()
 
     def close(self) -> None:
@@ -105,11 +106,11 @@ class ControlledNodes:
     # -- faults.rules.Elsewhere -----------------------------------------------------------------------------------
 
     def publish(self, faults: "Sequence[Fault]") -> None:
-        """Have all brokers match by these faults, on return; those that are paused, once `resumed`."""
+        """Set these faults on all brokers before returning; on paused ones when they have `resumed`."""
         self._all_brokers("faults", _specs(faults))
 
     def nearly_hit(self) -> dict[int, list[str]]:
-        """Return what the nodes' copies did not match, by the fault's number."""
+        """Return the requests that the nodes' copies nearly matched, by the fault's number."""
         found: dict[int, list[str]] = {}
         for of_node in self._all_brokers("nearly_hit"):
             for number, texts in of_node.items():
@@ -163,7 +164,7 @@ class ControlledNodes:
         self._start_thread()
         assert self._thread is not None
         paused = [node_id for node_id in self._paused if node_id in self._channels]
-        self._thread.run_soon(lambda: self._tell_each(paused, name, arguments))
+        self._thread.run_soon(lambda: self._notify_each(paused, name, arguments))
         found = []
         for node_id in self._brokers():
             with contextlib.suppress(ChannelClosed):
@@ -219,12 +220,12 @@ class ControlledNodes:
             channel.close()
         self._channels.clear()
 
-    def _tell_all(self, name: str, *arguments: Any) -> None:
-        self._tell_each(list(self._channels), name, arguments)
+    def _notify_all(self, name: str, *arguments: Any) -> None:
+        self._notify_each(list(self._channels), name, arguments)
 
-    def _tell_each(self, node_ids: Sequence[int], name: str, arguments: tuple[Any, ...]) -> None:
+    def _notify_each(self, node_ids: Sequence[int], name: str, arguments: tuple[Any, ...]) -> None:
         for node_id in node_ids:
-            self._channels[node_id].tell(name, *arguments)
+            self._channels[node_id].notify(name, *arguments)
 
     def _serve(self, name: str, *arguments: Any) -> Any:
         if name == "draw":
@@ -247,5 +248,5 @@ class ControlledNodes:
 
 
 def _specs(faults: "Iterable[Fault]") -> "tuple[FaultSpec, ...]":
-    """Return what nodes make their copies of: of the faults that may still hit."""
+    """Return the data of which nodes make their copies, for the faults that may still hit."""
     return tuple(fault.spec for fault in faults if not fault.is_over)

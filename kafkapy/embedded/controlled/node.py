@@ -1,4 +1,4 @@
-"""The process of a node that has a channel to a test's process, and does what that asks of it.
+"""The process of a node that a test's process controls over a channel.
 
 It runs as `kafkapy start FILE` does, and stops as on SIGTERM when the other end of the channel is closed.
 """
@@ -62,7 +62,7 @@ class ControlledNode:
         return FaultyDisk(SystemDisk(), self._disk_state)
 
     def on_ready(self, server: "NodeServer") -> None:
-        """Let requests meet the faults that there are."""
+        """Apply the faults that are set to requests."""
         if not server.config.is_broker:
             return
         self._server = cast("BrokerServer", server)
@@ -112,7 +112,7 @@ class ControlledNode:
         if self._requests is None:
             from kafkapy.embedded.controlled.node_faults import SentRequests
 
-            self._requests = SentRequests(self._channel.tell)
+            self._requests = SentRequests(self._channel.notify)
             self._intercept()
         self._requests.is_on = self._records
 

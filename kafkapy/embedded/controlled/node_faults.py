@@ -1,4 +1,4 @@
-"""Faults of a test's cluster in one of its nodes: copies that match, while the test's process counts the hits."""
+"""A node's copies of its cluster's faults: they match requests here; the test's process counts and decides the hits."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -42,16 +42,16 @@ class NodeFaults:
         return found
 
     def nearly_hit(self) -> dict[int, list[str]]:
-        """Return what the faults did not match, by their numbers."""
+        """Return the requests that the faults nearly matched, by their numbers."""
         return {number: fault.nearly_hit for number, fault in self._copies.items()}
 
 
 class SentRequests:
     """Implements observed.requests.Recording: sends requests to the test's process."""
 
-    def __init__(self, tell: Callable[..., Any]) -> None:
+    def __init__(self, notify: Callable[..., Any]) -> None:
         self.is_on = False
-        self._tell = tell
+        self._notify = notify
 
     def add(self, request: Request) -> None:
-        self._tell("requested", request)
+        self._notify("requested", request)

@@ -1,4 +1,4 @@
-"""What happens to a cluster by itself, at a moment that a test chooses: by the broker's own paths, not error codes."""
+"""Events that happen in any cluster, caused when a test asks: the broker's own code does them, no error is faked."""
 
 import os
 from collections.abc import Callable
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class World(Protocol):
-    """The brokers that faults are about."""
+    """What events need of a broker or a cluster: which nodes run, their topics, leaders that can be moved."""
 
     def topics(self) -> list[str]:
         """Return the names of the topics that a broker knows."""
         ...
 
     def node_ids(self) -> list[int]:
-        """Return those that run, at least one. Raises RuntimeError or ClusterError if none does."""
+        """Return the ids of the nodes that run, at least one. Raises RuntimeError or ClusterError if none does."""
         ...
 
     def run_at(self, node_id: int, event: str, *arguments: Any) -> Any:
@@ -32,7 +32,7 @@ class World(Protocol):
         ...
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
-        """Have another broker lead a partition; return it. Raises FaultError if there is none."""
+        """Move the leadership of a partition to another broker; return it. Raises FaultError if there is none."""
         ...
 
     def lose_unsynced(self, node_id: int) -> int:
@@ -43,7 +43,7 @@ class World(Protocol):
 class ActingFaults(Faults):
     """Faults by name, and events. The methods of events block: in `async with`, call them by asyncio.to_thread.
 
-    They return when what they do is done in the broker; when a client hears of it is the client's affair.
+    They return when the broker has done it; a client may learn of it later.
     """
 
     def __init__(self, on_first: Callable[[], None], world: World, elsewhere: Elsewhere | None = None) -> None:
@@ -51,7 +51,7 @@ class ActingFaults(Faults):
         self._world = world
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
-        """Have another replica of a partition lead it, as after a reassignment; return the broker. Raises FaultError.
+        """Make another replica the leader, as a reassignment does; return its broker. Raises FaultError.
 
         `to`: which; None: the next one. Needs a cluster.
         """
@@ -61,7 +61,7 @@ class ActingFaults(Faults):
     def lose_coordinator(self, *, group: str | None = None, transactional_id: str | None = None) -> None:
         """Move the coordinator of a group or of a transactional id to another broker.
 
-        On a single broker it is unloaded, and loaded anew from its log: requests that wait are answered
+        On a single broker it is unloaded, and loaded again from its log: requests that wait are answered
         NOT_COORDINATOR, and a group's members have new sessions. Raises FaultError.
         """
         if (group is None) == (transactional_id is None):
@@ -94,7 +94,7 @@ class ActingFaults(Faults):
         return found
 
     def rebalance(self, group: str) -> None:
-        """Have a group assign its partitions anew. Raises FaultError.
+        """Make a group rebalance. Raises FaultError.
 
         Of a classic group all members have to join again. A group of the consumer protocol (KIP-848) gets another
         member for a moment.
@@ -112,14 +112,16 @@ class ActingFaults(Faults):
     # -- the disk -------------------------------------------------------------------------------------------------
 
     def fill_disk(self, *, room: int = 0, node_id: int | None = None) -> None:
-        """Let files grow by `room` bytes more in all: then each write that needs more fails with ENOSPC.
+        """Fill the disk up to `room` bytes: then each write that needs more room fails with ENOSPC.
 
         `node_id`: of one broker of a cluster; None: of each.
         """
+        if room < 0:
+            raise FaultError(f"room is a number of bytes, not {room}")
         self._change_disk(node_id, "fill", room)
 
     def fail_disk(self, directory: str | os.PathLike[str] | None = None, *, node_id: int | None = None) -> None:
-        """Let each access to a file fail with EIO: in a log directory, or anywhere. Raises FaultError.
+        """Make each access to a file fail with EIO: in a log directory, or anywhere. Raises FaultError.
 
         A node whose metadata directory fails stops: `log.dirs` with two directories has another one. `node_id`: of one
         broker of a cluster; None: of each, or of the one that has the directory.
@@ -136,7 +138,7 @@ class ActingFaults(Faults):
         self._change_disk(found, "fail", f"{name}/")
 
     def slow_disk(self, *, ms: int, node_id: int | None = None) -> None:
-        """Let each access to a file take so much longer. `node_id`: of one broker of a cluster; None: of each."""
+        """Delay each access to a file. `node_id`: of one broker of a cluster; None: of each."""
         if ms < 1:
             raise FaultError(f"ms is a number from 1 on, not {ms}")
         self._change_disk(node_id, "slow", ms)
@@ -165,7 +167,7 @@ class ActingFaults(Faults):
         return self._world.node_ids() if node_id is None else [self._node(node_id)]
 
     def _leader(self, topic: str, partition: int) -> int:
-        """Return the leader of a partition. Raises FaultError for one that there is not."""
+        """Return the leader of a partition. Raises FaultError if it does not exist."""
         found: int = self._run("check_partition", topic, partition)
         return found
 

@@ -1,6 +1,7 @@
-"""Events at one broker, by its own paths: what `ActingFaults` has happen, in this process or in that of a node.
+"""The events of `ActingFaults` as functions of one broker, which do what they say by the broker's own code.
 
-`EVENTS` has them by name. An event that belongs to another broker raises NotHere, and the next one is asked.
+They run in the process of the broker; `EVENTS` has them by name. An event that belongs to another broker raises
+NotHere, and is then tried at the next one.
 """
 
 import asyncio
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from kafkapy.transaction.shard import TransactionShard
 
 Event: TypeAlias = "Callable[..., Coroutine[Any, Any, Any]]"
-"""Of a BrokerServer and plain arguments; its result is plain, too. Runs on the broker's loop."""
+"""Takes a BrokerServer and plain arguments; its result is plain, too. Runs on the broker's loop."""
 
 INIT_VERSION: Final = 4
-"""Of the InitProducerId that fences: the newest at which an older producer is told PRODUCER_FENCED."""
+"""The version of the InitProducerId that fences: the newest for which an older producer gets PRODUCER_FENCED."""
 FENCING_TIMEOUT_MS: Final = 60_000
 RETRY_S: Final = 0.01
 SHOWN: Final = 5
@@ -40,7 +41,7 @@ async def topics(server: "BrokerServer") -> list[str]:
 
 
 async def check_partition(server: "BrokerServer", topic: str, partition: int) -> int:
-    """Return the leader of a partition. Raises FaultError for one that there is not."""
+    """Return the leader of a partition. Raises FaultError if it does not exist."""
     known = server.node.controller.image.topics.by_name
     if topic not in known:
         raise FaultError(unknown("topic", topic, known))
@@ -56,7 +57,7 @@ async def partition_of_key(server: "BrokerServer", key: str, is_group: bool) -> 
 
 
 async def reload_coordinator(server: "BrokerServer", key: str, is_group: bool) -> None:
-    """Unload the coordinator of a key, and load it anew from its log."""
+    """Unload the coordinator of a key, and load it again from its log."""
     _coordinator(server, is_group=is_group).reload(key)
 
 
@@ -97,7 +98,7 @@ async def expire_member(server: "BrokerServer", group: str, member_id: str | Non
 
 
 async def rebalance(server: "BrokerServer", group: str) -> None:
-    """Have a group assign its partitions anew."""
+    """Make a group rebalance."""
     services = _of_group(server, group)
     if not _members(services.groups.host_of(group).shard, group):
         raise FaultError(f"group {quoted(group)} has no members")

@@ -19,20 +19,21 @@ DiskFault: TypeAlias = tuple[str, int | str | None]
 
 
 class FileState:
-    """Where a file is now, and what of it is synced. A rename changes `path`, also for those who have it open."""
+    """A file's current path, and the part of it that is synced. A rename changes `path`, also for open handles."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.synced_size: int | None = None
-        """How many bytes it had when it was synced last; None if nothing was written since."""
+        """How many bytes it had when it was synced last, or was first written to; None if neither has been."""
 
     def on_write(self, size: int) -> None:
         """`size`: of the file before the write."""
         if self.synced_size is None:
             self.synced_size = size
 
-    def on_sync(self) -> None:
-        self.synced_size = None
+    def on_sync(self, size: int) -> None:
+        """`size`: of the file when the sync began. What was written meanwhile may not be on the disk."""
+        self.synced_size = size
 
     def on_truncate(self, size: int) -> None:
         if self.synced_size is not None:
@@ -40,7 +41,7 @@ class FileState:
 
 
 class DiskState:
-    """What is wrong with the disk. Changed from any thread, read by the broker's threads. Outlives restarts."""
+    """The faults of the disk. Changed from any thread, read by the broker's threads. Outlives restarts."""
 
     def __init__(self) -> None:
         self.room = UNLIMITED
@@ -85,7 +86,7 @@ class DiskState:
         return self._files.setdefault(path, FileState(path))
 
     def on_rename(self, source: str, target: str) -> None:
-        """Of a file, or of a directory with its files."""
+        """Record the rename of a file, or of a directory with its files."""
         for path in list(self._files):
             if path == source or path.startswith(f"{source}/"):
                 file = self._files.pop(path)
@@ -149,8 +150,9 @@ class FaultyFile:
 
     def sync(self) -> None:
         self._state.check(self.path)
+        size = self._file.size()
         self._file.sync()
-        self._file_state.on_sync()
+        self._file_state.on_sync(size)
 
     def fileno(self) -> int:
         return -1  # or the kernel would read the file without asking here
@@ -216,6 +218,11 @@ class FaultyDisk:
         self._state.check(path)
         self._state.grow(path, len(data) - (os.path.getsize(path) if self._disk.exists(path) else 0))
         self._disk.write_file_atomically(path, data)
+        self._state.on_delete(path)  # the file of that name is another one now, and synced
+
+    def size(self, path: str) -> int:
+        self._state.check(path)
+        return self._disk.size(path)
 
     def modified_ms(self, path: str) -> int:
         return self._disk.modified_ms(path)

@@ -1,4 +1,9 @@
-"""Stands between the connections of a broker and its router, from its first fault on, and carries faults out."""
+"""Applies faults to requests, between a broker's connections and its router.
+
+A request is decoded if a fault of its API may hit it. All faults that match it are counted (`Faults.draw`: nth, times,
+probability). Of those that hit it, delays add up, and the first other one is applied: the request fails in part or as a
+whole, its connection is closed before or after it is done, or its response is truncated.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,8 +16,8 @@ from kafkapy.embedded.faults.whole_requests import FETCH, WholeRequests, is_read
 from kafkapy.embedded.responses import decoded, joined
 from kafkapy.handlers.context import CloseConnection
 from kafkapy.protocol.api import api_key_of, request_type, response_type
-from kafkapy.protocol.connection import discard
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
+from kafkapy.protocol.kept_responses import discard
 from kafkapy.protocol.primitives import EncodeError, Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.seams import FileRegion
@@ -24,7 +29,7 @@ PRODUCE: Final = 0
 
 
 class FaultInjector:
-    """Has a router's methods `route` and `coalesce`."""
+    """Replaces a router for its connections: it has the same methods, `route` and `coalesce`."""
 
     def __init__(
         self,
@@ -46,7 +51,7 @@ class FaultInjector:
         return None if self._faults.of_api(PRODUCE) else self._coalesce(info, data, position, most)
 
     def route(self, info: ConnectionInfo, frame: memoryview) -> Coroutine[Any, Any, Writer | None]:
-        """As Router.route."""
+        """Like Router.route."""
         faults = self._faults.of_api(api_key_of(frame))
         if not faults:
             return self._route(info, frame)
@@ -70,32 +75,32 @@ class FaultInjector:
         if not hits:
             return await self._route(info, frame)
         if delay_ms := sum(fault.delay_ms for fault in hits):
-            info.is_held = True  # what comes after it on this connection waits, as with Apache Kafka
+            info.is_held = True  # later requests of this connection wait, as with Apache Kafka
             await _sleep(delay_ms)
-        last = next((fault for fault in hits if fault.kind != "delay"), None)
-        if last is None:
+        fault = next((fault for fault in hits if fault.kind != "delay"), None)
+        if fault is None:
             return await self._route(info, frame)
-        if last.kind == "fail":
-            return await self._failed(last, header, info, bytes(frame[:position]), request)
-        if last.when == "before":
-            raise CloseConnection(f"a fault: {last}")
+        if fault.kind == "fail":
+            return await self._failed(fault, header, info, bytes(frame[:position]), request)
+        if fault.when == "before":
+            raise CloseConnection(f"a fault: {fault}")
         response = await self._route(info, frame)
-        if last.kind == "truncate" and response is not None:
+        if fault.kind == "truncate" and response is not None:
             return _truncated(joined(response))
         discard(response)
-        raise CloseConnection(f"a fault: {last}")
+        raise CloseConnection(f"a fault: {fault}")
 
     async def _drawn(self, matched: list[Matched], info: ConnectionInfo) -> list[Fault]:
         drawn = self._faults.draw(matched)
         if isinstance(drawn, list):
             return drawn
-        info.is_held = True  # or a request that comes later would overtake this one while another process is asked
+        info.is_held = True  # no later request may overtake this one while another process decides
         return await drawn
 
     async def _failed(
         self, fault: Fault, header: RequestHeader, info: ConnectionInfo, head: bytes, request: Any
     ) -> Writer | None:
-        """Return the response in which all that the fault hits has its error, and the rest was served."""
+        """Serve the parts that the fault does not hit; return the response with the error in all others."""
         assert fault.error is not None
         version = header.api_version
         level = level_of(fault.api, version)
@@ -106,8 +111,8 @@ class FaultInjector:
         if header.api_key == FETCH:
             request.max_wait_ms = 0  # the error does not wait for records
         response: Any = response_type(header.api_key)()
-        # If parts were taken from a copy, the request is served as it was, and its response overwritten: it only reads,
-        # and is answered about more than it names (a Fetch about its session, a Metadata about brokers).
+        # If parts were removed from a copy, the request is served as it was, and errors then overwrite parts of its
+        # response: it only reads, and its response has more than it names (a Fetch's session, a Metadata's brokers).
         if whole is not request or getattr(request, level.request):
             rest = memoryview(bytearray(head + request.encode(version)))
             served = await self._route(info, rest)
@@ -161,7 +166,7 @@ def _truncated(data: bytes) -> Writer:
 
 
 class _LostFile:
-    """A seams.File that cannot be read: whoever sends a region of it closes the connection."""
+    """A seams.File that cannot be read: the reactor closes the connection to which it would send a region of it."""
 
     path = "(the rest of a truncated response)"
 

@@ -60,25 +60,25 @@ ERRORS_SINCE: Final = {
         "InitProducerId": 6,
     },
 }
-"""From which version on clients of an API know an error that is younger than the API."""
+"""By error and API: the first version whose clients know the error, for errors that are newer than the API."""
 SHOWN: Final = 5
 SHOWN_HITS: Final = 20
 _NUMBERS: Final = itertools.count(1)
 LIVE: "Final[weakref.WeakSet[Faults]]" = weakref.WeakSet()
-"""Of all brokers and clusters: for the pytest plugin, which reports and ends them with each test."""
+"""The faults of all brokers and clusters: the pytest plugin reports and clears them after each test."""
 
 
 class FaultError(KafkapyError, ValueError):
-    """A fault that cannot be; the message says what would be right."""
+    """A fault that is not possible; the message says what would be."""
 
 
 class FaultNeverHit(KafkapyError, AssertionError):
-    """A fault was set, and no request was hit by it: the test has not tested what it was to test."""
+    """A fault was set and has hit no request, so the test has not tested what it should."""
 
 
 @dataclass(slots=True, frozen=True)
 class Hit:
-    """A request that a fault has hit: whose it was, and what was done to it."""
+    """A request that a fault has hit: its client, and what was done to it."""
 
     fault: str
     api: str
@@ -95,7 +95,7 @@ class Hit:
 
 
 class FaultSpec(NamedTuple):
-    """What a copy of a fault is made of, in the process of a node."""
+    """The data from which the process of a node builds its copy of a fault."""
 
     number: int
     kind: Kind
@@ -145,7 +145,7 @@ class Fault:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will hit no more: it was removed, or has hit as often as it was to."""
+        """Whether it hits no more requests: it was removed, or `times` or `nth` is reached."""
         return self._is_removed or self._is_used_up
 
     @property
@@ -171,11 +171,11 @@ class Fault:
         return self._is_like("client_id", client_id or "") and self._is_like("connection", connection)
 
     def matches_part(self, part: Selected) -> bool:
-        """Return whether a part of a request is what the selectors ask for."""
+        """Return whether the selectors select this part of a request."""
         return all(name not in self._selectors or self._is_part(name, part.get(name)) for name in REQUEST_SELECTORS)
 
     def draw(self) -> bool:
-        """Count a request that matches; return whether it is hit: by `nth`, `times` and the probability."""
+        """Count a request that matches; return whether it is hit, by `nth` and the probability."""
         self._matches += 1
         nth = self._selectors.get("nth")
         if nth is not None and self._matches != nth:
@@ -203,7 +203,7 @@ class Fault:
 
     @property
     def nearly_hit(self) -> list[str]:
-        """What did not match, as texts."""
+        """The requests that did not quite match, as texts."""
         return list(self._missed)
 
     def add_nearly_hit(self, texts: Sequence[str]) -> None:
@@ -212,7 +212,7 @@ class Fault:
 
     @property
     def missed(self) -> str:
-        """What was nearly hit, for the message of a fault that never was."""
+        """The requests that nearly matched, for the message of a fault that has hit nothing."""
         seen = list(self._missed)
         if self._matches:
             seen.insert(0, f"{self._matches} that matched, but not its nth or its probability")
@@ -294,11 +294,11 @@ class Fault:
 
 
 Matched: TypeAlias = tuple[Fault, Hit]
-"""A fault that matches a request, and what is noted if it hits it."""
+"""A fault that matches a request, and what is recorded when it hits one."""
 
 
 class Rules(Protocol):
-    """What matches and hits requests at a broker: Faults, or their copies in the process of a node."""
+    """The faults that match and hit requests at a broker: Faults, or their copies in the process of a node."""
 
     def of_api(self, api_key: int) -> list[Fault]:
         """Return the faults that may hit a request of this API now, in the order in which they were set."""
@@ -310,14 +310,14 @@ class Rules(Protocol):
 
 
 class Elsewhere(Protocol):
-    """Nodes that are processes. They match requests by copies of the faults, and ask here whether those hit."""
+    """Nodes in other processes. They match requests by copies of the faults; this process decides which hit."""
 
     def publish(self, faults: Sequence[Fault]) -> None:
-        """Have all nodes match by these faults, on return. Raises ClusterError."""
+        """Set these faults on all nodes before returning. Raises ClusterError."""
         ...
 
     def nearly_hit(self) -> Mapping[int, list[str]]:
-        """Return what the nodes' copies did not match, by the fault's number."""
+        """Return the requests that the nodes' copies nearly matched, by the fault's number."""
         ...
 
 

@@ -21,7 +21,7 @@ class Selectors(TypedDict, total=False):
 
 
 REQUEST_SELECTORS: Final = ("topic", "partition", "group", "transactional_id")
-"""Those for which a request has to be decoded."""
+"""The selectors for which a request has to be decoded."""
 TEXTS: Final = ("topic", "group", "transactional_id", "client_id", "connection")
 LEAST: Final = {"partition": 0, "times": 1, "nth": 1}
 """The numbers, with the least that each may be."""

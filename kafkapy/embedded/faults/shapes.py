@@ -1,4 +1,4 @@
-"""Where requests name topics, groups and transactions, and where their responses have room for an error.
+"""The fields of requests that name topics, groups and transactions, and those of their responses for an error.
 
 A `Level` pairs a list of a request with the list of the response that answers it, item by item: topics, and in them
 partitions. An API without one has its error in the response itself.
@@ -339,7 +339,7 @@ def subject_of(request: Any) -> Selected:
 
 
 def parts_of(api: str, version: int, request: Any, topic_of: TopicOf) -> Iterator[Selected]:
-    """Yield what each part of a request is about: one for each partition, topic and so on that it names."""
+    """Yield the selectable fields of each part of a request: of each partition, topic and so on that it names."""
     level = level_of(api, version)
     subject = subject_of(request)
     if level is None:

@@ -1,4 +1,4 @@
-"""Requests that name all that they are about, for what chooses them by topic or group."""
+"""Completes requests that name only a part of their topics, so that faults and records can be chosen by topic."""
 
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ class WholeRequests:
         self._services = services
 
     def request(self, request: Any) -> Any:
-        """Return a request that names all that it is about: the partitions of its session, all topics.
+        """Return the request with every topic that it concerns: with the partitions of its session, or with all topics.
 
         Of a Fetch or Metadata request a copy, whose parts may be taken; any other request itself.
         """
@@ -34,7 +34,7 @@ class WholeRequests:
         return request
 
     def parts(self, header: RequestHeader, request: Any) -> list[Selected]:
-        """Return what each part of a request is about: one for each partition, topic and so on."""
+        """Return the selectable fields of each part of a request: of each partition, topic and so on."""
         api = APIS[header.api_key].name
         return list(parts_of(api, header.api_version, self.request(request), self.topic_of))
 

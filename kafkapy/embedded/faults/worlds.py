@@ -1,4 +1,4 @@
-"""What one broker and a cluster have for events: the brokers, their topics, leaders that move."""
+"""Implementations of World (actions.py): for one broker, and for clusters."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ IN_PROCESS: Final = (
 
 
 class ServersHere:
-    """Brokers in this process: what the World of one broker and that of a cluster have in common."""
+    """Brokers in this process: the common part of the World of one broker and that of a cluster."""
 
     def __init__(self, servers: "Callable[[], list[BrokerServer]]") -> None:
         """`servers`: those that run. May raise RuntimeError."""

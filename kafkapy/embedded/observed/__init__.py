@@ -1,14 +1,14 @@
-"""What happened on a broker or a cluster: records, groups and requests, for tests to look at and to wait for.
+"""Records, groups and requests of a broker or a cluster, for tests to inspect and to wait for.
 
-nodes.py        asks brokers, without logins, rights, quotas, faults and the record of requests
+nodes.py        sends requests to brokers, past logins, rights, quotas, faults and the record of requests
 fetching.py     the records of partitions, read from their leaders
-decoding.py     Record: decoded as the console decodes
-topics.py       `broker.topics["orders"]`: records, waits, what is there once
-seeding.py      what is produced: from dicts, files and data frames; rows.py reads these
-groups.py       `broker.groups["g"]`: lag, members, assignment; described.py asks for them by the kind of the group
-requests.py     `broker.requests`: a bounded ring of who asked what, off unless it is turned on
-recorder.py     records them, before a broker's router
+decoding.py     Record: a decoded record, by the decoders of the console
+topics.py       `broker.topics["orders"]`: records, waits for them, checks that each is there once
+seeding.py rows.py    produces records from dicts, files and data frames; reads these
+groups.py described.py    `broker.groups["g"]`: lag, members, assignment; by the APIs of each kind of group
+requests.py     `broker.requests`: the last requests of clients, off unless it is turned on
+recorder.py     records requests, before a broker's router
 report.py       the last records, groups and requests, for the message of a wait that fails
-waiting.py      waits with a bound; the errors
-observation.py  all this of one broker or cluster
+waiting.py      waits with a time limit, and their errors
+observation.py  all of these for one broker or cluster
 """

@@ -12,7 +12,7 @@ from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.record.batch import Record as StoredRecord
 from kafkapy.types import TopicPartition
 
-MOST_SHOWN: Final = 120
+MAX_SHOWN: Final = 120
 """Characters of a value in a message."""
 
 
@@ -42,14 +42,14 @@ class Record:
 
 @dataclass(slots=True, frozen=True)
 class Formats:
-    """How keys and values are decoded. `registry`: returns the URL of a schema registry, or a directory of schemas."""
+    """The formats of keys and values. `registry`: returns the URL of a schema registry, or a directory of schemas."""
 
     key: str = AUTO
     value: str = AUTO
     registry: Callable[[], str | None] = lambda: None
 
     def decoder(self) -> "RecordDecoder":
-        """Raises ObservationError for a format that there is not."""
+        """Raises ObservationError for an unknown format."""
         location = self.registry()
         if location is None and (self.key in BY_SCHEMA or self.value in BY_SCHEMA):
             raise ObservationError(f"{self.key if self.key in BY_SCHEMA else self.value} needs a registry: its URL")
@@ -87,4 +87,4 @@ def hashable(value: Any) -> Hashable:
 
 def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -30,7 +30,7 @@ REPLICA_OF_CLIENTS: Final = -1
 
 @dataclass(slots=True, frozen=True)
 class Offsets:
-    """Of a partition: its first offset, and the next one to be written, each of records that consumers may read."""
+    """A partition's first offset and its end offset, of records that consumers may read."""
 
     start: int
     end: int

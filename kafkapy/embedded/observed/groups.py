@@ -83,6 +83,7 @@ class Group:
 
     def wait_for_members(self, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Member]:
         """Return the members once there are so many and each is assigned something. Raises NotObserved."""
+        __tracebackhide__ = True
 
         def joined() -> list[Member] | None:
             group = self._described()
@@ -96,6 +97,7 @@ class Group:
 
         A group without committed offsets and without assigned partitions has no lag yet: the wait goes on.
         """
+        __tracebackhide__ = True
 
         def caught_up() -> bool | None:
             found = self.lags
@@ -105,6 +107,7 @@ class Group:
 
     def wait_for_state(self, *states: str, timeout_s: float = TIMEOUT_S) -> str:
         """Return the group's state once it is one of these. Raises NotObserved."""
+        __tracebackhide__ = True
 
         def reached() -> str | None:
             state = self.state

@@ -1,4 +1,4 @@
-"""Asks brokers what they have, without logins, rights, quotas, faults and the record of requests.
+"""Sends requests to brokers, past logins, rights, quotas, faults and the record of requests.
 
 A broker in this process serves the request by a separate router, whose services allow everything; clients do not
 notice. A broker in another process is asked at its listener for other nodes, which has no login.
@@ -48,7 +48,7 @@ class Nodes(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Sources:
-    """What topics and groups are read from.
+    """The sources from which topics and groups are read.
 
     `report`: returns the last records of a topic (None: of several topics), groups and requests, for a message.
     """
@@ -100,7 +100,7 @@ class NodesElsewhere:
         address = self._running().get(node_id)
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run")
-        return queries.query(address, request, timeout_s=RESPONSE_TIMEOUT_S, most_version=_newest(request))
+        return queries.query(address, request, timeout_s=RESPONSE_TIMEOUT_S, max_version=_newest(request))
 
 
 def ask_any(nodes: Nodes, request: Message) -> Any:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Observation:
-    """What `broker.topics`, `broker.groups` and `broker.requests` return; those of a cluster, too."""
+    """The values of `broker.topics`, `broker.groups` and `broker.requests`, and of those of a cluster."""
 
     def __init__(self, nodes: Nodes, requests: Requests, registry: Callable[[], str | None]) -> None:
         """`registry`: returns the URL of the schema registry; None if there is none."""

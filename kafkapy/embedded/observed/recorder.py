@@ -1,4 +1,4 @@
-"""Stands before a broker's router while `broker.requests` is on, and records what is asked and answered."""
+"""Stands before a broker's router while `broker.requests` is on; records requests and the errors of responses."""
 
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
 
 ERROR_FIELDS: Final = ("error_code", "partition_error_code", "acknowledge_error_code")
-"""Of responses. A topic with a topic_config_error_code was created."""
+"""The fields of responses with errors. A topic with a topic_config_error_code was created."""
 MAX_BYTES: Final = 16 << 20
-"""Of a request or a response that is looked into: of a larger one only API and client are recorded."""
+"""The largest request or response that is decoded; of a larger one only API and client are recorded."""
 MAX_ELEMENTS: Final = 100_000
+"""The most elements that are decoded: as many as a broker accepts in a request."""
 
 
 @dataclass(slots=True, frozen=True)
 class _About:
-    """What a request is about."""
+    """The topics, groups and transactions of a request."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -39,7 +40,7 @@ class _About:
 
 
 class RequestRecorder:
-    """Has a router's methods `route` and `coalesce`."""
+    """Stands for a router: it has its methods `route` and `coalesce`."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class RequestRecorder:
         return None if self._requests.is_on else self._coalesce(info, data, position, most)
 
     def route(self, info: ConnectionInfo, frame: memoryview) -> Coroutine[Any, Any, Writer | None]:
-        """As Router.route."""
+        """Like Router.route."""
         header, position = read_request_header(frame)
         if not self._requests.is_on or self._is_node(header.client_id):
             return self._route(info, frame)

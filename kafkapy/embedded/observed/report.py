@@ -9,11 +9,11 @@ from kafkapy.embedded.observed.fetching import topic_names
 from kafkapy.embedded.observed.groups import summary
 from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.requests import OFF, Requests
-from kafkapy.embedded.observed.topics import MOST_RECORDS, Topic
+from kafkapy.embedded.observed.topics import MAX_RECORDS, Topic
 from kafkapy.errors import KafkapyError, first_of
 
 RECORDS: Final = 10
-"""Of the topic that a wait is about, or of each of TOPICS."""
+"""Records of the topic that a wait is about, or of each of TOPICS."""
 TOPICS: Final = 5
 GROUPS: Final = 5
 REQUESTS: Final = 20
@@ -43,7 +43,7 @@ def report(nodes: Nodes, requests: Requests, topic: str | None) -> str:
 
 def _records(nodes: Nodes, name: str) -> list[str]:
     topic = Topic(name, Sources(nodes, lambda _: ""), Formats())
-    if (count := sum(topic.end_offsets().values())) > MOST_RECORDS:
+    if (count := sum(topic.end_offsets().values())) > MAX_RECORDS:
         return [f"{name}: {count} records"]
     records = topic.records()
     last = sorted(records, key=lambda each: each.timestamp_ms)[-RECORDS:]

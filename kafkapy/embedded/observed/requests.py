@@ -1,4 +1,4 @@
-"""`broker.requests`: who asked what, and which errors were answered; off unless it is turned on.
+"""`broker.requests`: who sent which request, and with which errors it was answered; off unless it is turned on.
 
     broker.requests.on()
     ...
@@ -24,7 +24,7 @@ MOST: Final = 10_000
 SHOWN: Final = 5
 OFF: Final = "requests are not recorded: requests.on() before what is tested turns that on"
 LIVE: "Final[weakref.WeakSet[Requests]]" = weakref.WeakSet()
-"""Those that have been turned on: for the pytest plugin, which shows the last requests of a failing test."""
+"""The records of requests that are on: the pytest plugin shows the last requests of a failing test."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +61,7 @@ class Request:
 
 
 class Recording(Protocol):
-    """What a broker tells of its requests: Requests, or in the process of a node what sends them there."""
+    """Takes a broker's requests: Requests itself or, in the process of a node, what sends them there."""
 
     @property
     def is_on(self) -> bool:
@@ -135,7 +135,7 @@ class Requests:
     ) -> list[Request]:
         """Return the requests of an API, a client, about a topic or a group, with an error in the response.
 
-        Raises ObservationError for an API that there is not, and if nothing is recorded.
+        Raises ObservationError for an unknown API, and if nothing is recorded.
         """
         self._check(api)
 
@@ -162,6 +162,7 @@ class Requests:
         timeout_s: float = TIMEOUT_S,
     ) -> list[Request]:
         """Return the requests that match, as `matching` does, once there are `count`. Raises NotObserved."""
+        __tracebackhide__ = True
         self._check(api)
 
         def find() -> list[Request]:

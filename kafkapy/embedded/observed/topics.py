@@ -1,4 +1,4 @@
-"""`broker.topics["orders"]`: the records of a topic, waits for them, and what is there exactly once."""
+"""`broker.topics["orders"]`: its records, waits for records, and the check that each is there exactly once."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
@@ -10,7 +10,7 @@ from kafkapy.embedded.observed.waiting import TIMEOUT_S, NotObserved, Observatio
 from kafkapy.errors import first_of, quoted
 from kafkapy.types import TopicPartition
 
-MOST_RECORDS: Final = 100_000
+MAX_RECORDS: Final = 100_000
 """The most records that are read of a topic. `end_offsets` counts more."""
 SHOWN: Final = 5
 By = Literal["key", "value"] | Callable[[Record], Any]
@@ -76,6 +76,7 @@ class Topic:
 
         Raises NotObserved, which shows what was there instead.
         """
+        __tracebackhide__ = True
         found: list[Record] = []
         reader = self._reader(None)
 
@@ -119,6 +120,7 @@ class Topic:
         Other records are ignored. The wait ends as soon as each value is there: call this after everything was sent, or
         a second record of a value may be missed.
         """
+        __tracebackhide__ = True
         if not callable(by) and by not in ("key", "value"):
             raise ObservationError(f"by is 'key', 'value' or a function of a record, not {quoted(by)}")
         wanted = {hashable(each): each for each in expected}
@@ -190,8 +192,8 @@ class TopicReader:
                 self._readers[partition] = PartitionReader(self._nodes, partition)
             for record in self._readers[partition].read_new(leader):
                 self._count += 1
-                if self._count > MOST_RECORDS:
-                    raise ObservationError(f"{self._topic} has more than {MOST_RECORDS:,} records: use end_offsets")
+                if self._count > MAX_RECORDS:
+                    raise ObservationError(f"{self._topic} has more than {MAX_RECORDS:,} records: use end_offsets")
                 yield self._decoder.decode(partition, record)
 
 

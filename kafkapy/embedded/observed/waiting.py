@@ -1,4 +1,4 @@
-"""Waits with a bound, and the errors of what is looked at."""
+"""Waits with a time limit, and the errors of waits and look-ups."""
 
 import time
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from kafkapy.errors import KafkapyError, described
 R = TypeVar("R")
 
 TIMEOUT_S: Final = 10.0
-"""Of a wait that names no other."""
+"""The default time limit of a wait."""
 POLL_S: Final = 0.01
 
 
 class ObservationError(KafkapyError, LookupError):
-    """A topic, group or format that there is not, or a source that cannot be produced; the message names it."""
+    """A topic, group or format that does not exist, or a source that cannot be produced; the message names it."""
 
 
 class NotObserved(KafkapyError, AssertionError):
-    """What a test waits for, or asserts, has not happened. The message shows the last records, groups and requests."""
+    """A test's wait or assertion has failed. The message shows the last records, groups and requests."""
 
 
 def wait_until(find: Callable[[], R | None], complaint: Callable[[], str], timeout_s: float) -> R:
@@ -26,6 +26,7 @@ def wait_until(find: Callable[[], R | None], complaint: Callable[[], str], timeo
 
     Errors of what does not exist yet, or moves, count as no result; the last one ends the first line of the complaint.
     """
+    __tracebackhide__ = True  # of pytest: a report ends at the line of the test
     deadline = time.monotonic() + timeout_s
     last_error = ""
     while True:

@@ -41,19 +41,19 @@ def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
     quota, extra_count = divmod(sum(spec.partition_counts.values()), len(member_ids))
     owned = {member_id: _kept(spec, member_id) for member_id in member_ids}
     free = list(_unassigned(spec, owned))
-    hungry: list[tuple[str, int]] = []
+    below_quota: list[tuple[str, int]] = []
     for index, member_id in enumerate(member_ids):
         may_have = quota + (extra_count > 0)
         has = sum(map(len, owned[member_id].values()))
-        free += sorted(_taken(owned[member_id], has - may_have))
+        free += sorted(_remove_excess(owned[member_id], has - may_have))
         takes_extra = extra_count > 0 and (has >= may_have or len(member_ids) - index <= extra_count)
         wants = quota + takes_extra - has
         extra_count -= takes_extra
         if wants > 0:
-            hungry.append((member_id, wants))
+            below_quota.append((member_id, wants))
     assert extra_count == 0, "the remainder was not given out"
     free_partitions = iter(free)
-    for member_id, wants in hungry:
+    for member_id, wants in below_quota:
         for _, (topic_id, partition) in zip(range(wants), free_partitions, strict=False):
             owned[member_id].setdefault(topic_id, set()).add(partition)
     assert next(free_partitions, None) is None, "partitions were left unassigned"
@@ -80,7 +80,7 @@ def _unassigned(spec: GroupSpec, owned: dict[str, Owned]) -> Iterator[tuple[Uuid
                 yield topic_id, partition
 
 
-def _taken(topics: Owned, excess: int) -> Iterator[tuple[Uuid, int]]:
+def _remove_excess(topics: Owned, excess: int) -> Iterator[tuple[Uuid, int]]:
     """Remove and yield `excess` partitions, the highest of the last topics first."""
     for topic_id in sorted(topics, reverse=True):
         for partition in sorted(topics[topic_id], reverse=True):
@@ -107,7 +107,7 @@ class _Balancer:
     def assign(self) -> dict[str, Owned]:
         topic_ids = sorted(self._subscribers, key=self._rank)
         for topic_id in topic_ids:
-            self._hand_out(topic_id)
+            self._assign_free(topic_id)
         self._balance([topic_id for topic_id in topic_ids if len(self._subscribers[topic_id]) > 1])
         assert self._sizes == [sum(map(len, topics.values())) for topics in self._owned], "a size is out of step"
         return dict(zip(self._member_ids, self._owned, strict=True))
@@ -117,7 +117,7 @@ class _Balancer:
         subscriber_count = len(self._subscribers[topic_id])
         return -self._counts[topic_id] / subscriber_count, subscriber_count, topic_id
 
-    def _hand_out(self, topic_id: Uuid) -> None:
+    def _assign_free(self, topic_id: Uuid) -> None:
         """Give each free partition to the least loaded subscriber of its topic."""
         subscribers = self._subscribers[topic_id]
         taken = {partition for index in subscribers for partition in self._owned[index].get(topic_id, ())}

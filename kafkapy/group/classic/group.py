@@ -132,8 +132,8 @@ class ClassicGroup:
         if self.log.state is ClassicState.STABLE:
             decision.response = self._sync_response(member.assignment)
             return decision
-        self.rebalance.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
-        self.rebalance.wait_to_sync(member.member_id, token)
+        self.rebalance.refuse_parked(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
+        self.rebalance.park_sync(member.member_id, token)
         if member.member_id == self.log.members.leader_id:
             self._assign(request, decision, now_ms)
         return decision
@@ -158,6 +158,7 @@ class ClassicGroup:
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
         assignments = {member.member_id: given.get(member.member_id, b"") for member in self.log.members}
         decision.records.append(self.log.metadata_record(assignments))
+        self._settings.counts.classic_rebalances += 1
         self.rebalance.respond_to_syncs(lambda member_id: self._sync_response(assignments[member_id]), decision, now_ms)
 
     def _sync_response(self, assignment: bytes) -> SyncGroupResponse:
@@ -201,7 +202,7 @@ class ClassicGroup:
         for identity in identities:
             code = ErrorCode.NONE.value
             # an id that was given out, and not yet joined with: no member leaves, so that none has to join again
-            if self.rebalance.forget_id(identity.member_id):
+            if self.rebalance.remove_pending_member(identity.member_id):
                 was_pending = True
             else:
                 try:

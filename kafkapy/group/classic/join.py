@@ -67,7 +67,7 @@ class JoinDecision:
         """Decide the request. Raises ApiError without having changed anything."""
         request = self._join.request
         if not self._has_room_for(request.member_id):
-            self._turn_away()
+            self._refuse_for_size()
             return self._decision
         self._check_protocols()
         if request.member_id:
@@ -78,21 +78,22 @@ class JoinDecision:
 
     def _has_room_for(self, member_id: str) -> bool:
         """Return whether group.max.size admits the member. In a rebalance the first members to join stay."""
-        log, joining, max_size = self._log, self._rebalance.joining, self._max_size
+        log, parked_joins, max_size = self._log, self._rebalance.parked_joins, self._max_size
         if log.is_empty:
             return True
         if log.state is ClassicState.PREPARING_REBALANCE:
-            return member_id in joining or len(joining) < max_size
+            return member_id in parked_joins or len(parked_joins) < max_size
         return member_id in log.members or len(log.members) < max_size
 
-    def _turn_away(self) -> None:
+    def _refuse_for_size(self) -> None:
+        """Refuse the request. A member that was in the group is removed, so that the others can go on without it."""
         join, decision = self._join, self._decision
         member_id = join.request.member_id
         decision.response = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=NO_MEMBER_ID)
         member = self._log.members.find(member_id)
         if member is not None:
             self._rebalance.remove_member(member, decision)
-        self._rebalance.forget_id(member_id)
+        self._rebalance.remove_pending_member(member_id)
         self._rebalance.maybe_complete_join(decision, join.now_ms)
 
     def _check_protocols(self) -> None:
@@ -109,6 +110,7 @@ class JoinDecision:
     # -- members without an id ------------------------------------------------------------------------------------
 
     def _join_unknown(self) -> None:
+        """Replace a static member that came back, give a dynamic member its id, or add the member."""
         join, decision = self._join, self._decision
         member_id = join.new_member_id()
         instance_id = join.request.group_instance_id
@@ -116,7 +118,7 @@ class JoinDecision:
         if old_id is not None:
             self._replace_static(old_id, member_id)
         elif instance_id is None and join.version >= MEMBER_ID_REQUIRED_SINCE:
-            self._rebalance.wait_for_id(member_id, join.now_ms + join.request.session_timeout_ms)
+            self._rebalance.add_pending_member(member_id, join.now_ms + join.request.session_timeout_ms)
             decision.response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         else:
             self._add_member(member_id)
@@ -141,9 +143,10 @@ class JoinDecision:
     # -- members with an id ---------------------------------------------------------------------------------------
 
     def _join_known(self) -> None:
+        """Update the member and rebalance; respond with the current generation if nothing has changed."""
         join, decision = self._join, self._decision
         request = join.request
-        if request.member_id in self._rebalance.pending and request.group_instance_id is None:
+        if request.member_id in self._rebalance.pending_members and request.group_instance_id is None:
             self._add_member(request.member_id)
             return
         member = self._log.check_member(request.member_id, request.group_instance_id)
@@ -169,11 +172,12 @@ class JoinDecision:
     def _update_member(self, member: ClassicMember) -> None:
         """Update the member from the request and park its join. Refuse its earlier parked requests."""
         join, decision = self._join, self._decision
-        self._adopt(member)
-        self._rebalance.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
-        self._rebalance.wait_to_join(member.member_id, join.token)
+        self._update_from_request(member)
+        self._rebalance.refuse_parked(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
+        self._rebalance.park_join(member.member_id, join.token)
 
-    def _adopt(self, member: ClassicMember) -> None:
+    def _update_from_request(self, member: ClassicMember) -> None:
+        """Set what a JoinGroup may change: protocols and time-outs."""
         join = self._join
         self._log.members.set_protocols(member, join.protocols)
         member.rebalance_timeout_ms = join.request.rebalance_timeout_ms
@@ -189,16 +193,16 @@ class JoinDecision:
         """
         join, decision = self._join, self._decision
         old, leader_id = self._log.members[old_id], self._log.members.leader_id
-        self._rebalance.refuse_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old_id, decision)
+        self._rebalance.refuse_parked(old, ErrorCode.FENCED_INSTANCE_ID, old_id, decision)
         member = self._log.members.rename(old_id, member_id)
         self._rebalance.rename_unsynced(old_id, member_id)
-        self._adopt(member)
+        self._update_from_request(member)
         member.client_id, member.client_host = join.client.client_id, join.client.client_host
         self._rebalance.renew_session(member, join.now_ms)
         if self._log.state is ClassicState.STABLE and self._log.members.select_protocol() == self._log.protocol_name:
             self._write_replaced(old, member, leader_id)
             return
-        self._rebalance.wait_to_join(member_id, join.token)
+        self._rebalance.park_join(member_id, join.token)
         reason = f"static member {member.instance_id} came back as {member_id}{join.reason}"
         self._rebalance.rebalance_or_complete(reason, decision, join.now_ms)
 
@@ -215,12 +219,12 @@ class JoinDecision:
         self._log.history.replace(share_of(member))
 
         def on_failed(code: int) -> list[ParkedResponse]:
-            self._put_back(old, member)
+            self._undo_replacement(old, member)
             return decision.parked_responses
 
         decision.on_failed = on_failed
 
-    def _put_back(self, old: ClassicMember, member: ClassicMember) -> None:
+    def _undo_replacement(self, old: ClassicMember, member: ClassicMember) -> None:
         """Undo the replacement, because its record could not be appended."""
         self._log.members.set_protocols(member, old.protocols)
         restored = self._log.members.rename(member.member_id, old.member_id)

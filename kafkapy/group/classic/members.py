@@ -41,22 +41,23 @@ class ClassicMember:
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
-        raise AssertionError(f"member {self.member_id} does not speak {protocol_name}")
+        raise AssertionError(f"member {self.member_id} does not support {protocol_name}")
 
     def vote(self, candidates: set[str]) -> str:
         """Return the member's preferred protocol among the candidates, of which it supports at least one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
-class Roster:
-    """The members in the order in which they joined. The leader is one of them, and None only if there are none."""
+class ClassicMembers:
+    """The members in the order in which they joined. The first one leads, until it is removed or misses a rebalance."""
 
     def __init__(self) -> None:
         self.leader_id: str | None = None
+        """None only if there are no members."""
         self._members: dict[str, ClassicMember] = {}
         self._static_ids: dict[str, str] = {}
-        self._speakers: Counter[str] = Counter()
-        """The number of members that support a protocol, by its name."""
+        self._support_counts: Counter[str] = Counter()
+        """By the name of a protocol: how many members support it."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -127,29 +128,29 @@ class Roster:
         self._count(protocols, 1)
 
     def elect_among(self, member_ids: Iterable[str]) -> None:
-        """Make the oldest of these members (at least one) the leader, unless the leader is among them already."""
+        """Keep the leader if it is among these members (at least one); else elect the oldest of them."""
         candidates = set(member_ids)
         assert candidates, "there is no candidate"
         assert all(member_id in self._members for member_id in candidates), "only members lead"
         if self.leader_id not in candidates:
             self.leader_id = next(member_id for member_id in self._members if member_id in candidates)
 
-    def is_spoken_by_all(self, name: str) -> bool:
-        return self._speakers[name] == len(self._members)
+    def is_supported_by_all(self, name: str) -> bool:
+        return self._support_counts[name] == len(self._members)
 
     def has_common_protocol(self, names: Iterable[str]) -> bool:
         """Return whether all current members support one of these protocols."""
-        return any(self.is_spoken_by_all(name) for name in names)
+        return any(self.is_supported_by_all(name) for name in names)
 
     def select_protocol(self) -> str:
         """Return the common protocol with the most votes; of equal ones, the one that was voted for first."""
-        candidates = {name for name, count in self._speakers.items() if count == len(self._members)}
+        candidates = {name for name, count in self._support_counts.items() if count == len(self._members)}
         assert candidates, "members without a common protocol were let in"
         return Counter(member.vote(candidates) for member in self).most_common(1)[0][0]
 
     def _count(self, protocols: Protocols, step: int) -> None:
         for name in {name for name, _ in protocols}:
-            self._speakers[name] += step
-            assert self._speakers[name] >= 0, f"protocol {name} has fewer than no members"
-            if not self._speakers[name]:
-                del self._speakers[name]
+            self._support_counts[name] += step
+            assert self._support_counts[name] >= 0, f"protocol {name} has fewer than no members"
+            if not self._support_counts[name]:
+                del self._support_counts[name]

@@ -1,11 +1,13 @@
-"""The phases of a classic rebalance: request joins, park them, begin a generation, park syncs; and all time-outs.
+"""The phases of a classic rebalance: park joins, begin a generation, park syncs; and all time-outs of a group.
 
-Joins are parked until every member has joined again and every id given out by MEMBER_ID_REQUIRED has been used, at most
-for the longest rebalance time-out among the members. The first rebalance of an empty group waits
-group.initial.rebalance.delay.ms instead, again while new members keep joining, at most that time-out. Dynamic members
-that have not joined by then are removed; static members stay, because they may be restarting. After a generation begins
-its members have the same time-out to send SyncGroup: those that do not are removed, the leader too, and the others
-rebalance.
+1. Join. Each JoinGroup is parked until all members have joined again, and all pending members (KIP-394) have joined
+   with the id that MEMBER_ID_REQUIRED gave them; at most for the longest rebalance time-out among the members. An
+   empty group waits group.initial.rebalance.delay.ms instead, and as long again whenever a new member has joined
+   meanwhile, at most that time-out. Dynamic members that have not joined by then are removed; static members stay,
+   because they may be restarting.
+2. A new generation begins: a leader is elected, and the parked JoinGroups are answered.
+3. Sync. Each SyncGroup is parked until the leader's has brought the assignment. Members that send none within the same
+   time-out are removed, the leader too, and the others rebalance.
 
 Methods add their responses and records to the decision that they are given. Only `_decide_empty` adds a record.
 """
@@ -24,11 +26,12 @@ from kafkapy.protocol.messages.join_group_response import JoinGroupResponse, Joi
 from kafkapy.protocol.messages.sync_group_response import SyncGroupResponse
 
 NO_MEMBER_ID = ""
-MOST_PENDING_IDS = 1_000
-"""Member ids given out and not used yet, of one group.
+MAX_PENDING_MEMBERS = 1_000
+"""Member ids of one group that were given out and not used yet.
 
 Deviation: Apache Kafka keeps each until the session time-out that its client named, up to 30 minutes. Here the oldest
-is forgotten, because anybody who may read could fill the memory; who joins with a forgotten id is given another.
+is forgotten, because any client with the right to read could fill the memory. A client that joins with a forgotten id
+gets another one.
 """
 
 
@@ -47,23 +50,23 @@ class ClassicRebalance:
     def __init__(self, log: ClassicGroupLog, settings: GroupSettings) -> None:
         self._log = log
         self._settings = settings
-        self.pending: dict[str, int] = {}
+        self.pending_members: dict[str, int] = {}
         """Ids given out by MEMBER_ID_REQUIRED, each with the deadline (monotonic) for joining with it."""
-        self.joining: dict[str, int] = {}
+        self.parked_joins: dict[str, int] = {}
         """By member id: the token of its parked JoinGroup."""
-        self.syncing: dict[str, int] = {}
+        self.parked_syncs: dict[str, int] = {}
         """By member id: the token of its parked SyncGroup."""
         self._unsynced: set[str] = set()
         """Members that have not sent SyncGroup in this generation yet."""
         self._join_deadline_ms: int | None = None
         self._sync_deadline_ms: int | None = None
-        self._is_first = False
-        """Whether this PREPARING_REBALANCE came from EMPTY."""
+        self._is_initial = False
+        """Whether the group was empty before this PREPARING_REBALANCE: only then it waits for the initial delay."""
         self._initial_delay: InitialDelay | None = None
         self._earliest_deadline_ms: int | None = None
         """A lower bound of all deadlines: heartbeats move their own deadline without recomputing this minimum."""
 
-    # -- asking for joins -----------------------------------------------------------------------------------------
+    # -- the join phase -------------------------------------------------------------------------------------------
 
     def rebalance_or_complete(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
         """Begin a rebalance, or, if one is collecting joins already, complete it when all members have joined."""
@@ -86,26 +89,28 @@ class ClassicRebalance:
         self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, decision, now_ms)
         self._unsynced.clear()
         self._sync_deadline_ms = None
-        self._is_first = self._log.is_empty
+        self._is_initial = self._log.is_empty
         self._log.transition_to(ClassicState.PREPARING_REBALANCE)
         self._log.history.begin(reason, self._log.state_since_ms)
-        if self._is_first:
+        # An empty group waits for more members first (group.initial.rebalance.delay.ms): each that joins prolongs it,
+        # up to the longest rebalance time-out.
+        if self._is_initial:
             delay_ms = max(self._settings.config.group_initial_rebalance_delay_ms, 0)
             remaining_ms = max(self._log.members.rebalance_timeout_ms - delay_ms, 0)
             self._initial_delay = InitialDelay(delay_ms, remaining_ms)
             self._wait_for_joins(delay_ms, now_ms)
-        elif self._has_all_joined():
+        elif self._have_all_joined():
             self._complete_join(decision, now_ms)
         else:
             self._wait_for_joins(self._log.members.rebalance_timeout_ms, now_ms)
 
-    def _has_all_joined(self) -> bool:
-        return len(self.joining) == len(self._log.members) and not self.pending
+    def _have_all_joined(self) -> bool:
+        return len(self.parked_joins) == len(self._log.members) and not self.pending_members
 
     def maybe_complete_join(self, decision: GroupDecision, now_ms: int) -> bool:
         """Begin the generation if all members have joined. A first rebalance always waits for its initial delay."""
-        is_waiting = self._log.state is ClassicState.PREPARING_REBALANCE and not self._is_first
-        if is_waiting and self._has_all_joined():
+        is_waiting = self._log.state is ClassicState.PREPARING_REBALANCE and not self._is_initial
+        if is_waiting and self._have_all_joined():
             self._complete_join(decision, now_ms)
             return True
         return False
@@ -124,38 +129,38 @@ class ClassicRebalance:
         self._wait_for_joins(round_ms, now_ms)
         return True
 
-    def wait_for_id(self, member_id: str, deadline_ms: int) -> None:
-        """Note a member id given out by MEMBER_ID_REQUIRED and the deadline for joining with it."""
+    def add_pending_member(self, member_id: str, deadline_ms: int) -> None:
+        """Keep a member id that MEMBER_ID_REQUIRED gives out, until a JoinGroup uses it or its deadline passes."""
         assert member_id not in self._log.members, f"{member_id} is given out twice"
-        if len(self.pending) >= MOST_PENDING_IDS:
-            del self.pending[next(iter(self.pending))]
-        self.pending[member_id] = deadline_ms
-        assert len(self.pending) <= MOST_PENDING_IDS, f"{len(self.pending)} ids are given out"
+        if len(self.pending_members) >= MAX_PENDING_MEMBERS:
+            del self.pending_members[next(iter(self.pending_members))]
+        self.pending_members[member_id] = deadline_ms
+        assert len(self.pending_members) <= MAX_PENDING_MEMBERS, f"{len(self.pending_members)} ids are given out"
         self._add_deadline(deadline_ms)
 
-    def forget_id(self, member_id: str) -> bool:
-        """Forget a member id given out by MEMBER_ID_REQUIRED; return whether it was pending."""
-        return self.pending.pop(member_id, None) is not None
+    def remove_pending_member(self, member_id: str) -> bool:
+        """Remove an id that was given out by MEMBER_ID_REQUIRED; return whether it was pending."""
+        return self.pending_members.pop(member_id, None) is not None
 
-    def wait_to_join(self, member_id: str, token: int) -> None:
+    def park_join(self, member_id: str, token: int) -> None:
         """Park a member's JoinGroup until the next generation."""
         assert member_id in self._log.members, "only members are answered at the end of the phase"
-        assert member_id not in self.joining, "the request that is parked already would never be answered"
-        self.joining[member_id] = token
+        assert member_id not in self.parked_joins, "the request that is parked already would never be answered"
+        self.parked_joins[member_id] = token
 
-    def wait_to_sync(self, member_id: str, token: int) -> None:
+    def park_sync(self, member_id: str, token: int) -> None:
         """Park a member's SyncGroup until the assignment."""
         assert self._log.state is ClassicState.COMPLETING_REBALANCE, "no assignment would come"
-        assert member_id not in self.syncing, "the request that is parked already would never be answered"
-        self.syncing[member_id] = token
+        assert member_id not in self.parked_syncs, "the request that is parked already would never be answered"
+        self.parked_syncs[member_id] = token
 
     def add_member(self, member: ClassicMember, token: int, deadline_ms: int) -> None:
         """Add a new member and park its JoinGroup until `deadline_ms`. During the initial delay, extend that."""
         if self._initial_delay is not None:
             self._initial_delay.has_new_member = True
-        self.forget_id(member.member_id)
+        self.remove_pending_member(member.member_id)
         self._log.members.add(member)
-        self.wait_to_join(member.member_id, token)
+        self.park_join(member.member_id, token)
         self.schedule_session(member, deadline_ms)
 
     def rename_unsynced(self, member_id: str, new_member_id: str) -> None:
@@ -164,25 +169,25 @@ class ClassicRebalance:
             self._unsynced.remove(member_id)
             self._unsynced.add(new_member_id)
 
-    # -- beginning a generation -----------------------------------------------------------------------------------
+    # -- a new generation -----------------------------------------------------------------------------------------
 
     def _complete_join(self, decision: GroupDecision, now_ms: int) -> None:
         """End the join phase with the members that have joined."""
         assert self._log.state is ClassicState.PREPARING_REBALANCE, "there is no join phase to end"
-        assert all(member_id in self._log.members for member_id in self.joining), "only members can join"
+        assert all(member_id in self._log.members for member_id in self.parked_joins), "only members can join"
         self._join_deadline_ms = self._initial_delay = None
-        self._is_first = False
-        for member in [member for member in self._log.members if member.member_id not in self.joining]:
+        self._is_initial = False
+        for member in [member for member in self._log.members if member.member_id not in self.parked_joins]:
             if not member.is_static:
                 self._log.members.remove(member.member_id)
         if not len(self._log.members):
             self._decide_empty(decision)
-        elif not self.joining:
+        elif not self.parked_joins:
             # Only static members are left, and none has joined. Wait for them until their sessions expire.
             self._wait_for_joins(self._log.members.rebalance_timeout_ms, now_ms)
         else:
-            assert not self.syncing, "a SyncGroup of the generation before would get this one's assignment"
-            self._log.members.elect_among(self.joining)
+            assert not self.parked_syncs, "a SyncGroup of the generation before would get this one's assignment"
+            self._log.members.elect_among(self.parked_joins)
             self._log.begin_generation()
             self._unsynced = {member.member_id for member in self._log.members}
             self._respond_to_joins(decision, now_ms)
@@ -207,10 +212,10 @@ class ClassicRebalance:
         for member in self._log.members:
             member.is_new = False
             self.renew_session(member, now_ms)
-            token = self.joining.pop(member.member_id, None)
+            token = self.parked_joins.pop(member.member_id, None)
             if token is not None:
                 decision.parked_responses.append(ParkedResponse(token, self.join_response(member.member_id)))
-        assert not self.joining, "who waits is a member"
+        assert not self.parked_joins, "only members have parked requests"
 
     def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the response for a member of this generation; only the leader's has the members' subscriptions."""
@@ -236,12 +241,12 @@ class ClassicRebalance:
             for member in self._log.members
         ]
 
-    # -- members that go ------------------------------------------------------------------------------------------
+    # -- members that leave, and refused requests -----------------------------------------------------------------
 
-    def refuse_all_waiting(self, code: ErrorCode, decision: GroupDecision) -> None:
+    def refuse_all_parked(self, code: ErrorCode, decision: GroupDecision) -> None:
         """Answer all parked requests with an error, because the group is about to be converted."""
         for member in self._log.members:
-            self.refuse_waiting(member, code, member.member_id, decision)
+            self.refuse_parked(member, code, member.member_id, decision)
 
     def remove_member(self, member: ClassicMember, decision: GroupDecision) -> None:
         """Remove a member and answer its parked requests. The caller starts the rebalance.
@@ -249,28 +254,28 @@ class ClassicRebalance:
         Deviation: Apache Kafka leaves a parked SyncGroup unanswered here. Here it is answered, because the client would
         wait until its time-out.
         """
-        self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
+        self.refuse_parked(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
         self._unsynced.discard(member.member_id)
         self._log.members.remove(member.member_id)
         self._forget_synced()
 
-    def refuse_waiting(self, member: ClassicMember, code: ErrorCode, named: str, decision: GroupDecision) -> None:
+    def refuse_parked(self, member: ClassicMember, code: ErrorCode, named: str, decision: GroupDecision) -> None:
         """Answer a member's parked requests with an error; `named` is the member id in the JoinGroup response."""
-        join_token = self.joining.pop(member.member_id, None)
+        join_token = self.parked_joins.pop(member.member_id, None)
         if join_token is not None:
             decision.parked_responses.append(
                 ParkedResponse(join_token, JoinGroupResponse(error_code=code, member_id=named))
             )
-        sync_token = self.syncing.pop(member.member_id, None)
+        sync_token = self.parked_syncs.pop(member.member_id, None)
         if sync_token is not None:
             decision.parked_responses.append(ParkedResponse(sync_token, SyncGroupResponse(error_code=code)))
 
     def _refuse_syncs(self, code: int, decision: GroupDecision, now_ms: int) -> None:
         """Answer all parked SyncGroups with an error code, and renew the sessions of their members."""
-        for member_id, token in self.syncing.items():
+        for member_id, token in self.parked_syncs.items():
             decision.parked_responses.append(ParkedResponse(token, SyncGroupResponse(error_code=code)))
             self.renew_session(self._log.members[member_id], now_ms)
-        self.syncing.clear()
+        self.parked_syncs.clear()
 
     def respond_to_syncs(
         self, response_of: Callable[[str], SyncGroupResponse], decision: GroupDecision, now_ms: int
@@ -279,15 +284,15 @@ class ClassicRebalance:
 
         If the record cannot be appended, they are refused with that error and the group rebalances.
         """
-        waiting, self.syncing = self.syncing, {}
+        waiting, self.parked_syncs = self.parked_syncs, {}
         for member_id, token in waiting.items():
             decision.parked_responses.append(ParkedResponse(token, response_of(member_id)))
             self.renew_session(self._log.members[member_id], now_ms)
 
         def on_failed(code: int) -> list[ParkedResponse]:
             failed = GroupDecision()
-            assert not self.syncing, "a SyncGroup came between the decision and its append"
-            self.syncing = waiting
+            assert not self.parked_syncs, "a SyncGroup came between the decision and its append"
+            self.parked_syncs = waiting
             self._refuse_syncs(code, failed, now_ms)
             self.prepare_rebalance("the assignment could not be written", failed, now_ms)
             return failed.parked_responses
@@ -295,7 +300,7 @@ class ClassicRebalance:
         decision.on_failed = on_failed
 
     def mark_synced(self, member_id: str) -> None:
-        """Note that the member has sent SyncGroup in this generation."""
+        """Record that the member has sent SyncGroup in this generation."""
         self._unsynced.discard(member_id)
         self._forget_synced()
 
@@ -342,13 +347,13 @@ class ClassicRebalance:
     def _deadlines(self) -> list[int]:
         deadlines = [self._join_deadline_ms, self._sync_deadline_ms]
         deadlines += [member.session_deadline_ms for member in self._log.members]
-        deadlines += self.pending.values()
+        deadlines += self.pending_members.values()
         return [deadline_ms for deadline_ms in deadlines if deadline_ms is not None]
 
     def _expire_pending(self, decision: GroupDecision, now_ms: int) -> None:
-        late = [member_id for member_id, deadline_ms in self.pending.items() if deadline_ms <= now_ms]
+        late = [member_id for member_id, deadline_ms in self.pending_members.items() if deadline_ms <= now_ms]
         for member_id in late:
-            del self.pending[member_id]
+            del self.pending_members[member_id]
         if late:
             self.maybe_complete_join(decision, now_ms)
 
@@ -358,8 +363,8 @@ class ClassicRebalance:
             deadline_ms = member.session_deadline_ms
             if deadline_ms is None or deadline_ms > now_ms or member.member_id not in self._log.members:
                 continue
-            is_waiting = member.member_id in self.joining or member.member_id in self.syncing
-            if is_waiting and not member.is_new:
+            has_parked = member.member_id in self.parked_joins or member.member_id in self.parked_syncs
+            if has_parked and not member.is_new:
                 member.session_deadline_ms = None
                 continue
             self.remove_member(member, decision)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.group.classic.members import ClassicMember, Roster
+from kafkapy.group.classic.members import ClassicMember, ClassicMembers
 from kafkapy.group.classic.states import NEXT_STATES, ClassicState
 from kafkapy.group.history import MemberShare, RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
@@ -40,7 +40,7 @@ class ClassicGroupLog:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.members = Roster()
+        self.members = ClassicMembers()
         self.history = RebalanceHistory()
         self._subscribed_topics: frozenset[str] | None = None
 
@@ -58,7 +58,7 @@ class ClassicGroupLog:
         self.state_since_ms = self.wall_ms()
 
     def adopt_protocol_type(self, protocol_type: str) -> None:
-        """Take the protocol type of the group's first member; that of later members is ignored."""
+        """Set the group's protocol type to that of its first member; that of later members is ignored."""
         assert protocol_type, "a group with members is not a simple one"
         if not len(self.members):
             self.protocol_type = protocol_type

@@ -100,7 +100,7 @@ class ConsumerGroup:
         return True
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.log.subscriptions.topics()
+        return self.log.subscriptions.has(topic)
 
     def known_member(self, member_id: str | None) -> ConsumerMember:
         """Return the member. Raises UNKNOWN_MEMBER_ID."""

@@ -81,7 +81,7 @@ def _changes_nothing(
 def decide_change(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
 ) -> GroupDecision:
-    """As decide_heartbeat, for a request that may change something."""
+    """Like decide_heartbeat, for a request that may change something."""
     check_size(group.log, group.settings, member_id)
     reported = _reported(request)
     member, records = _subscribe(group, request, member_id, reported)

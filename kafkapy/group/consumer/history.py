@@ -1,4 +1,4 @@
-"""What the records of KIP-848 groups tell of their rebalances (epoch_history.py)."""
+"""Reads the rebalances of KIP-848 groups from their records, for epoch_history.py."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -19,7 +19,7 @@ TOPICS_CHANGED: Final = "a subscribed topic was created or deleted, or has other
 
 
 def consumer_history(wall_ms: Callable[[], int]) -> EpochHistory:
-    """Return what observes the replay of a shard's KIP-848 groups."""
+    """Return the observer of the replay of a shard's KIP-848 groups."""
     records = EpochRecords(
         member_key=ConsumerGroupMemberMetadataKey,
         group_key=ConsumerGroupMetadataKey,

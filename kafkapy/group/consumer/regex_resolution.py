@@ -30,5 +30,6 @@ def decide_resolution(
     if has_changed:
         group_epoch, metadata_hash = group.log.group_epoch + 1, group.hashes.of(subscriptions.topics(), image)
         records.append(epoch_record(group.group_id, group_epoch, metadata_hash))
+        group.settings.counts.consumer_rebalances += 1
         group.metadata_checked(image, group_epoch)
     return GroupDecision(records=records)

@@ -24,7 +24,7 @@ class RegexSchedule:
         self._stale: dict[str, ResolvedRegex] = {}
         """What the refresh in progress has still to replace: a result may be lost on its way, or be of older topics."""
         self._refresh_version = 0
-        """Of the metadata with which that refresh began."""
+        """The version of the metadata with which that refresh began."""
 
     def due(
         self, subscriptions: Subscriptions, image: MetadataImage, wall_ms: int, *, refresh_interval_ms: int

@@ -184,12 +184,16 @@ class ConsumerGroupLog:
 
     def _put(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
         self.members[after.member_id] = after
+        owns_the_same = before is not None and _owns_as(before, after)
         if before is not None:
             self.subscriptions.remove(before.subscribed_topic_names, before.subscribed_topic_regex)
-            self._disown(before)
+            self._forget_instance(before)
+            if not owns_the_same:
+                self._disown(before)
         self.subscriptions.add(after.subscribed_topic_names, after.subscribed_topic_regex)
-        for topic_id, partition in _partitions(after):
-            self._owners.setdefault(topic_id, {})[partition] = after.member_id
+        if not owns_the_same:
+            for topic_id, partition in _partitions(after):
+                self._owners.setdefault(topic_id, {})[partition] = after.member_id
         if after.instance_id is not None:
             self.static_members[after.instance_id] = after.member_id
 
@@ -198,6 +202,9 @@ class ConsumerGroupLog:
         del self.members[member.member_id]
         self.subscriptions.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
         self._disown(member)
+        self._forget_instance(member)
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 
@@ -208,6 +215,13 @@ class ConsumerGroupLog:
                 del owners[partition]
                 if not owners:
                     del self._owners[topic_id]
+
+
+def _owns_as(before: ConsumerMember, after: ConsumerMember) -> bool:
+    """Return whether a record of a member says nothing of its partitions: in a log that gave one of them to another
+    member meanwhile, it does not take it back.
+    """
+    return before.assigned is after.assigned and before.pending_revocation is after.pending_revocation
 
 
 def _partitions(member: ConsumerMember) -> Iterator[tuple[Uuid, int]]:

@@ -56,6 +56,10 @@ class Subscriptions:
             topics |= resolved.topics
         return topics
 
+    def has(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic."""
+        return topic in self.names or any(topic in resolved.topics for resolved in self.resolved.values())
+
     def topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
         """Return the topics that one member subscribes to; an unresolved expression matches nothing."""
         resolved = self.resolved.get(regex) if regex else None
@@ -95,7 +99,7 @@ def check_regex(regex: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TopicMatches:
-    """What an expression matched: the names of the topics that there were, and of those the ones that it matches."""
+    """The result of matching an expression: the topic names it was matched with, and those that it matches."""
 
     seen: Set[str] = frozenset()
     topics: Set[str] = frozenset()

@@ -5,7 +5,7 @@ leave its epoch. A classic member has the same time-out to join after it was req
 has joined; its session time-out is that of its JoinGroup. A member that misses a deadline is removed.
 
 When a new coordinator loads a member from the log, its session (with the group's session time-out, for classic members
-too until their next request) and its time to revoke begin anew, as in Apache Kafka.
+too until their next request) and its time to revoke begin again, as in Apache Kafka.
 """
 
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
@@ -38,12 +38,12 @@ class ConsumerTimers:
         """Renew the member's session, by default with the group's session time-out."""
         if timeout_ms is None:
             timeout_ms = self._settings.consumer_session_timeout_ms(self._log.group_id)
-        self._sessions[member_id] = self._noted(now_ms + timeout_ms)
+        self._sessions[member_id] = self._tracked(now_ms + timeout_ms)
 
     def start_rebalance_timer(self, member: ConsumerMember, now_ms: int) -> None:
         """Give the member its rebalance time-out to leave its current epoch."""
         assert member.state is MemberState.UNREVOKED_PARTITIONS, f"{member.member_id} has nothing to revoke"
-        until_ms = self._noted(now_ms + member.rebalance_timeout_ms)
+        until_ms = self._tracked(now_ms + member.rebalance_timeout_ms)
         self._rebalances[member.member_id] = member.member_epoch, until_ms
 
     def stop_rebalance_timer(self, member_id: str) -> None:
@@ -53,20 +53,21 @@ class ConsumerTimers:
         """Start the join time-out of a classic member that must join again, unless it is already running."""
         assert member.uses_classic_protocol, f"{member.member_id} never sends JoinGroup"
         if member.member_id not in self._joins:
-            self._joins[member.member_id] = self._noted(now_ms + member.rebalance_timeout_ms)
+            self._joins[member.member_id] = self._tracked(now_ms + member.rebalance_timeout_ms)
 
     def on_join(self, member_id: str, now_ms: int, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """Note that a classic member has joined; start its time-out to send SyncGroup."""
+        """Record that a classic member has joined; start its time-out to send SyncGroup."""
         self._joins.pop(member_id, None)
         self.touch_session(member_id, now_ms, session_timeout_ms)
-        self._syncs[member_id] = self._noted(now_ms + rebalance_timeout_ms)
+        self._syncs[member_id] = self._tracked(now_ms + rebalance_timeout_ms)
 
     def on_sync(self, member: ConsumerMember, now_ms: int) -> None:
-        """Note that a classic member has sent SyncGroup."""
+        """Record that a classic member has sent SyncGroup: its time-out ends."""
         self._syncs.pop(member.member_id, None)
         self.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
 
-    def _noted(self, deadline_ms: int) -> int:
+    def _tracked(self, deadline_ms: int) -> int:
+        """Include a deadline in the earliest one, and return it."""
         earliest_ms = self._earliest_deadline_ms
         self._earliest_deadline_ms = deadline_ms if earliest_ms is None else min(earliest_ms, deadline_ms)
         return deadline_ms
@@ -81,7 +82,7 @@ class ConsumerTimers:
         self._forget_strangers()
         members = self._log.members
         for member in members.values():
-            self._give_deadlines(member, now_ms)
+            self._start_timers(member, now_ms)
         late = [member for member in members.values() if self._is_late(member, now_ms)]
         for member in late:
             self._forget_deadlines(member.member_id)
@@ -110,7 +111,7 @@ class ConsumerTimers:
         member = self._log.members.get(member_id)
         return member is not None and member.uses_classic_protocol
 
-    def _give_deadlines(self, member: ConsumerMember, now_ms: int) -> None:
+    def _start_timers(self, member: ConsumerMember, now_ms: int) -> None:
         """Start the timers of a member from the log that has none yet."""
         if member.member_id in self._sessions:
             return

@@ -26,7 +26,7 @@ from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex
 from kafkapy.group.decision import RequestContext
 from kafkapy.group.metadata_hash import topic_ids
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.settings import MOST_NAMES_OF_GROUP
+from kafkapy.group.settings import MAX_NAMES_OF_GROUP
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 
@@ -92,10 +92,10 @@ class MemberUpdate:
         if updated is not self.member or not self._is_known(self.member):
             self.subscriptions = group.subscriptions_with(self._replaced_members(), updated)
         subscriptions = self.subscriptions
-        if MOST_NAMES_OF_GROUP < len(subscriptions.names) > len(group.log.subscriptions.names):
+        if MAX_NAMES_OF_GROUP < len(subscriptions.names) > len(group.log.subscriptions.names):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"The members of the group name {len(subscriptions.names)} topics, more than {MOST_NAMES_OF_GROUP}.",
+                f"The members of the group name {len(subscriptions.names)} topics, more than {MAX_NAMES_OF_GROUP}.",
             )
         if has_changed and new_regex and new_regex not in group.log.subscriptions.regexes:
             check_regex(new_regex)
@@ -117,6 +117,7 @@ class MemberUpdate:
         if must_bump or metadata_hash != self._metadata_hash:
             self.group_epoch, self._metadata_hash = self.group_epoch + 1, metadata_hash
             self.records.append(epoch_record(group.group_id, self.group_epoch, metadata_hash))
+            group.settings.counts.consumer_rebalances += 1
         group.metadata_checked(image, self.group_epoch)
         if group.log.has_partition_metadata_record:
             self.records.append(partition_metadata_tombstone(group.group_id))
@@ -175,6 +176,7 @@ class MemberUpdate:
             ids = ids_of.get(subscription)
             if ids is None:
                 ids = ids_of[subscription] = topic_ids(self.subscriptions.topics_of(*subscription), image)
+            # A static member that came back takes over the target of the member that it replaces.
             target = (
                 group.log.target_of(updated)
                 if member is updated

@@ -97,7 +97,7 @@ def _is_complete(members: MembersWithTargets, topics: Set[str], image: MetadataI
 def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
     """Return the members with their assignments."""
     protocol_name = classic.log.protocol_name
-    if protocol_name is None or not classic.log.members.is_spoken_by_all(protocol_name):
+    if protocol_name is None or not classic.log.members.is_supported_by_all(protocol_name):
         protocol_name = classic.log.members.select_protocol()  # a member that joined since does not support it
     try:
         members = [_member(classic, member, protocol_name, image) for member in classic.log.members]

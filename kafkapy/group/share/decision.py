@@ -1,7 +1,7 @@
-"""What a request to a share group leads to: records, a response, and effects on the states of its share partitions.
+"""The result of a request to a share group: records, a response, and effects on the states of its share partitions.
 
 The states are kept by the share coordinator, so the shard only says what is to be done to them. The runtime does it
-once the records are committed, and tells the shard the outcome (share_requests.py).
+once the records are committed, and reports the outcome to the shard (share_requests.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class DeleteStates:
 
 @dataclass(slots=True)
 class ShareDecision:
-    """As GroupDecision, with the effects of share groups. `effects` are carried out once the records are committed.
+    """Like GroupDecision, with the effects of share groups. `effects` are carried out once the records are committed.
 
     `initialize`, `delete`: what the request itself waits for, once its records are committed.
     """

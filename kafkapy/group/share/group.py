@@ -82,7 +82,7 @@ class ShareGroup:
         return False
 
     def times(self, configs: ConfigsImage) -> ShareTimes:
-        """Return what a heartbeat needs of the configuration; kept until any configuration changes."""
+        """Return the settings of a heartbeat; cached until any configuration changes."""
         config = self.settings.share_config()
         if self._times is None or self._times[0] is not config or self._times[1] is not configs:
             self._times = config, configs, share_times(self.settings, self.group_id)
@@ -117,7 +117,7 @@ class ShareGroup:
         return self._settled_version == self.log.version and self._settled_topics is image.topics
 
     def mark_settled(self, image: MetadataImage, topic_names: Iterable[str]) -> None:
-        """Note that a heartbeat had nothing to write, unless a partition's state is still being created."""
+        """Record that a heartbeat had nothing to write, unless a partition's state is still being created."""
         if (self.log.states or NO_STATES).have_all(topic_names, image):
             self._settled_version, self._settled_topics = self.log.version, image.topics
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kafkapy.errors import ApiError
-from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupAssignment
+from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.decision import RequestContext
 from kafkapy.group.long_work import Results, result_of
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.settings import MOST_NAMES, MOST_NAMES_OF_GROUP
+from kafkapy.group.settings import MAX_NAMES, MAX_NAMES_OF_GROUP
 from kafkapy.group.share.decision import InitializeStates, ShareDecision
 from kafkapy.group.share.group import ShareGroup
 from kafkapy.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, STABLE, ShareMember
@@ -27,9 +27,10 @@ from kafkapy.group.share.records import (
 )
 from kafkapy.group.share.removal import removal_records
 from kafkapy.group.share.settings import ShareTimes
+from kafkapy.group.share.simple_assignor import Target
 from kafkapy.group.share.state import ShareGroupLog, count_names
 from kafkapy.group.share.states import NO_STATES
-from kafkapy.group.share.target import TargetInput, is_assignment_pending, reconciled
+from kafkapy.group.share.target import NO_TARGET, TargetInput, is_assignment_pending, is_same_target, reconciled
 from kafkapy.group.shared_rules import may_assign, unknown_member
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -58,8 +59,8 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     elif request.member_epoch < LEAVE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
     names = request.subscribed_topic_names
-    if names is not None and len(names) > MOST_NAMES:
-        raise _invalid(f"SubscribedTopicNames has {len(names)} names, more than {MOST_NAMES}.")
+    if names is not None and len(names) > MAX_NAMES:
+        raise _invalid(f"SubscribedTopicNames has {len(names)} names, more than {MAX_NAMES}.")
 
 
 def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareDecision:
@@ -176,7 +177,7 @@ class _Heartbeat:
         group, log, image = self._group, self._group.log, self._context.image
         must_bump = updated.subscribed_topic_names != member.subscribed_topic_names
         if log.assignment_epoch >= log.group_epoch:
-            must_bump = must_bump or is_assignment_pending(log)
+            must_bump = must_bump or is_assignment_pending(log, image)
         if not must_bump and not group.has_metadata_expired(image):
             return
         self._topic_names = _names_with(log, member, updated)
@@ -187,33 +188,33 @@ class _Heartbeat:
             self._records.append(epoch_record(group.group_id, self._group_epoch, metadata_hash))
         group.metadata_checked(image, self._group_epoch)
 
-    def _update_target(self, updated: ShareMember) -> tuple[int, Assignment]:
+    def _update_target(self, updated: ShareMember) -> tuple[int, Target]:
         """Return the target epoch and the member's target, recomputed if the group epoch is ahead of it."""
         log, context = self._group.log, self._context
         if log.assignment_epoch >= self._group_epoch or not self._may_assign():
-            return log.assignment_epoch, log.targets.get(updated.member_id, EMPTY_ASSIGNMENT)
+            return log.assignment_epoch, log.targets.get(updated.member_id, NO_TARGET)
         wanted = TargetInput.of(log, updated, self._topic_names, context.image)
-        assignment: GroupAssignment = result_of(wanted, self._results, gives_way=context.gives_way)
-        assert updated.member_id in assignment, "a target has every member"
-        for member_id, target in assignment.items():
-            if log.targets.get(member_id) != target:
+        targets: Mapping[str, Target] = result_of(wanted, self._results, gives_way=context.gives_way)
+        assert updated.member_id in targets, "a target has every member"
+        for member_id, target in targets.items():
+            if not is_same_target(log.targets.get(member_id), target):
                 self._records.append(target_record(log.group_id, member_id, target))
         self._records.append(target_epoch_record(log.group_id, self._group_epoch, context.wall_ms))
-        return self._group_epoch, assignment[updated.member_id]
+        return self._group_epoch, targets[updated.member_id]
 
     def _may_assign(self) -> bool:
         """Whether the target assignment may be recomputed yet (group.share.assignment.interval.ms)."""
         log = self._group.log
         return may_assign(log.assignment_timestamp_ms, self._context.wall_ms, self._times.assignment_interval_ms)
 
-    def _reconcile(self, updated: ShareMember, target_epoch: int, target: Assignment) -> ShareMember:
+    def _reconcile(self, updated: ShareMember, target_epoch: int, target: Target) -> ShareMember:
         after = reconciled(updated, target_epoch, target, self._context.image, has_changed=self._has_bumped)
         if after != updated:
             self._records.append(current_record(self._group.group_id, after))
         return after
 
     def _initialize_states(self) -> list[InitializeStates]:
-        """Have the states of subscribed partitions created that have none yet."""
+        """Decide to create the states of subscribed partitions that have none yet."""
         group, context = self._group, self._context
         states = group.log.states or NO_STATES
         retry_ms = self._times.initialize_retry_interval_ms
@@ -254,8 +255,8 @@ def _names_with(log: ShareGroupLog, member: ShareMember, updated: ShareMember) -
     if member.member_id in log.members:
         count_names(names, member, -1)
     count_names(names, updated, 1)
-    if MOST_NAMES_OF_GROUP < len(names) > len(log.topic_names):
-        raise _invalid(f"The members of the group name {len(names)} topics, more than {MOST_NAMES_OF_GROUP}.")
+    if MAX_NAMES_OF_GROUP < len(names) > len(log.topic_names):
+        raise _invalid(f"The members of the group name {len(names)} topics, more than {MAX_NAMES_OF_GROUP}.")
     return names
 
 

@@ -1,4 +1,4 @@
-"""What the records of share groups tell of their rebalances (epoch_history.py)."""
+"""Reads the rebalances of share groups from their records, for epoch_history.py."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +20,7 @@ PARTITIONS_CHANGED: Final = (
 
 
 def share_history(wall_ms: Callable[[], int]) -> EpochHistory:
-    """Return what observes the replay of a shard's share groups."""
+    """Return the observer of the replay of a shard's share groups."""
     records = EpochRecords(
         member_key=ShareGroupMemberMetadataKey,
         group_key=ShareGroupMetadataKey,

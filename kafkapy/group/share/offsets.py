@@ -1,6 +1,6 @@
 """Decisions about the offsets of a share group, which are part of the states of its share partitions.
 
-To alter offsets is to initialise the states anew; to delete them, or the group, is to delete the states. The group has
+To alter offsets is to initialise the states again; to delete them, or the group, is to delete the states. The group has
 no members then. The states are changed by the share coordinator: what is decided here comes before that, or after it.
 Error messages are Kafka's. Source: KIP-932, Apache Kafka 4.4.0.
 """

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.share.member import ShareMember
+from kafkapy.group.share.simple_assignor import Target
 from kafkapy.group.share.states import GroupStates
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
@@ -33,10 +33,9 @@ def epoch_record(group_id: str, group_epoch: int, metadata_hash: int) -> Coordin
     )
 
 
-def target_record(group_id: str, member_id: str, assignment: Assignment) -> CoordinatorRecord:
-    topics = [
-        TopicPartition(topic_id, partitions=sorted(partitions)) for topic_id, partitions in sorted(assignment.items())
-    ]
+def target_record(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
+    """Return the record of a member's target. It keeps its order, on which the next target depends."""
+    topics = [TopicPartition(topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
     key = ShareGroupTargetAssignmentMemberKey(group_id, member_id=member_id)
     return CoordinatorRecord(key, ShareGroupTargetAssignmentMemberValue(topics))
 

@@ -7,8 +7,8 @@ combination, and requests do the validation. Source: KIP-932, schemas in protoco
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.share.member import ShareMember
+from kafkapy.group.share.simple_assignor import Target
 from kafkapy.group.share.states import GroupStates
 from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
@@ -28,6 +28,7 @@ from kafkapy.protocol.messages.share_group_target_assignment_metadata_value impo
     ShareGroupTargetAssignmentMetadataValue,
 )
 from kafkapy.protocol.primitives import Message
+from kafkapy.types import Uuid
 
 INITIAL_EPOCH: Final = 1
 """The group and assignment epoch of a group before its first record."""
@@ -44,7 +45,9 @@ class ShareGroupLog:
         self.assignment_timestamp_ms = 0
         """When the target was computed (wall clock), 0 if not known or never."""
         self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Assignment] = {}
+        self.targets: dict[str, Target] = {}
+        self._targeted: dict[Uuid, set[int]] | None = None
+        """What `targeted` returns; None if a target has changed since."""
         self.topic_names: dict[str, int] = {}
         """The number of members that subscribe to each topic."""
         self.states: GroupStates | None = None
@@ -62,6 +65,15 @@ class ShareGroupLog:
         assert not self.is_deleted, f"{self.group_id} is deleted: the next record makes another group"
         self.version += 1
         _REPLAY[type(key)](self, key, value)
+
+    def targeted(self) -> Mapping[Uuid, set[int]]:
+        """Return the partitions of all targets; kept until a target changes, because each heartbeat may need them."""
+        if self._targeted is None:
+            self._targeted = {}
+            for target in self.targets.values():
+                for topic_id, partitions in target.items():
+                    self._targeted.setdefault(topic_id, set()).update(partitions)
+        return self._targeted
 
     def _replay_member(self, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None) -> None:
         member = self.members.get(key.member_id)
@@ -93,12 +105,14 @@ class ShareGroupLog:
     def _replay_target(
         self, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue | None
     ) -> None:
+        self._targeted = None
         if value is None:
             self.targets.pop(key.member_id, None)
         else:
             assert not self.is_loaded or key.member_id in self.members, f"{key.member_id} has a target and is no member"
+            # each partition once: a log that another broker wrote is not trusted with it, and the assignor relies on it
             self.targets[key.member_id] = {
-                topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
+                topic.topic_id: tuple(dict.fromkeys(topic.partitions)) for topic in value.topic_partitions
             }
 
     def _replay_target_epoch(

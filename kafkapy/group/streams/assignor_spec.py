@@ -19,7 +19,7 @@ TaskOffsets: TypeAlias = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class AssignmentConfigs:
-    """What the group is configured to. The tags are for assignors that are aware of racks, which `sticky` is not."""
+    """The group's configuration for assignors. The tags are for rack-aware ones, which `sticky` is not."""
 
     num_standby_replicas: int = 0
     rack_aware_assignment_tags: tuple[str, ...] = ()
@@ -56,10 +56,10 @@ class GroupSpec:
 
 
 GroupAssignment: TypeAlias = Mapping[str, TasksTuple]
-"""By member id; every member is there."""
+"""By member id, with every member."""
 
 TaskAssignor: TypeAlias = Callable[[GroupSpec], SmallSteps[GroupAssignment]]
-"""Assigns in steps of a millisecond or so."""
+"""Returns the assignment, in steps of about a millisecond."""
 
 
 def spec_order(member_ids: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checks of heartbeats of streams groups, and whether one may change a field of its member.
+"""Checks of heartbeats of streams groups; whether a heartbeat changes its member.
 
 Error messages are Kafka's, word for word.
 """
@@ -16,8 +16,9 @@ from kafkapy.group.streams.topology import check_changelog_topics, check_source_
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, TaskIds, TaskOffset
 
-MOST_ID_CHARACTERS: Final = 100_000
-"""Of the subtopologies for whose tasks a member reports offsets."""
+MAX_ID_CHARACTERS: Final = 100_000
+"""Characters of the subtopology ids for whose tasks a member reports offsets."""
+TASK_KINDS: Final = 3
 INCOMPLETE_TASKS = "If one task-type is non-null, all must be non-null."
 
 
@@ -39,23 +40,24 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         _invalid("InstanceId can't be null.")
     elif request.member_epoch < LEAVE_STATIC_EPOCH:
         _invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
-    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(kind is not None for kind in kinds) and any(kind is None for kind in kinds):
+    absent = [request.active_tasks, request.standby_tasks, request.warmup_tasks].count(None)
+    if absent not in (0, TASK_KINDS):
         _invalid(INCOMPLETE_TASKS)
     if request.member_epoch != JOIN_EPOCH and request.topology is not None:
         _invalid("Topology can only be provided when (re-)joining.")
     for offsets in (request.task_offsets, request.task_end_offsets):
-        _check_offsets(offsets or ())
+        if offsets:
+            _check_offsets(offsets)
 
 
 def _check_offsets(offsets: Sequence[TaskOffset]) -> None:
     """Raise INVALID_REQUEST for subtopology ids that take much memory.
 
     Deviation: Apache Kafka keeps the offsets of any subtopologies that a member names. Here more than
-    MOST_ID_CHARACTERS in their ids are refused, because the group keeps them for as long as the member is in it.
+    MAX_ID_CHARACTERS in their ids are refused, because the group keeps them for as long as the member is in it.
     """
-    if sum(map(len, {each.subtopology_id for each in offsets})) > MOST_ID_CHARACTERS:
-        _invalid(f"The task offsets name subtopologies with more than {MOST_ID_CHARACTERS} characters in their ids.")
+    if sum(map(len, {each.subtopology_id for each in offsets})) > MAX_ID_CHARACTERS:
+        _invalid(f"The task offsets name subtopologies with more than {MAX_ID_CHARACTERS} characters in their ids.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
@@ -148,8 +150,8 @@ def _invalid(message: str) -> NoReturn:
     raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
-def says_nothing_new(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
-    """Whether the request sets no field of the member anew, as most. Costs less than to make and compare a copy."""
+def changes_nothing(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
+    """Whether the request changes no field of the member, as most do: faster than to make and compare a copy."""
     return (
         client.client_id == member.client_id
         and client.client_host == member.client_host

@@ -1,6 +1,6 @@
-"""A topology with the cluster's topics: how many tasks each subtopology has, and what its internal topics must be.
+"""A topology as configured for the cluster's topics: tasks of each subtopology, and its internal topics.
 
-configure_topology() of topic_configuration.py makes it.
+Made by configure_topology() of topic_configuration.py.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from kafkapy.group.streams.assignor_spec import SubtopologySpec
 
 
 class StatusCode(IntEnum):
-    """What StreamsGroupHeartbeat answers beside its error code."""
+    """The statuses in a StreamsGroupHeartbeat response, beside its error code."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -25,7 +25,7 @@ class StatusCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigurationProblem:
-    """Why the topology cannot run on the topics that there are."""
+    """Why the topology cannot run with the existing topics."""
 
     status: StatusCode
     message: str
@@ -33,7 +33,7 @@ class TopicConfigurationProblem:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredInternalTopic:
-    """A repartition or changelog topic as it must be. `replication_factor` None: the broker's default."""
+    """The required form of a repartition or changelog topic. `replication_factor` None: the broker's default."""
 
     name: str
     number_of_partitions: int

@@ -1,4 +1,4 @@
-"""What decisions of a streams group lead to, beside their records: the response, and what is left to be done."""
+"""Results of a streams group's decisions, beside records: the response, topics to create, a due assignment."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -10,7 +10,7 @@ from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGr
 
 @dataclass(slots=True)
 class HeartbeatResult:
-    """The caller has the missing internal topics created, with the member's right to do so, and adds what fails."""
+    """The response, and the internal topics that the caller creates, with the rights of the member."""
 
     response: StreamsGroupHeartbeatResponse
     topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
@@ -18,6 +18,6 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class LargeTargetDue:
-    """The delay of the first assignment is over, and the assignment takes long: StreamsGroups.due_target decides it."""
+    """The first assignment is due, and takes long to compute: StreamsGroups.due_target decides it."""
 
     group_id: str

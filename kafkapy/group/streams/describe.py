@@ -46,7 +46,7 @@ def described_group(
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """Return the topology as configured, or else as members sent it. It is made once, of up to 1,000 subtopologies."""
+    """Return the configured topology, else the one that members sent. Cached: it may have 1,000 subtopologies."""
     configured = group.configured
     source = configured if configured is not None and configured.is_ready else group.log.topology
     if source is None:
@@ -59,7 +59,7 @@ def _topology(group: StreamsGroup) -> Topology | None:
 
 
 def topics_of(group: DescribedGroup) -> set[str]:
-    """Return all topics that a described group names. A client must be allowed to describe them all."""
+    """Return all topics that a described group names. A client needs DESCRIBE on all of them."""
     if group.topology is None:
         return set()
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Which partitions the application answers interactive queries for at which endpoint (application.server)."""
+"""The partitions by endpoint (application.server) at which a Streams application answers interactive queries."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,13 +10,13 @@ from kafkapy.protocol.messages.streams_group_heartbeat_response import Endpoint,
 
 
 class Endpoints:
-    """The endpoints of a group's members. Each is made once, until what it depends on changes."""
+    """The endpoints of a group's members, cached until a member's tasks, the topology or the topics change."""
 
     def __init__(self) -> None:
         self._topology: ConfiguredTopology | None = None
         self._topics: TopicsImage | None = None
         self._made: dict[str, tuple[AssignedTasks, EndpointToPartitions]] = {}
-        """By member id, with the tasks that it was made of."""
+        """By member id: its tasks, and the endpoint for them."""
 
     def of(
         self, members: Iterable[StreamsMember], topology: ConfiguredTopology, topics: TopicsImage
@@ -24,7 +24,7 @@ class Endpoints:
         """Return the source partitions of the tasks of each member that has an endpoint.
 
         Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR as long as source topics are missing. Here the endpoints
-        have no partitions then, because the member would not be told what is missing.
+        have no partitions then, because the member would not learn what is missing.
         """
         before = self._made if self._topology is topology and self._topics is topics else {}
         self._topology, self._topics, self._made = topology, topics, {}
@@ -44,11 +44,11 @@ def _of_member(
     topics: TopicsImage,
     made: tuple[AssignedTasks, EndpointToPartitions] | None,
 ) -> EndpointToPartitions:
-    """Return a member's endpoint, `made` if that still holds."""
+    """Return a member's endpoint: `made`, the cached one, if that still fits."""
     assigned = member.assigned
     if made is not None and made[0] is assigned:
-        told = made[1].user_endpoint
-        if (told.host, told.port) == (endpoint.host, endpoint.port):
+        cached = made[1].user_endpoint
+        if (cached.host, cached.port) == (endpoint.host, endpoint.port):
             return made[1]
     copies = {
         each: assigned.standby.get(each, frozenset()) | assigned.warmup.get(each, frozenset())

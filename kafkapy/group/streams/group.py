@@ -1,4 +1,4 @@
-"""A streams group (KIP-1071): its state, and questions about it. Requests are decided by the modules of this package.
+"""A streams group (KIP-1071): its state. The other modules of this package decide its requests.
 
 Decide, append, replay: decisions take the group, return records and do not change the state in the log (state.py). Soft
 state is kept here and changes at once: deadlines, the topology as configured for the cluster's topics, what members
@@ -38,8 +38,8 @@ from kafkapy.protocol.messages.streams_group_member_metadata_key import StreamsG
 from kafkapy.protocol.primitives import Message
 
 GROUP_TYPE: Final = "streams"
-MOST_OFFSETS: Final = 100_000
-"""Of tasks, that a group keeps: some 10 MB."""
+MAX_OFFSETS: Final = 100_000
+"""Task offsets that a group keeps: some 10 MB."""
 COMMIT_VERSION_OF_MEMBERS: Final = 9
 """The first OffsetCommit with STALE_MEMBER_EPOCH."""
 
@@ -63,12 +63,12 @@ class StreamsGroup:
         self.endpoint_information_epoch = 0
         self.endpoints = Endpoints()
         self.described_topology: tuple[ConfiguredTopology | StreamsTopology, Topology] | None = None
-        """As describe.py made it, with what it was made of."""
+        """The described topology of describe.py, with its input."""
         self.shutdown_member_id: str | None = None
-        """The member that has asked for the shutdown of the application; all members are told until they are gone."""
+        """The member that has requested the shutdown of the application; each response passes it on to its member."""
         self.task_offsets: dict[str, MemberTaskOffsets] = {}
         self._offset_count = 0
-        """Of all members in task_offsets."""
+        """The number of all members' offsets in task_offsets."""
         self.refined_targets: tuple[int, Mapping[str, TasksTuple]] = (NO_ASSIGNMENT_EPOCH, {})
         """A target epoch and its targets, kept if tasks may be warmed up.
 
@@ -79,7 +79,7 @@ class StreamsGroup:
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._own_settings: tuple[GroupCoordinatorConfig, ConfigsImage, StreamsSettings] | None = None
-        """With the broker's and the groups' configs that they were read from."""
+        """The settings, with the configs from which they were read."""
 
     @property
     def state_name(self) -> str:
@@ -101,7 +101,7 @@ class StreamsGroup:
         return self.timers.deadline_ms()
 
     def continue_history(self, history: RebalanceHistory) -> None:
-        """Take over a history, which starts from the log."""
+        """Set the history; it starts from the replayed log."""
         assert not self.history.rebalances, f"group {self.group_id} has recorded rebalances of its own"
         self.history = history
 
@@ -135,20 +135,20 @@ class StreamsGroup:
         return self.task_offsets.get(member_id, NO_OFFSETS)
 
     def keep_offsets(self, member_id: str, offsets: MemberTaskOffsets) -> None:
-        """Keep what a member reports in place of what it did before, as long as there is room.
+        """Replace the offsets that a member has reported, as far as there is room.
 
-        Deviation: Apache Kafka keeps all that members report. Here it is MOST_OFFSETS of a group, because a client
+        Deviation: Apache Kafka keeps all that members report. Here it is MAX_OFFSETS of a group, because a client
         would fill the memory; tasks whose offsets are not kept count as those of a member that has no copy.
         """
         self._offset_count -= self.task_offsets.pop(member_id, NO_OFFSETS).count
         count = offsets.count
-        if 0 < count <= MOST_OFFSETS - self._offset_count:
+        if 0 < count <= MAX_OFFSETS - self._offset_count:
             self.task_offsets[member_id] = offsets
             self._offset_count += count
-        assert 0 <= self._offset_count <= MOST_OFFSETS, f"{self._offset_count} offsets are kept"
+        assert 0 <= self._offset_count <= MAX_OFFSETS, f"{self._offset_count} offsets are kept"
 
     def restorer(self, member_id: str) -> Callable[[int], list[ParkedResponse]]:
-        """Return what puts back what a member's heartbeat may change, for records that cannot be appended."""
+        """Return a function that restores the soft state before a heartbeat, if its records cannot be appended."""
         configured, refined, offsets = self.configured, self.refined_targets, self.offsets_of(member_id)
 
         def restore(_code: int) -> list[ParkedResponse]:
@@ -159,14 +159,14 @@ class StreamsGroup:
         return restore
 
     def relabel_refined(self, old_member_id: str, member_id: str) -> None:
-        """Hand the tasks of a static member to the member id with which it comes back."""
+        """Move the refined target of a static member to the member id with which it rejoins."""
         epoch, targets = self.refined_targets
         if old_member_id in targets:
             relabelled = {member_id if each == old_member_id else each: tasks for each, tasks in targets.items()}
             self.refined_targets = epoch, relabelled
 
     def request_shutdown(self, member_id: str) -> None:
-        """Have all members told to shut down, in the name of the first that asked for it."""
+        """Request the shutdown of the application in every later response. The first requester is named."""
         if self.shutdown_member_id is None:
             self.shutdown_member_id = member_id
 
@@ -202,7 +202,7 @@ class StreamsGroup:
         return lambda topic, topic_id, partition: _check_partition(member, generation, by_source, topic, partition)
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
-        """Do nothing: a commit does not renew a session here."""
+        """Do nothing: a commit does not renew a streams member's session."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless the member is at that epoch.

@@ -16,12 +16,12 @@ from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
 from kafkapy.group.streams.assignor_spec import TaskAssignor
 from kafkapy.group.streams.checks import (
+    changes_nothing,
     check_epoch,
     check_instance_is_free,
     check_size,
     check_tasks,
     known_member,
-    says_nothing_new,
 )
 from kafkapy.group.streams.configured_topology import ConfiguredTopology, StatusCode
 from kafkapy.group.streams.decision import HeartbeatResult
@@ -56,16 +56,16 @@ CLIENT_TAGS_SINCE: Final = 1
 
 
 class _Update(Enum):
-    """Whether the group epoch is bumped, and what for."""
+    """Whether the group epoch is bumped, and the reason."""
 
     NONE = 0
     REFINED = 1
-    """The member is to get tasks of the same target."""
+    """The member gets tasks of the same target epoch."""
     RECOMPUTE = 2
 
 
 class Heartbeat:
-    """One heartbeat of a member that is not leaving."""
+    """The decision of one heartbeat, of a member that is not leaving."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Heartbeat:
         is_known: bool,
         results: Results,
     ) -> None:
-        """`is_known`: there is a group of this id already. `version`: that of the request.
+        """is_known: whether the group exists already. `version`: that of the request.
 
         results: of long work that was done for this heartbeat.
         """
@@ -96,7 +96,7 @@ class Heartbeat:
         self._statuses: list[Status] = []
         self._group_epoch = group.log.group_epoch
         self._replaced: StreamsMember | None = None
-        """The static member of the same instance, with another member id."""
+        """The static member with the same instance id and another member id, which this one replaces."""
 
     def decide(self, first_records: Sequence[CoordinatorRecord] = ()) -> GroupDecision:
         """Return the decision; `first_records` come before its own. Raises ApiError, LongWorkError."""
@@ -173,7 +173,7 @@ class Heartbeat:
     def _updated(self, member: StreamsMember) -> StreamsMember:
         """Return the member with the fields that the request sets."""
         request, client, given = self._request, self._context.client, self._request.user_endpoint
-        if not self._is_joining and says_nothing_new(request, client, member):
+        if not self._is_joining and changes_nothing(request, client, member):
             return member
         endpoint = None if given is None else UserEndpoint(given.host, given.port)
         if endpoint is None and not self._is_joining:
@@ -194,7 +194,7 @@ class Heartbeat:
         )
 
     def _write_member(self, member: StreamsMember, updated: StreamsMember) -> _Update:
-        """Write a member that is new or changed. For a static one, recompute only if tasks depend on the change."""
+        """Write a new or changed member. A static one causes a new target only if tasks depend on the change."""
         if updated is member or updated == member:
             return _Update.NONE
         self._records.append(member_record(self._group.group_id, updated))
@@ -216,10 +216,10 @@ class Heartbeat:
             self._records.append(topology_record(self._group.group_id, value))
             return StreamsTopology.of(value)
         is_current = value is not None and value.epoch >= known.topology_epoch
-        if value is not None and is_current and StreamsTopology.of(value) != known:
+        if value is not None and is_current and not known.is_that_of(value):
             raise ApiError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         if updated.topology_epoch < known.topology_epoch:
-            self._tell(
+            self._add_status(
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch "
                 f"{known.topology_epoch}.",
@@ -242,7 +242,7 @@ class Heartbeat:
         return metadata_hash, configured
 
     def _result_of(self, work: TopologyInput | TargetInput) -> Any:
-        """Return the result of work. Raises LongWorkError if it takes long, and was not done yet."""
+        """Return the result of the work. Raises LongWorkError if it takes long and is not done yet."""
         return result_of(work, self._results, gives_way=self._context.gives_way)
 
     def _check_reported(self, configured: ConfiguredTopology) -> None:
@@ -260,7 +260,7 @@ class Heartbeat:
     def _bump_group_epoch(
         self, update: _Update, updated: StreamsMember, metadata_hash: int, configured: ConfiguredTopology
     ) -> _Update:
-        """Bump the epoch if members, topology, topics or configuration have changed. Return what for."""
+        """Bump the epoch if members, topology, topics or configuration have changed. Return the reason."""
         group, log, configs = self._group, self._log, self._settings.assignment_configs
         validated_epoch = configured.topology_epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
         if validated_epoch != log.metadata.validated_topology_epoch or configs != log.assignment_configs:
@@ -268,9 +268,11 @@ class Heartbeat:
         if update is _Update.NONE and log.state is GroupState.STABLE:
             target = log.targets.get(updated.member_id, EMPTY_TASKS)
             if not _is_same(target, updated.assigned):
+                # The target is unchanged and not reached by the member: warm-up tasks may be ready to become active.
                 update = _Update.REFINED
         if update is not _Update.NONE:
             self._group_epoch += 1
+            group.settings.counts.streams_rebalances += 1
             self._records.append(
                 metadata_record(
                     log,
@@ -307,7 +309,7 @@ class Heartbeat:
         """Return the target epoch and all targets, None for those of the log."""
         log, context = self._log, self._context
         if self._group.timers.is_delayed:
-            self._tell(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY)
+            self._add_status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY)
             return log.assignment_epoch, {}
         if log.assignment_epoch >= self._group_epoch:
             return log.assignment_epoch, None
@@ -315,7 +317,7 @@ class Heartbeat:
             self._write_target_epoch(log.assignment_timestamp_ms)
             return self._group_epoch, None
         if not may_assign(log.assignment_timestamp_ms, context.wall_ms, self._settings.assignment_interval_ms):
-            self._tell(StatusCode.ASSIGNMENT_DELAYED, ASSIGNMENT_INTERVAL)
+            self._add_status(StatusCode.ASSIGNMENT_DELAYED, ASSIGNMENT_INTERVAL)
             return log.assignment_epoch, None
         offsets, configs = dict(self._group.task_offsets), self._settings.assignment_configs
         wanted = TargetInput(*updated_view(log, updated), configured, offsets, configs, self._assignor)
@@ -355,19 +357,19 @@ class Heartbeat:
             response.active_tasks = task_ids(TaskIds, after.assigned.active_partitions)
             response.standby_tasks = task_ids(TaskIds, after.assigned.standby)
             response.warmup_tasks = task_ids(TaskIds, after.assigned.warmup)
-        self._tell_endpoints(response, before, after, configured, has_changed=has_changed)
+        self._add_endpoints(response, before, after, configured, has_changed=has_changed)
         if configured.problem is not None:
-            self._tell(configured.problem.status, configured.problem.message)
+            self._add_status(configured.problem.status, configured.problem.message)
         if self._group.shutdown_member_id is not None:
-            self._tell(
+            self._add_status(
                 StatusCode.SHUTDOWN_APPLICATION,
                 f"Streams group member {self._group.shutdown_member_id} encountered a fatal error and requested a "
                 "shutdown for the entire application.",
             )
-        self._tell_missing_tags(after)
+        self._add_missing_tags(after)
         return response
 
-    def _tell_endpoints(
+    def _add_endpoints(
         self,
         response: StreamsGroupHeartbeatResponse,
         before: StreamsMember,
@@ -389,19 +391,19 @@ class Heartbeat:
         if self._is_known:
             response.endpoint_information_epoch = group.endpoint_information_epoch
 
-    def _tell_missing_tags(self, member: StreamsMember) -> None:
+    def _add_missing_tags(self, member: StreamsMember) -> None:
         tags = self._settings.assignment_configs.get(RACK_TAGS)
         if self._version < CLIENT_TAGS_SINCE or not tags:
             return
         missing = [tag for tag in tags.split(",") if tag not in member.client_tags]
         if missing:
-            self._tell(
+            self._add_status(
                 StatusCode.MISSING_CLIENT_TAGS,
                 f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure "
                 "them via 'client.tag.<tagKey>' in your Streams config.",
             )
 
-    def _tell(self, status: StatusCode, detail: str) -> None:
+    def _add_status(self, status: StatusCode, detail: str) -> None:
         self._statuses.append(Status(int(status), status_detail=detail))
 
 
@@ -433,7 +435,9 @@ def decide_delayed_target(
     log, configured = group.log, group.configured
     settings = group.own_settings(context.image.configs)
     is_due = bool(log.members) and log.group_epoch > log.assignment_epoch and configured is not None
-    is_due = is_due and not group.timers.is_delayed  # a large target takes a while: all may have left, others joined
+    is_due = (
+        is_due and not group.timers.is_delayed
+    )  # computing a large target takes a while: members may have left or joined
     if not is_due or not may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms):
         return GroupDecision()
     assert configured is not None
@@ -446,13 +450,14 @@ def decide_delayed_target(
 
 
 def _is_same(target: TasksTuple, assigned: AssignedTasks) -> bool:
-    active = assigned.active
-    return (
-        target.standby == assigned.standby
-        and target.warmup == assigned.warmup
-        and target.active.keys() == active.keys()
-        and all(active[each].keys() == partitions for each, partitions in target.active.items())
-    )
+    wanted, active = target.active, assigned.active
+    if len(wanted) != len(active) or target.standby != assigned.standby or target.warmup != assigned.warmup:
+        return False
+    for subtopology_id, partitions in wanted.items():
+        assigned_partitions = active.get(subtopology_id)
+        if assigned_partitions is None or assigned_partitions.keys() != partitions:
+            return False
+    return True
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> Owned | None:
@@ -462,9 +467,9 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> Owned | None:
 
 
 def _reports_others(owned: Owned | None, assigned: AssignedTasks) -> bool:
-    """Whether the member reports other tasks than it has: it may not know them.
+    """Whether the member reports other tasks than it has: it may not have received them.
 
-    Deviation: Apache Kafka tells a member its tasks only when they change. Here it is told again if it reports other
+    Deviation: Apache Kafka tells a member its tasks only when they change. Here they are sent again if it reports other
     tasks, as a stock client does after a failed request, because with a lost response it would never run what it was
     assigned, or be fenced because it revokes nothing.
     """

@@ -1,4 +1,4 @@
-"""What the records of streams groups tell of their rebalances (epoch_history.py)."""
+"""Reads the rebalances of streams groups from their records, for epoch_history.py."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -19,7 +19,7 @@ TOPICS_CHANGED: Final = "a topic of the topology was created or deleted or has o
 
 
 def streams_history(wall_ms: Callable[[], int]) -> EpochHistory:
-    """Return what observes the replay of a shard's streams groups."""
+    """Return the observer of the replay of a shard's streams groups."""
     records = EpochRecords(
         member_key=StreamsGroupMemberMetadataKey,
         group_key=StreamsGroupMetadataKey,

@@ -27,12 +27,12 @@ from kafkapy.protocol.messages.streams_group_member_metadata_value import (
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""A static member leaves for a while: its tasks stay its own until its session expires."""
+"""The epoch with which a static member leaves temporarily: it keeps its tasks until its session expires."""
 LEAVE_EPOCHS: Final = (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 
 
 class UserEndpoint(NamedTuple):
-    """Where the application answers interactive queries (application.server)."""
+    """The address at which the application answers interactive queries (application.server)."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class UserEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """One member. Members of one process have the same process id: they share the state on its disk."""
+    """A member. Members of a process have the same process id, and share the state on its disk."""
 
     member_id: str
     member_epoch: int = JOIN_EPOCH
@@ -67,7 +67,7 @@ class StreamsMember:
         return self.pending_revocation.active.get(subtopology_id, {}).get(partition) if epoch is None else epoch
 
     def joining_as(self, member_id: str) -> "StreamsMember":
-        """Return the static member as it joins again with this member id."""
+        """Return the static member after it has joined again with this member id."""
         assert self.instance_id is not None, "only static members are replaced"
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
@@ -178,7 +178,7 @@ def _assigned(
 
 
 def _epochs(tasks: TaskIds, member_epoch: int) -> dict[int, int]:
-    """Return the epoch of each task: the member's where Apache Kafka before 4.3 has written none."""
+    """Return the epoch of each task; the member's if Apache Kafka before 4.3 has written the record."""
     epochs = tasks.assignment_epochs
     if epochs is None or len(epochs) != len(tasks.partitions):
         return dict.fromkeys(tasks.partitions, member_epoch)

@@ -1,4 +1,4 @@
-"""What a process, which has one or more members, is assigned while the assignor `sticky` works."""
+"""The tasks that the assignor `sticky` has assigned so far to the members of a process."""
 
 from kafkapy.group.hash_order import hash_of_text, in_put_order
 from kafkapy.group.streams.java_queue import JavaQueue
@@ -6,7 +6,7 @@ from kafkapy.group.streams.tasks import TaskId
 
 
 class ProcessState:
-    """Its members with their tasks. A task runs at most once in a process, as active task or as standby."""
+    """The members of a process with their tasks. A task is at most once in a process, active or standby."""
 
     __slots__ = ("_members_by_load", "_task_count", "_tasks", "active", "member_task_counts", "standby")
 
@@ -17,11 +17,11 @@ class ProcessState:
         self._tasks: set[TaskId] = set()
         self._task_count = 0
         self._members_by_load: JavaQueue[str] | None = None
-        """Made when first needed; a task that goes to a certain member makes it obsolete."""
+        """The members by load, built when needed; None again after an assignment to a certain member."""
 
     @property
     def load(self) -> float:
-        """Return the tasks per member."""
+        """Return the number of tasks per member."""
         assert self.member_task_counts, "a process is known by its members"
         return self._task_count / len(self.member_task_counts)
 

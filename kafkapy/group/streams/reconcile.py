@@ -1,11 +1,11 @@
-"""One member's next step towards its target assignment, as a pure function.
+"""Computes a member's next step towards its target assignment: KIP-1071's reconciliation as a pure function.
 
 First the member revokes the tasks that are not in the target, and stays at its epoch until it no longer reports them
-(UNREVOKED_TASKS). Then it moves to the target's epoch and gets the tasks that are free, later those that others give up
-(UNRELEASED_TASKS). An active task is free once nobody has it, and no other member of the same process has a copy; a
-standby or warm-up once no other member of the process has the task at all. A copy that becomes active in the same
-member stays until the active task is given, so that the member always has its state. The states and transitions are
-those of Apache Kafka 4.4.0's CurrentAssignmentBuilder.
+(UNREVOKED_TASKS). Then it moves to the target's epoch and gets the tasks that are free, and the others when they are
+released (UNRELEASED_TASKS). An active task is free if no member has it, and no other member of the same process has a
+copy; a standby or warm-up task if no other member of the process has the task at all. A copy that becomes active in the
+same member stays until the active task is assigned, so that the member always has its state. The states and transitions
+are those of Apache Kafka 4.4.0's CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -25,7 +25,7 @@ from kafkapy.group.streams.tasks import (
 from kafkapy.protocol.error_code import ErrorCode
 
 IsUnreleased = Callable[[str, int], bool]
-"""Called with (subtopology id, partition): whether the task must not be given to the member yet."""
+"""Called with (subtopology id, partition); returns whether the member must not get the task yet."""
 TaskSets = dict[str, set[int]]
 
 
@@ -81,7 +81,7 @@ def reconcile(
 
 
 class _Difference:
-    """Of one kind of task: which the member keeps, must revoke, and may get now. Without partitions: absent."""
+    """The tasks of one kind that the member keeps, must revoke, and may get now. Without partitions: absent."""
 
     def __init__(self, current: Tasks, target: Tasks, is_unreleased: IsUnreleased) -> None:
         self.kept: TaskSets = {}
@@ -176,7 +176,7 @@ class _Step:
         return {partition: epochs[partition] for partition in partitions}
 
     def _pending_revocation(self, active: _Difference, standby: _Difference, warmup: _Difference) -> AssignedTasks:
-        """Return what must be revoked and is not yet. Copies that are to become active are not revoked."""
+        """Return the tasks that must still be revoked. Copies that will become active are not revoked."""
         assigned, wanted = self._member.assigned, self._target.active
         for tasks, difference in ((assigned.standby, standby), (assigned.warmup, warmup)):
             for subtopology_id, partition in _both(tasks, wanted):

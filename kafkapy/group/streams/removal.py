@@ -1,4 +1,4 @@
-"""The removal of members: those that leave, and those whose session or time to revoke has expired."""
+"""Removes members: those that leave, and those whose session or revocation timeout has expired."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,13 +9,13 @@ from kafkapy.group.streams.records import member_tombstones, metadata_record, ta
 from kafkapy.group.streams.state import StreamsGroupLog
 
 BYTES_PER_BATCH: Final = 100_000
-"""Of the records that remove members: far below max.message.bytes, which bounds them."""
+"""The size of a batch with records that remove members: far below its bound, max.message.bytes."""
 RECORD_BYTES: Final = 100
-"""About what the four records of a member have beside its id and the group's."""
+"""About the size of the four records of a member, without its id and the group's."""
 
 
 def members_of_one_batch(group_id: str, member_ids: Sequence[str]) -> Sequence[str]:
-    """Return as many of the members as one batch removes; the others are late again after FENCE_RETRY_MS."""
+    """Return the first members, as many as fit in one batch; the others time out again after FENCE_RETRY_MS."""
     left = BYTES_PER_BATCH
     for count, member_id in enumerate(member_ids):
         left -= 3 * len(member_id.encode()) + 4 * len(group_id.encode()) + RECORD_BYTES
@@ -25,7 +25,7 @@ def members_of_one_batch(group_id: str, member_ids: Sequence[str]) -> Sequence[s
 
 
 def removal_records(log: StreamsGroupLog, member_ids: Sequence[str]) -> list[CoordinatorRecord]:
-    """Return the tombstones of members, each with a next epoch of the group."""
+    """Return the tombstones of members; each member's removal raises the group epoch."""
     assert len(set(member_ids)) == len(member_ids), "a member leaves once"
     assert log.members.keys() >= set(member_ids), "tombstones of members that the group has not"
     records: list[CoordinatorRecord] = []

@@ -67,7 +67,7 @@ class StreamsGroupLog:
         self.targets: dict[str, TasksTuple] = {}
         self.topology: StreamsTopology | None = None
         self.subtopology_ids_by_source: dict[str, str] = {}
-        """Of each topic that the application reads: those whose offsets it commits."""
+        """By topic that the application reads, and whose offsets it commits: its subtopology."""
         self._owners: TaskOwners | None = None
         """None until a decision asks for them: while a log is loaded, nothing does."""
         self.is_deleted = False

@@ -33,7 +33,7 @@ def assign_sticky(spec: GroupSpec) -> GroupAssignment:
 
 
 def assign_steps(spec: GroupSpec) -> SmallSteps[GroupAssignment]:
-    """As assign_sticky(), in steps of some TASKS_PER_STEP tasks, which take a millisecond or two."""
+    """Like assign_sticky(), in steps of some TASKS_PER_STEP tasks, which take a millisecond or two."""
     if not spec.members:
         return {}
     assignment = _Assignment(spec)
@@ -98,6 +98,7 @@ class _Assignment:
 
     def assign_active(self) -> SmallSteps[None]:
         rest = []
+        # 1. A task stays with the member that runs it.
         for count, task in enumerate(self._active_tasks.by_partition()):
             if count % TASKS_PER_STEP == 0:
                 yield
@@ -107,6 +108,7 @@ class _Assignment:
             else:
                 self._add_active(member_id, task)
         left = set()
+        # 2. Others go to a member that has their state, as a standby or from an earlier run.
         for count, task in enumerate(rest):
             if count % TASKS_PER_STEP == 0:
                 yield
@@ -115,6 +117,7 @@ class _Assignment:
                 left.add(task)
             else:
                 self._add_active(member_id, task)
+        # 3. The rest is spread over the processes by load. As in Kafka, the quota does not hold here.
         queue = self._processes_by_load()
         for count, task in enumerate(self._active_tasks.by_subtopology() if left else ()):
             if count % TASKS_PER_STEP == 0:

@@ -1,4 +1,4 @@
-"""The target assignment of a streams group: what the assignor is given, and the records that its response leads to."""
+"""The target assignment of a streams group: the input of the assignor, and the records of its result."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -38,7 +38,7 @@ def updated_view(log: StreamsGroupLog, updated: StreamsMember) -> tuple[Members,
 
 @dataclass(frozen=True, slots=True)
 class TargetInput:
-    """What a target depends on, and the targets before it."""
+    """The input of a target assignment, with the previous targets."""
 
     members: Members
     targets: Targets

@@ -20,7 +20,7 @@ class MemberTaskOffsets:
 
     @property
     def count(self) -> int:
-        """How many offsets these are."""
+        """The number of these offsets."""
         return sum(map(len, self.offsets.values())) + sum(map(len, self.end_offsets.values()))
 
     def updated(self, request: StreamsGroupHeartbeatRequest) -> "MemberTaskOffsets":

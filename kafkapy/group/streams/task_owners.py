@@ -1,4 +1,4 @@
-"""Which processes have the tasks of a streams group: what reconciliation asks before it gives a task to a member.
+"""Which processes have the tasks of a streams group; reconciliation checks it before a member gets a task.
 
 A task counts as long as a member has it assigned or must still revoke it.
 """
@@ -12,7 +12,7 @@ _NONE: Set[str] = frozenset()
 
 
 class TaskOwners:
-    """By task the process that runs it, and those that have a copy."""
+    """The process that runs each task, and the processes that have a copy of it."""
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, int], str] = {}

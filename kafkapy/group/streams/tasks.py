@@ -1,4 +1,4 @@
-"""Tasks of a streams group: what a member is to run, and what it was given.
+"""Tasks of a streams group: those of a target assignment, and those that a member has.
 
 A task is a subtopology and a partition number. It runs actively in one member, and as a copy of its state (a standby,
 or a warm-up that is to become active) in others.
@@ -20,7 +20,7 @@ OwnedTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 """By subtopology id: each partition and the epoch at which it was assigned (KIP-1251)."""
 
 ReportedTasks: TypeAlias = Mapping[str, Set[int]]
-"""What a heartbeat says; here a subtopology may have no partition."""
+"""Tasks of a heartbeat; here a subtopology may have no partition."""
 
 
 class TaskId(NamedTuple):
@@ -82,12 +82,12 @@ TaskIdsT = TypeVar("TaskIdsT")
 
 
 def task_ids(new: Callable[..., TaskIdsT], tasks: Tasks) -> list[TaskIdsT]:
-    """Return tasks as a message has them, ascending; `new` is its class TaskIds."""
+    """Return tasks in the form of a message, ascending; `new` is its class TaskIds."""
     return [new(each, partitions=sorted(tasks[each])) for each in sorted(tasks, key=natural_order)]
 
 
 def tasks_of(ids: Iterable[TaskIds]) -> dict[str, frozenset[int]]:
-    """Return the tasks that a message has."""
+    """Return the tasks of a message."""
     return {each.subtopology_id: frozenset(each.partitions) for each in ids}
 
 

@@ -1,8 +1,8 @@
 """The deadlines of a streams group: soft state, lost with the coordinator.
 
-Each member has a session. One that must revoke tasks has its rebalance time-out to leave its epoch. A group that had no
-members waits for others before its first assignment (group.streams.initial.rebalance.delay.ms): a new coordinator does
-not. Sessions and times to revoke begin anew there, as in Apache Kafka.
+Each member has a session. A member that must revoke tasks has its rebalance time-out to leave its epoch. A group
+without members waits for more before its first assignment (group.streams.initial.rebalance.delay.ms). A new coordinator
+does not wait, and starts sessions and rebalance time-outs again, as in Apache Kafka.
 """
 
 from kafkapy.group.sessions import Sessions
@@ -49,21 +49,21 @@ class StreamsTimers:
     # -- members --------------------------------------------------------------------------------------------------
 
     def on_reconciled(self, member: StreamsMember, now_ms: int) -> None:
-        """Give a member whose assignment has changed its time to revoke tasks, if it must."""
+        """Start the rebalance time-out of a member that must revoke tasks after a change of its assignment."""
         if member.state is MemberState.UNREVOKED_TASKS:
             self._rebalances[member.member_id] = member.member_epoch, now_ms + member.rebalance_timeout_ms
         else:
             self._rebalances.pop(member.member_id, None)
 
     def on_replay(self, member_id: str) -> None:
-        """Update deadlines after a record of the member: drop a removed member's, have those of a new one begin."""
+        """Update the deadlines after a record of a member: remove those of a removed one, start those of a new one."""
         member = self._log.members.get(member_id)
         self.sessions.on_replay(member_id, is_member=member is not None)
         if member is None:
             self._rebalances.pop(member_id, None)
 
     def on_loaded(self, now_ms: int) -> None:
-        """Give the members that must revoke tasks their time anew."""
+        """Start the rebalance time-outs of all members that must revoke tasks."""
         for member in self._log.members.values():
             self.on_reconciled(member, now_ms)
 

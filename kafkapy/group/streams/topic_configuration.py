@@ -1,9 +1,15 @@
-"""Configures a topology against the cluster's topics: counts of partitions and tasks, internal topics that are missing.
+"""Configures a topology against the cluster's topics: numbers of partitions and tasks, and missing internal topics.
 
-Repartition topics without a count get that of the subtopology that writes them, to a fixed point; those of a
-copartition group get the count of the group; changelogs get one partition per task. The results, texts included, are
-Apache Kafka's (InternalTopicManager; tests/golden/streams_topologies.txt.gz). Some depend on the order of Java's hash
-maps, hence hash_order.py.
+1. All source topics must exist.
+2. A repartition topic without a number of partitions gets that of the subtopology that writes it. This is repeated
+   until all are known.
+3. The repartition topics of a copartition group get the same number of partitions.
+4. A changelog topic gets one partition per task of its subtopology.
+5. An internal topic that exists must have its computed number of partitions; the others are missing.
+
+handlers/streams/internal_topics.py creates the missing ones. The results, texts included, are Apache Kafka's
+(InternalTopicManager; tests/golden/streams_topologies.txt.gz). Some depend on the order of Java's hash maps, hence
+hash_order.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,10 +39,10 @@ PartitionCountOf: TypeAlias = Callable[[str], int | None]
 ItemT = TypeVar("ItemT")
 
 MAX_TOPICS_IN_MESSAGE: Final = 3
-MOST_TASKS: Final = 20_000
-"""Of a topology: some 10 us each to assign, in steps, and to write and replay, at once."""
+MAX_TASKS: Final = 20_000
+"""Tasks of a topology: each takes some 10 us to assign, in steps, and to write and replay, at once."""
 LARGE: Final = 200
-"""Names from which on a topology is configured in steps: some 3 ms."""
+"""A topology with so many names is configured in steps: some 3 ms."""
 NAMES_PER_STEP: Final = 100
 SUBTOPOLOGIES_PER_STEP: Final = 50
 
@@ -49,7 +55,7 @@ class _Misconfigured(KafkapyError):
 
 @dataclass(frozen=True, slots=True)
 class TopologyInput:
-    """A topology, and the topics that it is to be configured against."""
+    """A topology, and the cluster's topics."""
 
     topology: StreamsTopology
     topics: TopicsImage
@@ -72,7 +78,7 @@ class TopologyInput:
 
 
 def configure_topology(topology: StreamsTopology, partition_count_of: PartitionCountOf) -> ConfiguredTopology:
-    """Return the topology as configured for these topics, or with the problem that is in the way.
+    """Return the topology as configured for these topics, or with the problem that prevents it.
 
     Raises STREAMS_INVALID_TOPOLOGY for a topology that no topics can satisfy, and UNKNOWN_SERVER_ERROR, as Kafka does,
     for one that does not fit together: a copartition group that names no topic, a negative number of partitions.
@@ -81,7 +87,7 @@ def configure_topology(topology: StreamsTopology, partition_count_of: PartitionC
 
 
 def configure_steps(topology: StreamsTopology, partition_count_of: PartitionCountOf) -> SmallSteps[ConfiguredTopology]:
-    """As configure_topology(), in steps of some milliseconds."""
+    """Like configure_topology(), in steps of some milliseconds."""
     try:
         return (yield from _Configuration(topology, partition_count_of).configured())
     except _Misconfigured as error:
@@ -89,11 +95,12 @@ def configure_steps(topology: StreamsTopology, partition_count_of: PartitionCoun
 
 
 class _Configuration:
-    """One run: the partition counts that were decided so far, by internal topic."""
+    """A run of configure_topology: the partition counts that were decided so far, by internal topic."""
 
     def __init__(self, topology: StreamsTopology, partition_count_of: PartitionCountOf) -> None:
         self._topology = topology
-        self._subtopologies = list(topology.subtopologies.values())
+        self._by_id = topology.subtopologies
+        self._subtopologies = list(self._by_id.values())
         self._existing_count = partition_count_of
         self._decided: dict[str, int] = {}
         self._hash_of = cache(hash_of_text)
@@ -102,6 +109,7 @@ class _Configuration:
     def configured(self) -> SmallSteps[ConfiguredTopology]:
         copartition_groups = yield from self._copartition_groups()
         yield from self._check_source_topics()
+        # In Kafka's order: the partitions of a changelog topic follow from those of its subtopology's sources.
         counts = yield from _repartition_counts(self._subtopologies, self._count)
         self._decided.update(counts)
         yield from self._enforce_copartitioning(copartition_groups)
@@ -110,8 +118,8 @@ class _Configuration:
         yield
         subtopologies: dict[str, ConfiguredSubtopology] = {}
         size = 0
-        for subtopology_id in sorted(self._topology.subtopologies, key=natural_order):
-            subtopology = self._topology.subtopologies[subtopology_id]
+        for subtopology_id in sorted(self._by_id, key=natural_order):
+            subtopology = self._by_id[subtopology_id]
             size += _size(subtopology)
             if size >= NAMES_PER_STEP:
                 size = 0
@@ -251,15 +259,15 @@ class _Configuration:
 def _check_task_count(count: int) -> None:
     """Raise STREAMS_INVALID_TOPOLOGY for very many tasks.
 
-    Deviation: Apache Kafka assigns any number of tasks. Here a topology of more than MOST_TASKS is refused, because
+    Deviation: Apache Kafka assigns any number of tasks. Here a topology of more than MAX_TASKS is refused, because
     a member's tasks are written and replayed in one turn of the event loop.
     """
-    if count > MOST_TASKS:
-        raise ApiError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"The topology has {count} tasks, more than {MOST_TASKS}.")
+    if count > MAX_TASKS:
+        raise ApiError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"The topology has {count} tasks, more than {MAX_TASKS}.")
 
 
 def _size(subtopology: Subtopology) -> int:
-    """Return about how many names are gone through to configure a subtopology."""
+    """Return about how many names are visited to configure a subtopology."""
     copartitioned = sum(
         1 + len(group.source_topics) + len(group.repartition_source_topics) for group in subtopology.copartition_groups
     )
@@ -320,6 +328,7 @@ def _spread_counts(
         if known:
             counts.update(dict.fromkeys(sinks, max(known)))
             for reader in (reader for sink in sinks for reader in readers.get(sink, ())):
+                # Apache Kafka's loop comes to a later subtopology in this pass, to an earlier one in the next
                 heappush(due, (passed if reader > index else passed + 1, reader))
     if any(_undecided(each, counts) for each in subtopologies):
         raise ApiError(
@@ -335,7 +344,7 @@ def _undecided(subtopology: Subtopology, counts: Mapping[str, int]) -> list[str]
 
 
 def _input_counts(subtopology: Subtopology, count_of: PartitionCountOf, counts: Mapping[str, int]) -> list[int]:
-    """Return the counts of what the subtopology reads, as far as they are known."""
+    """Return the known counts of the topics that the subtopology reads."""
     inputs = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
     inputs += [count_of(topic) for topic in subtopology.source_topics]
     return [count for count in inputs if count is not None]
@@ -349,7 +358,7 @@ def _at(items: Sequence[ItemT], index: int) -> ItemT:
 
 
 def _same_count(counts: Mapping[str, int], named: Mapping[str, int]) -> int:
-    """Return the count that all have; `named` are those to name if they differ."""
+    """Return the common count; if they differ, raise an error with the counts of `named`."""
     if len(set(counts.values())) > 1:
         in_order = ", ".join(f"{topic}={named[topic]}" for topic in sorted(named))
         _misfit(f"Following topics do not have the same number of partitions: [{{{in_order}}}]")

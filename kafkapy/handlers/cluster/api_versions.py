@@ -61,6 +61,7 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
     controller = _controller_versions(services)
     if controller is not None:
         response.api_keys = [row for row in response.api_keys if _fit_to(controller, row)]
+    # Without a receiver of metrics clients are not to ask for subscriptions: Kafka hides both APIs, too.
     if services.apis is BROKER_APIS and services.telemetry is None:
         response.api_keys = [row for row in response.api_keys if not BROKER_APIS[row.api_key].is_telemetry]
     if services.apis is BROKER_APIS and services.config.node.serves_removed_versions:
@@ -78,7 +79,7 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
             return response
     _add_features(services, response, with_zero_minimum=version >= 4)
     if imitated is not None:
-        older.narrow_features(response)
+        older.narrow_features(response, imitated)
     return response
 
 

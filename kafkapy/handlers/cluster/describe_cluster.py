@@ -6,7 +6,7 @@ request (KIP-1073). The controller id is a broker's, as in Metadata.
 
 from kafkapy.handlers.cluster_view import NO_BROKER, ClusterView, endpoint_of, random_alive_broker
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
-from kafkapy.handlers.standing_metadata import check_metadata_moves
+from kafkapy.handlers.stale_metadata import check_metadata_current
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
@@ -20,7 +20,7 @@ ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"
 async def handle(
     services: Services, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    check_metadata_moves(services)
+    check_metadata_current(services)
     if request.endpoint_type != BROKER_ENDPOINTS:
         return wrong_endpoint_type(request.endpoint_type, context.api_version, expected=BROKER_ENDPOINTS)
     cluster = services.metadata.image.cluster

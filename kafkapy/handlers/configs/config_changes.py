@@ -25,6 +25,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.types import INT32_MAX
 
 KEY_STORE_KEY: Final = "store.location"
 PKCS12_READER: Final = "cryptography.hazmat.primitives.serialization.pkcs12"
@@ -129,7 +130,7 @@ def check_own_id(services: Services | ControllerServices, name: str) -> None:
 
 def broker_id_of(name: str, complaint: str) -> int:
     digits = name[1:] if name[:1] in ("+", "-") else name
-    if not digits.isdecimal():
+    if not digits.isdecimal() or len(digits) > len(str(INT32_MAX)):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{complaint}{name}")
     return int(name)
 
@@ -163,7 +164,7 @@ async def write(
     decide: Decide,
     request: Message,
 ) -> Results:
-    """Have the controller decide. If that fails, the error is the result of every resource.
+    """Send the change to the controller. If that fails, the error is the result of every resource.
 
     `request` is the same change as a request, the rest of the client's, for a controller on another node.
     """

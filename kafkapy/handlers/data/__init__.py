@@ -1,6 +1,6 @@
 """The data plane: APIs that write, read and look up records of partitions led here, and replication's Fetch.
 
-produce.py          the whole way of a Produce request: begin here; produced_batch.py: what a batch's header tells
+produce.py produced_batch.py    all steps of a Produce request: begin here; fields of a batch's header
 small_produces.py   its fast path for consecutive small requests; delayed_responses.py has their responses with acks=-1
 transactional_produce.py    batches of a transaction, verified first; own_produce.py    this broker's own dead letters
 fetch.py            Fetch of a consumer, over fetch_reading.py (read, wait, read again) and fetch_wire.py (sessions);

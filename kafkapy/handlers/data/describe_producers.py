@@ -3,7 +3,7 @@
 Any replica answers, not only the leader. Needs READ on the topic. Used to find hanging transactions.
 """
 
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, repeated
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.topic_names import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
@@ -32,8 +32,12 @@ async def handle(
         error = _topic_error(services, context, topic.name)
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (topic.name, index) not in described]
         described.update((topic.name, index) for index in indexes)
-        partitions = [await _describe(services, topic.name, index, error, way) async for index in way.over(indexes)]
-        response.topics.append(TopicResponse(topic.name, partitions=partitions))
+        found = TopicResponse(topic.name)
+        async for index in way.over(indexes):
+            found.partitions.append(await _describe(services, topic.name, index, error, way))
+            if error is not None and len(found.partitions) == 1:
+                error = ApiError(error.code, repeated(error.message))
+        response.topics.append(found)
     return response
 
 

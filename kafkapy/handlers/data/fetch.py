@@ -102,7 +102,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         responses = await wide_fetch.refuse_all(services, context, fetch.partitions, code)
     else:
         if meter is not None:
-            request.max_bytes = meter.most_fetched(request.max_bytes)
+            request.max_bytes = meter.max_fetch_bytes(request.max_bytes)
         if is_wide:
             responses = await _fetch_wide(services, context, request, fetch)
         else:

@@ -30,7 +30,7 @@ class Follower(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How to read for a fetch, and for which follower, if any."""
+    """The limits and the isolation of a fetch, and its follower, if it is one's."""
 
     isolation: FetchIsolation
     max_bytes: int
@@ -102,7 +102,7 @@ async def read_partitions(
 ) -> FetchRead:
     """Read all partitions; a worker reads cold pages first. Releases what was read if it fails.
 
-    notes_progress: note the follower's fetch offsets. Done once per fetch, on arrival and not after it has waited.
+    notes_progress: record the follower's fetch offsets. Done once per fetch, on arrival and not after it has waited.
     read: to be continued with these partitions.
     """
     if read is None:
@@ -147,7 +147,7 @@ def _record_progress(
     before: list[tuple[int, int]],
     first: int,
 ) -> bool:
-    """Note a follower's fetch offsets for partitions where its log has not diverged; return whether any was refused.
+    """Record a follower's fetch offsets for partitions where its log has not diverged; return whether any was refused.
 
     first: where the partitions' responses begin. before: log end offset and follow_count of each before the read. If
     this broker has become a follower of the partition since (while pages were warmed), its records may now differ from

@@ -36,7 +36,7 @@ CODES_OF_NO_SESSION: Final = frozenset(
         ),
     )
 )
-"""Of partitions that are unknown or denied."""
+"""The errors of partitions that are unknown or denied."""
 FEW_REFUSED: Final = 10
 """So many of them may stay in a consumer's session: of a topic that was deleted, or is not known here yet."""
 
@@ -120,7 +120,7 @@ def _add_topics(topics: list[FetchableTopicResponse], sent: Reads, version: int)
 def _complete(services: Services, context: RequestContext, response: FetchResponse, codes: list[int]) -> FetchResponse:
     """Complete a response whose partitions have these error codes."""
     if len(codes) > FEW_REFUSED and sum(code in CODES_OF_NO_SESSION for code in codes) > FEW_REFUSED:
-        response.session_id = services.fetch_sessions.end_of_consumer(response.session_id)
+        response.session_id = services.fetch_sessions.end_consumer_session(response.session_id)
     if context.api_version >= LEADERS_SINCE and not CODES_WITH_LEADER.isdisjoint(codes):
         _name_leaders(services, context, response)
     return response

@@ -1,4 +1,4 @@
-"""Fetch by a follower: the partitions with new data of its session, or those that it names; its progress is noted.
+"""Fetch by a follower: the partitions with new data of its session, or those that it names; its progress is recorded.
 
 handlers/data/fetch.py has decided that the request is a follower's.
 """
@@ -143,8 +143,8 @@ async def _read_changed(
 
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
     100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
-    ends meanwhile, nothing more is read: the follower may have another one, and progress would be noted for the old.
-    Returns only the responses that the response needs; MOST_CHANGED of them are answered at once.
+    ends meanwhile, nothing more is read: the follower may have another one, and progress would be recorded for the old.
+    Returns only the responses that the response needs; MAX_CHANGED of them are answered at once.
     """
     read: FetchRead | None = None
     responses: Reads = []
@@ -164,7 +164,7 @@ async def _read_changed(
                 responses += by.watch.requeue_unchanged(_with_refused(some, read.results[first:], refused))
                 read.must_respond |= bool(refused)
             assert read is not None, "there is at least one slice"
-            has_most_changes = len(responses) >= follower_watch.MOST_CHANGED
+            has_most_changes = len(responses) >= follower_watch.MAX_CHANGED
             read.must_respond |= has_most_changes
             if left <= 0 or read.is_full or has_most_changes:
                 return read, responses
@@ -200,9 +200,8 @@ async def _wait_for_data(watch: FollowerWatch, min_bytes: int, max_wait_ms: int)
     future, on_done = completion()
     if not watch.wait(min_bytes, on_done):
         return
-    timer = asyncio.get_running_loop().call_later(
-        max_wait_ms / 1000, watch.expire, on_done
-    )  # asyncio.timeout needs a task: none here
+    # Not asyncio.timeout, which needs a task: handlers have none.
+    timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, watch.expire, on_done)
     try:
         await future
     finally:

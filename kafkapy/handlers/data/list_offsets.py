@@ -89,7 +89,7 @@ class _Lookup:
 
     async def _find(self, topic: str, requested: ListOffsetsPartition) -> TimestampOffset:
         searched: Searched = {}
-        # found anew after each wait: meanwhile it may have moved, been deleted, or changed its leader epoch
+        # found again after each wait: meanwhile it may have moved, been deleted, or changed its leader epoch
         while True:
             partition = find_partition(
                 self._services,

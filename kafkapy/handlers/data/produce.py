@@ -181,7 +181,7 @@ def _free_frame(context: RequestContext, appends: list[PartitionAppend], request
 
 
 async def _append_heavy(services: Services, context: RequestContext, appends: list[PartitionAppend], acks: int) -> None:
-    """Have workers validate expensive batches (compressed, or of very many records), then append them.
+    """Validate expensive batches (compressed, or of very many records) on workers, then append them.
 
     The connection is held meanwhile, so that its batches are appended in order.
     """
@@ -225,7 +225,7 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
 
 
 _Outcome: TypeAlias = PartitionAppend | PartitionProduceResponse
-"""Of a partition: an append, or a refusal, which is its part of the response."""
+"""The outcome of a partition: an append, or a refusal, which is its part of the response."""
 
 
 class _PlannedAppends:
@@ -251,7 +251,7 @@ class _PlannedAppends:
         counts = services.replica_manager.partitions.log_manager.producer_counts
         self._crowded = counts if counts.is_crowded else None
         self.new_producers: list[tuple[Log, int]] = []
-        """Those that were counted by client, as producers are crowded."""
+        """New producers that count for the client, because there are many producers."""
 
     def plan(self) -> None:
         """Decide the outcome of each partition."""
@@ -261,7 +261,7 @@ class _PlannedAppends:
             self._drop_superseded()
 
     async def plan_in_turns(self, way: Walk) -> None:
-        """As `plan`, for many partitions."""
+        """Like `plan`, for many partitions."""
         for topic in self._request.topic_data:
             async for data in way.over(topic.partition_data):
                 self._plan_some(topic, (data,))
@@ -301,7 +301,7 @@ class _PlannedAppends:
         return name, 0 if self._access.allows(name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _replace(self, earlier: _Outcome, outcome: _Outcome) -> _Outcome:
-        """Return the outcome of a partition that is named again: a refusal stays it, whatever is appended."""
+        """Return the outcome of a partition that is named again: a refusal stays, whatever is appended."""
         self._is_any_superseded = True
         return outcome if earlier.__class__ is PartitionAppend else earlier
 

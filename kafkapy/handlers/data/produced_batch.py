@@ -1,4 +1,4 @@
-"""The batch of a partition in a Produce request, as far as its header tells: is it one, and of a transaction?"""
+"""The batch of a partition in a Produce request, as far as its header tells: is it valid, and is it transactional?"""
 
 from struct import Struct
 from typing import Final
@@ -22,7 +22,7 @@ ZSTD_SINCE: Final = 7
 _BATCH_START: Final = Struct(">8xi4xb4xH")
 """Fields of a batch header: length, magic, attributes."""
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
-"""Of the lower byte of the attributes."""
+"""The position of the attributes' lower byte."""
 
 
 def has_transactional_batch(request: ProduceRequest) -> bool:

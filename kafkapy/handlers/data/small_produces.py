@@ -66,7 +66,7 @@ _ATTRIBUTES_AT: Final = 1 + ATTRIBUTES_POSITION
 """After a length field of one byte and the batch's start."""
 _PREFIX_START: Final = 12
 """After a frame's size, API key, version and correlation id. The prefix ends before the length of the batch."""
-_LEAST_BYTES: Final = 64
+_MIN_BYTES: Final = 64
 """No request with a batch is smaller, so this many bytes can be read without a bounds check."""
 _TAIL: Final = b"\0\0\0"
 """After the batch: no tagged fields of partition, topic and request."""
@@ -101,7 +101,7 @@ class SmallProduces:
         if plan is None:
             return None
         quotas = self._services.client_quotas
-        if quotas is not None and quotas.concern_produces(connection.principal, plan.header.client_id):
+        if quotas is not None and quotas.has_produce_quota(connection.principal, plan.header.client_id):
             return None
         if not _has_attributes(data, position + _PREFIX_START + len(plan.prefix), plan.attributes):
             return None
@@ -147,7 +147,7 @@ class SmallProduces:
     def _find(self, data: bytes, position: int) -> "_KnownProduce | None":
         """Return the plan of the request at `position`, or None if handlers/data/produce.py must serve it."""
         bytes_left = len(data) - position
-        if bytes_left < _LEAST_BYTES:
+        if bytes_left < _MIN_BYTES:
             return None
         size, version, _, client_id_bytes = _unpack_request(data, position)
         if (
@@ -159,12 +159,14 @@ class SmallProduces:
         end = _prefix_end(data, position + _PREFIX_START + 2 + max(client_id_bytes, 0), version)
         if not 0 < end <= position + size:
             return None
+        # The version, and the bytes between client id and batch: equal for all such requests of a client.
         key = data[position + 6 : position + 8] + data[position + _PREFIX_START : end]
         plan = self._plans.get(key)
         if plan is not None and plan.partition.role is not Role.GONE:
             return plan
         plan = self._plan(data[position + 4 : position + 4 + size], data[position + _PREFIX_START : end])
         if plan is None:
+            # The plan of a partition that is gone: it would keep the log alive.
             self._plans.pop(key, None)
             return None
         self._remember(key, plan)
@@ -198,9 +200,8 @@ class SmallProduces:
             return None
         verify = None
         if request.transactional_id is not None:
-            from kafkapy.handlers.data.transactional_produce import (
-                verifier,
-            )  # imported late: many nodes have no transactions
+            # Imported late: many nodes have no transactions.
+            from kafkapy.handlers.data.transactional_produce import verifier
 
             verify = verifier(self._services, header.api_version, request.transactional_id, partition)
         return _KnownProduce(header, prefix, request, partition, topic.name, verify)
@@ -274,7 +275,7 @@ class _KnownProduce:
         self._pack = Struct(f">ii{len(self._head)}sqqq{len(self._tail)}s").pack
 
     def resources(self) -> list[tuple[ResourceType, str]]:
-        """Return what the client must be allowed to write to, in the order in which handlers/data/produce.py asks."""
+        """Return the resources that the client must be allowed to write, in the order of handlers/data/produce.py."""
         topic = (ResourceType.TOPIC, self.partition.topic_partition.topic)
         if self.transactional_id is None:
             return [topic]

@@ -62,7 +62,7 @@ async def verify(
             return  # as for most batches: the append checks the rest
         producer = _producer_of(context.api_version, transactional_id, producer_id, producer_epoch)
         context.connection.is_held = True
-        verified = await services.transaction_verification.verify_patiently(producer, base_sequences)
+        verified = await services.transaction_verification.verify_with_retries(producer, base_sequences)
         context.connection.is_held = False
         for append in appends:
             if append.partition in verified:
@@ -88,8 +88,8 @@ def _producer_of(version: int, transactional_id: str, producer_id: int, producer
         transactional_id,
         producer_id,
         producer_epoch,
-        is_adding=version >= ADDING_SINCE,
-        knows_abortable=version >= ABORTABLE_SINCE,
+        adds_partitions=version >= ADDING_SINCE,
+        knows_transaction_abortable=version >= ABORTABLE_SINCE,
     )
 
 
@@ -110,7 +110,7 @@ def _apply_verification(append: "PartitionAppend", verified: Verified, producer:
     message = None
     if code == ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"
-    elif code in UNVERIFIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and not producer.is_adding):
+    elif code in UNVERIFIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and not producer.adds_partitions):
         name = ErrorCode(code).name
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name}"
         code = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -1,7 +1,7 @@
 """A consumer's Fetch of many partitions, in turns: as handlers/data/fetch.py does it, giving way to other requests.
 
-It may name 29,900 partitions, by names that do not exist, too. Every step handles one of them, or READ_AT_ONCE. While
-it waits for data, an append to one of its partitions is only noted: what can be read is then counted in turns.
+It may name 29,900 partitions, even ones that do not exist. Every step handles one partition, or reads READ_AT_ONCE.
+While it waits for data, an append to one of its partitions only sets a flag: what can be read is then counted in turns.
 """
 
 import asyncio
@@ -143,6 +143,7 @@ async def _wait(
             await signal.wait()
             if services.clock.monotonic_ms() >= deadline_ms or await _has_enough(way, readable, limits, min_bytes):
                 break
+            # Under a steady trickle of records each append would have all partitions counted again.
             await asyncio.sleep(CHECK_PAUSE_MS / 1000)
         while watches:
             watches.pop().abandon()

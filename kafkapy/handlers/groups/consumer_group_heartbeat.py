@@ -44,6 +44,7 @@ async def handle(
         return decision
 
     response: ConsumerGroupHeartbeatResponse = await services.groups.call(request.group_id, decide)
+    # In the background: a regular expression is matched with all topics that the client may describe.
     if due_regexes:
         matched = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=False)
         services.groups.match_regexes(request.group_id, due_regexes, matched.allows)

@@ -4,7 +4,7 @@ v3: authorized operations (KIP-430). v4: static members. v6: a group that does n
 GROUP_ID_NOT_FOUND with a message (KIP-1043); before v6 it is shown as Dead.
 
 A request with the tag of kafkapy.group.explain also gets each group's last rebalances, in the same tag; one with its
-IN_FLIGHT_TAG what this broker, as a leader, does with records for a share group, whoever coordinates that.
+IN_FLIGHT_TAG gets the share partitions that this broker leads, also of share groups that others coordinate.
 """
 
 from kafkapy.errors import ApiError
@@ -56,7 +56,7 @@ async def _explain(services: Services, group: DescribedGroup) -> None:
 
 
 async def _add_in_flight(services: Services, context: RequestContext, group: DescribedGroup) -> None:
-    """Add what this broker knows of a group's share partitions, unless the group may not be described."""
+    """Add the state of a group's share partitions on this broker, unless the group may not be described."""
     has_share_groups = services.metadata.image.features.has_share_groups
     if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED or not has_share_groups:
         return

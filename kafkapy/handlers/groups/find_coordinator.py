@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services, walk
-from kafkapy.handlers.standing_metadata import check_metadata_moves
+from kafkapy.handlers.stale_metadata import check_metadata_current
 from kafkapy.handlers.topics.auto_create import create_topic
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -43,7 +43,7 @@ NO_NODE: Final = (-1, "", -1)
 async def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    check_metadata_moves(services)
+    check_metadata_current(services)
     if context.api_version >= BATCHED_SINCE:
         if request.key_type == SHARE and context.api_version >= SHARE_SINCE:
             refused = _share_refusal(services, context, request.coordinator_keys)

@@ -139,8 +139,8 @@ class _Conversion:
     async def _convert(self, region: FileRegion, first_offset: int) -> tuple[FileRegion | bytes, int]:
         """Return the converted messages of a region, as far as there is room, and the offset after the region."""
         heavy_work = self._services.heavy_work
-        most_bytes = min(self.bytes_left, max(region.length, SMALL_RESPONSE_BYTES))
-        room = heavy_work.acquire_response_room(most_bytes)
+        max_bytes = min(self.bytes_left, max(region.length, SMALL_RESPONSE_BYTES))
+        room = heavy_work.acquire_response_room(max_bytes)
         if room is None:
             self.bytes_left = 0
             await asyncio.sleep(NO_ROOM_PAUSE_S)
@@ -151,7 +151,7 @@ class _Conversion:
                 partial(_convert, region, self._magic, first_offset, room.byte_count),
                 input_bytes=region.length,
                 inflated_bytes=MAX_DECOMPRESSED_BYTES,
-                needed_bytes=MAX_APPENDED_BYTES + region.length + most_bytes,
+                needed_bytes=MAX_APPENDED_BYTES + region.length + max_bytes,
             )
         except BaseException:
             room.release()
@@ -162,12 +162,12 @@ class _Conversion:
 
 
 def _convert(
-    region: FileRegion, magic: int, first_offset: int, most_bytes: int, max_inflated_bytes: int
+    region: FileRegion, magic: int, first_offset: int, max_bytes: int, max_inflated_bytes: int
 ) -> tuple[bytes, int]:
     """Runs on a worker."""
     data = region.read()
     next_offset = max((batch.last_offset + 1 for batch in batches(data)), default=first_offset + 1)
     converted = down_convert(
-        data, magic, first_offset, most_bytes=most_bytes, max_inflated_bytes=max_inflated_bytes, pause=give_way
+        data, magic, first_offset, max_bytes=max_bytes, max_inflated_bytes=max_inflated_bytes, pause=give_way
     )
     return converted, next_offset

@@ -11,7 +11,7 @@ from kafkapy.handlers.security.token_requests import (
     NO_TIME,
     change,
     check_connection,
-    decided_elsewhere,
+    forward_to_controller,
     split,
 )
 from kafkapy.protocol.error_code import ErrorCode
@@ -38,10 +38,10 @@ async def handle(
         _check(services, context, request, owner)
     except ApiError as error:
         return _refused(response, error.code)
-    answered = await decided_elsewhere(services, context, request)
-    if answered is not None:
-        assert isinstance(answered, CreateDelegationTokenResponse)
-        return answered
+    forwarded = await forward_to_controller(services, context, request)
+    if forwarded is not None:
+        assert isinstance(forwarded, CreateDelegationTokenResponse)
+        return forwarded
     renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
     try:
         created = await change(

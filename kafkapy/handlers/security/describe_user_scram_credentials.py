@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.describe_user_scram_credentials_response import (
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
-MOST_MESSAGE_BYTES: Final = 32_767
+MAX_MESSAGE_BYTES: Final = 32_767
 """The longest string of a field. The longest name of a user has as many bytes, and a message has more than the name."""
 
 
@@ -43,7 +43,7 @@ async def handle(
         async for name in walk(services, context).over(counts)
     }
     results = [_result(name, count, infos[name]) for name, count in counts.items()]
-    if any(each.error_message and len(each.error_message.encode()) > MOST_MESSAGE_BYTES for each in results):
+    if any(each.error_message and len(each.error_message.encode()) > MAX_MESSAGE_BYTES for each in results):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     return DescribeUserScramCredentialsResponse(results=results)
 

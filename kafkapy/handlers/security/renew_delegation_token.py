@@ -2,7 +2,7 @@
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
-from kafkapy.handlers.security.token_requests import NO_TIME, change, check_connection, decided_elsewhere
+from kafkapy.handlers.security.token_requests import NO_TIME, change, check_connection, forward_to_controller
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkapy.protocol.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 
@@ -14,10 +14,10 @@ async def handle(
         check_connection(context)
     except ApiError as error:
         return RenewDelegationTokenResponse(error_code=int(error.code), expiry_timestamp_ms=NO_TIME)
-    answered = await decided_elsewhere(services, context, request)
-    if answered is not None:
-        assert isinstance(answered, RenewDelegationTokenResponse)
-        return answered
+    forwarded = await forward_to_controller(services, context, request)
+    if forwarded is not None:
+        assert isinstance(forwarded, RenewDelegationTokenResponse)
+        return forwarded
     expires_ms = await change(
         services,
         lambda controller, now_ms: controller.tokens.decide_renew(

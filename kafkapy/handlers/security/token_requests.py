@@ -32,17 +32,17 @@ def check_connection(context: RequestContext) -> None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-async def decided_elsewhere(
+async def forward_to_controller(
     services: Services | ControllerServices, context: RequestContext, request: Message
 ) -> Message | None:
-    """Return the active controller's response, or None if this node is to decide."""
+    """Forward the request if another node is the active controller; return its response, None if this node decides."""
     if isinstance(services, ControllerServices) or services.active_controller.is_local:
         return None
     return await forward_message(services, context, request)
 
 
 async def change(services: Services | ControllerServices, decide: "Callable[[Controller, int], Decided[Any, R]]") -> R:
-    """Have the controller decide, with the wall clock time in ms. Raises ApiError."""
+    """Send a decision to the controller; it gets the wall clock time in ms. Raises ApiError."""
     now_ms = services.clock.wall_ms()
     return await services.metadata_changes.change(lambda controller, _: decide(controller, now_ms))
 

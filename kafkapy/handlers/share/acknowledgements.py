@@ -1,4 +1,4 @@
-"""Acknowledgements in a ShareFetch or ShareAcknowledge: which are refused at once, and what came of the others."""
+"""Acknowledgements in a ShareFetch or ShareAcknowledge: checks, then the outcome of each partition."""
 
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ RENEWAL_SINCE: Final = 2
 CODES_WITH_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 NONE: Final = Refusal(ErrorCode.NONE, None)
 UNKNOWN_LEADER: Final = (-1, -1)
-"""Id and epoch. No client looks for a leader that has this id."""
+"""Leader id and epoch; clients ignore a leader with this id."""
 
 Acknowledgements = dict[TopicIdPartition, list[AcknowledgementBatch]]
 Outcomes = dict[TopicIdPartition, Refusal]
@@ -52,7 +52,7 @@ class _Topic(Protocol):
 def session_key_of(
     services: Services, context: RequestContext, group_id: str | None, member_id: str | None
 ) -> SessionKey:
-    """Return whose session a request is of. Raises ApiError, which is of the whole request."""
+    """Return the group and member of a request's session. Raises ApiError, for the whole request."""
     check_share_groups(services)
     if group_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, None)
@@ -64,7 +64,7 @@ def session_key_of(
 
 
 def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:
-    """Return what a request acknowledges, with the partitions for which that is nothing."""
+    """Return the acknowledgements of a request, also of partitions without any."""
     return {
         TopicIdPartition(topic.topic_id, partition.partition_index): [
             AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
@@ -76,7 +76,7 @@ def acknowledgements_of(topics: Iterable[_Topic]) -> Acknowledgements:
 
 
 class PendingAcknowledgements:
-    """What a request acknowledges: applied, or refused; the outcomes are there when all is written."""
+    """The acknowledgements of a request, applied or refused; their outcomes are known when their writes have ended."""
 
     __slots__ = ("_applied", "_nothing", "_refused", "_services")
 
@@ -87,14 +87,14 @@ class PendingAcknowledgements:
         nothing: list[TopicIdPartition],
         applied: "Acknowledging | None",
     ) -> None:
-        """nothing: the partitions for which nothing was acknowledged."""
+        """nothing: the partitions without acknowledgements."""
         self._services = services
         self._refused = refused
         self._nothing = nothing
         self._applied = applied
 
     async def outcomes(self) -> Outcomes:
-        """Return the outcome of each partition, once the state of all is written."""
+        """Return the outcome of each partition, once all states are written."""
         if self._applied is None:
             return self._refused
         outcomes = {partition: refusal or NONE for partition, refusal in (await self._applied.outcomes()).items()}
@@ -111,7 +111,7 @@ async def acknowledge(
     access: TopicAccess,
     max_type: int,
 ) -> PendingAcknowledgements:
-    """Apply acknowledgements, and begin to write them: what follows sees them, and need not wait for the write."""
+    """Apply acknowledgements and begin to write them. Later steps of the request see them before they are written."""
 
     def give_way(steps: int) -> Awaitable[None] | None:
         return way.give_way() if way.is_over(steps) else None
@@ -142,7 +142,7 @@ def _count(services: Services, outcomes: Outcomes) -> None:
 
 
 def failures_by_topic(services: Services, codes: Mapping[TopicIdPartition, int]) -> dict[str, bool]:
-    """Return whether one of its partitions has an error code, of each topic that exists."""
+    """Return by topic, of those that exist, whether one of its partitions has an error code."""
     by_id = services.metadata.image.topics.by_id
     failed: dict[str, bool] = {}
     for partition, code in codes.items():
@@ -172,7 +172,7 @@ def _refusal(
 
 
 def max_type_of(context: RequestContext, *, is_renewing: bool) -> int:
-    """Return the greatest type that is allowed: renewals need IsRenewAck, which also says that nothing is fetched."""
+    """Return the highest allowed type: a renewal needs IsRenewAck, with which a request fetches nothing."""
     return ACK_RENEW if is_renewing and context.api_version >= RENEWAL_SINCE else ACK_REJECT
 
 
@@ -191,7 +191,7 @@ def are_valid(batches: Sequence[AcknowledgementBatch], max_type: int) -> bool:
 
 
 def names_of(services: Services, partitions: Iterable[TopicIdPartition]) -> Iterator[str]:
-    """Yield the topic of each partition, except for ids that are unknown. Without an authorizer nobody asks for any."""
+    """Yield the topic of each partition, without unknown ids. Not called without an authorizer."""
     by_id = services.metadata.image.topics.by_id
     for each in partitions:
         topic = by_id.get(each.topic_id)
@@ -204,7 +204,7 @@ def leaders_of(
 ) -> tuple[dict[TopicIdPartition, tuple[int, int]], Leaders | None]:
     """Return (leader id, leader epoch) for each partition with an error, and the endpoints of those led elsewhere.
 
-    Deviation: Apache Kafka names broker 0 at epoch 0 as the leader beside an error that says nothing of the leader.
+    Deviation: Apache Kafka names broker 0 at epoch 0 as the leader if the error has nothing to do with the leader.
     Here it is UNKNOWN_LEADER, because franz-go moves the partition to broker 0, and never fetches it again if there is
     none.
     """

@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets 0: have a share group begin elsewhere. KIP-932.
+"""AlterShareGroupOffsets 0: set where a share group begins to read partitions. KIP-932.
 
-The group must have no members; one that is not there is made.
+The group must have no members; it is created if it does not exist.
 
 The client needs READ on the group and on each topic. Topics and partitions have their own error codes.
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets 0: have a share group without members forget topics. KIP-932.
+"""DeleteShareGroupOffsets 0: delete what a share group without members keeps of topics. KIP-932.
 
 The client needs DELETE on the group and READ on each topic. Topics have their own error codes.
 """

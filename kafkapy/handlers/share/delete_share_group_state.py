@@ -1,4 +1,4 @@
-"""DeleteShareGroupState 0: forget the states of share partitions. KIP-932."""
+"""DeleteShareGroupState 0: delete the states of share partitions. KIP-932."""
 
 from typing import Any
 

@@ -144,7 +144,10 @@ def _partition(summary: StateSummary, latest: LatestOffset | None) -> DescribeSh
             summary.partition, start_offset=UNINITIALIZED_OFFSET, lag=NO_LAG
         )
     if latest is not None and latest.error_code != ErrorCode.NONE:
-        return DescribeShareGroupOffsetsResponsePartition(summary.partition, error_code=latest.error_code)
+        code = ErrorCode(latest.error_code)
+        return DescribeShareGroupOffsetsResponsePartition(
+            summary.partition, error_code=code, error_message=code.message
+        )
     lag = NO_LAG
     if latest is not None:
         lag = latest.offset - summary.start_offset - summary.delivery_complete_count

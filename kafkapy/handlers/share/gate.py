@@ -1,4 +1,4 @@
-"""Whether the cluster has share groups, by the finalised level of share.version, and whether an id is a member's."""
+"""Checks that the cluster has share groups (the finalised level of share.version), and that a member id is valid."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ LONGEST_MEMBER_ID: Final = 36
 
 
 def is_member_id(member_id: str) -> bool:
-    """Return whether a member may have this id, which it made itself: not empty, no longer than a UUID."""
+    """Return whether a member id, which clients choose, is allowed: not empty, no longer than a UUID."""
     return 0 < len(member_id) <= LONGEST_MEMBER_ID
 
 

@@ -27,7 +27,7 @@ async def in_flight(services: Services, context: RequestContext, group_id: str) 
     async for in_use in walk(services, context).over(found[:PARTITIONS_SHOWN]):
         topic, number = in_use.hosted.topic_partition
         log, machine = in_use.hosted.log, in_use.partition
-        # the walk gives way to the loop: a partition may have been deleted, or be led elsewhere, since it began
+        # other requests get turns meanwhile: a partition may have been deleted, or may have another leader now
         if log is None or not in_use.is_current or not access.allows(topic):
             continue
         explained.append(

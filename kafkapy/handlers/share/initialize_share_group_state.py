@@ -1,4 +1,4 @@
-"""InitializeShareGroupState 0: begin the states of share partitions anew. KIP-932."""
+"""InitializeShareGroupState 0: begin the states of share partitions again. KIP-932."""
 
 from typing import Any
 

@@ -1,15 +1,16 @@
 """ShareFetch 1-2: a member of a share group acknowledges what it has acquired, and acquires more. KIP-932.
 
-Acknowledgements come first; while they are written, records are fetched already. These are acquired from the share
-partitions of the session that have some, in turn; with none the request waits for MaxWaitMs, for new data, a release, a
-time-out of a lock, or a moved start offset. The session is looked up, the member is not. Records that leave are whole
-batches, as in a Fetch: AcquiredRecords says which of their offsets are meant.
+Acknowledgements come first; records are fetched while they are being written. Records are acquired from the share
+partitions of the session that have some, in turn. If none has, the request waits up to MaxWaitMs for new data, a
+release, the time-out of a lock, or a moved start offset; with a MinBytes of 0 only until a share partition is loaded.
+The session is looked up, the member is not. The response has whole batches, as that of a Fetch; AcquiredRecords says
+which of their offsets the member has acquired.
 
 v2  the acquire mode (KIP-1206): batch-optimised, or a record limit; renewal (KIP-1222): a request with IsRenewAck
 fetches nothing, and has limits of 0.
 
 Deviation: Apache Kafka answers a throttled request without the records that it has acquired, which stay locked. Here
-they are sent with the throttle time, because nobody else could read them until their locks time out.
+they are sent with the throttle time, because no other member could read them until their locks time out.
 """
 
 import asyncio
@@ -44,17 +45,16 @@ from kafkapy.share.session import FINAL_EPOCH, SessionContext, SessionKey, Sessi
 from kafkapy.types import Uuid
 
 FOUND_AT_ONCE: Final = 100
-"""Share partitions that are looked up before the request may give way: some tenths of a millisecond."""
+"""Share partitions that are looked up before other requests get a turn: some tenths of a millisecond."""
 STEPS_OF_LOAD: Final = 50
-"""To load one share partition counts as so many steps (Turn.is_over): 0.2 to 0.5 ms. Twenty are loaded in a turn."""
+"""Loading a share partition counts as so many steps of a turn (Turn.is_over): 0.2 to 0.5 ms, twenty in a turn."""
 LOADED_AT_ONCE: Final = 5
-"""Loads before a request gives way first, so that those of many connections do not add up: their turns are shared."""
-ZEROS_OF_RENEWAL: Final = (
-    ("max_bytes", "maxBytes"),
-    ("min_bytes", "minBytes"),
-    ("max_records", "maxRecords"),
-    ("max_wait_ms", "maxWaitMs"),
-)
+"""Loads before a request first gives other requests a turn, so that those of many connections do not add up."""
+
+
+UNKNOWN_TOPIC: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, None)
+DELETED_TOPIC: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+"""Of a topic that was known when its partitions were added to the session."""
 
 
 async def handle(services: Services, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
@@ -63,11 +63,11 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
     if is_renewing:
         _check_renewal(request)
     if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # as Apache Kafka, whose enumeration raises
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # as in Apache Kafka, whose enumeration raises
     shares = services.share_partitions()
     acknowledgements = acknowledgements_of(request.topics)
     has_acknowledgements = any(acknowledgements.values())
-    session = await _open_session(shares, context, request, key, has_acknowledgements=has_acknowledgements)
+    session = await _open_session(services, context, request, key, has_acknowledgements=has_acknowledgements)
     access = TopicAccess(
         services, context, AclOperation.READ, names_of(services, _named(session.partitions, acknowledgements))
     )
@@ -81,7 +81,7 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
         fetched = await _fetch(services, context, request, session, finder)
     try:
         outcomes = await pending.outcomes() if pending is not None else {}
-        response = respond(services, context, session, fetched, outcomes)
+        response = await respond(services, context, session, fetched, outcomes)
     except BaseException:
         _release(fetched)
         raise
@@ -93,13 +93,12 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
 
 def _check_renewal(request: ShareFetchRequest) -> None:
     """Raise ApiError INVALID_REQUEST unless all limits are 0: to fetch could take longer than the renewed locks."""
-    wrong = [f"{name} must be set to 0, " for field, name in ZEROS_OF_RENEWAL if getattr(request, field) != 0]
-    if wrong:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{''.join(wrong)}if isRenewAck is true.")
+    if request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms:
+        raise ApiError(ErrorCode.INVALID_REQUEST, None)
 
 
 async def _open_session(
-    shares: SharePartitions,
+    services: Services,
     context: RequestContext,
     request: ShareFetchRequest,
     key: SessionKey,
@@ -108,8 +107,10 @@ async def _open_session(
 ) -> SessionContext:
     """Return the session's context. Raises ApiError; without room for a session after MaxWaitMs, as others would.
 
-    None begins for a connection that closed while its request was decoded: nothing would ever end that session.
+    No session begins if the connection closed while its request was decoded, because nothing would end it.
     """
+    shares = services.share_partitions()
+    await shares.session_ends.until_released(key)
     if context.connection.is_closed:
         raise ApiError(ErrorCode.SHARE_SESSION_NOT_FOUND, None)
     named = [
@@ -118,8 +119,11 @@ async def _open_session(
     forgotten = [
         TopicIdPartition(topic.topic_id, each) for topic in request.forgotten_topics_data for each in topic.partitions
     ]
-    opening = SessionRequest(key, request.share_session_epoch, named, forgotten, has_acknowledgements)
+    known = services.metadata.image.topics.by_id
+    unknown = {topic.topic_id for topic in request.topics if topic.topic_id not in known}
+    opening = SessionRequest(key, request.share_session_epoch, named, forgotten, has_acknowledgements, unknown)
     session = shares.sessions.open(opening, context.connection_id)
+    # The client repeats the request at once. As in Kafka, it waits here as long as for records.
     if session.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
         await asyncio.sleep(max(request.max_wait_ms, 0) / 1000)
     if session.error_code != ErrorCode.NONE:
@@ -134,23 +138,42 @@ async def _fetch(
     session: SessionContext,
     finder: "_Finder",
 ) -> Fetched:
-    """Return what the session's partitions have: records, errors; nothing where nothing could be acquired."""
+    """Return the session's partitions with acquired records or errors."""
     fetched: Fetched = {}
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
         rotated = _rotated(session.partitions, request.share_session_epoch)
         usable = await _find(rotated, finder, walk(services, context), fetched)
     if usable:
-        reading = ShareReading(services, context, request, finder.key, finder.shares, usable)
+        reading = ShareReading(services, context, request, finder.key, finder.shares, usable, finder.has_session_ended)
         fetched |= await reading.run(must_respond=bool(fetched))
+        if session.has_new and not finder.has_session_ended():
+            try:
+                await _add_new(usable, session, walk(services, context), fetched)
+            except BaseException:
+                _release(fetched)
+                raise
     _count(services, session.partitions, fetched, finder.access)
     return fetched
 
 
-async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk, fetched: Fetched) -> list[InUse]:
-    """Return the share partitions that can be read, found in turns. Add to `fetched` why the others cannot be read.
+async def _add_new(usable: list[InUse], session: SessionContext, way: Walk, fetched: Fetched) -> None:
+    """Add share partitions that have no records, but of which the member has had no response yet, as Apache Kafka does.
 
-    Once the session has ended it loads no more and returns none, because nobody would free them.
+    Those that are not loaded yet, or have as many records in flight as there may be, are left out.
+    """
+    async for in_use in way.over(usable):
+        partition = in_use.partition.key.topic_partition
+        if partition in fetched or not session.must_respond(partition):
+            continue
+        if in_use.is_loaded and in_use.partition.can_acquire():
+            fetched[partition] = FetchedShare()
+
+
+async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk, fetched: Fetched) -> list[InUse]:
+    """Return the share partitions that can be read, found in turns; add the errors of the others to `fetched`.
+
+    After the session has ended no share partition is loaded or returned, because nothing would free it.
     """
     usable: list[InUse] = []
     if finder.has_session_ended():
@@ -170,12 +193,13 @@ async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk
             else:
                 fetched[partition] = FetchedShare(found)
             before, load_count = load_count, finder.shares.load_count
+            # Only a load is slow enough to pause within a slice.
             must_pause = load_count != before and (way.is_over(STEPS_OF_LOAD) or load_count == first_pause)
     return usable
 
 
 def _count(services: Services, partitions: list[TopicIdPartition], fetched: Fetched, access: TopicAccess) -> None:
-    """Count the request for each topic that it may read, and as failed if there was an error in one."""
+    """Count the request for each topic that it may read, as failed if one of the topic's partitions has an error."""
     traffic = services.replica_manager.traffic
     if traffic is None:
         return
@@ -186,18 +210,18 @@ def _count(services: Services, partitions: list[TopicIdPartition], fetched: Fetc
 
 
 def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:
-    """Begin with another partition in each request, so that all have their turn."""
+    """Return the partitions, beginning with another one in each request, so that none is starved."""
     at = epoch % len(partitions) if epoch >= 1 else 0
     return partitions[at:] + partitions[:at]
 
 
 def _named(partitions: list[TopicIdPartition], acknowledgements: Acknowledgements) -> Iterator[TopicIdPartition]:
-    """Yield the partitions of a session, and what is acknowledged beside them."""
+    """Yield the partitions of the session, and those with acknowledgements."""
     yield from {**dict.fromkeys(partitions), **acknowledgements}
 
 
 class _Finder:
-    """Finds the share partitions of one request. What its topics and its group say is looked up once."""
+    """Finds the share partitions of one request. Each topic and the group's configuration are looked up once."""
 
     __slots__ = (
         "_partitions",
@@ -219,16 +243,17 @@ class _Finder:
         self._partitions = services.replica_manager.partitions
         self._settings = shares.settings(key.group_id).partition
         self._topics: dict[Uuid, str | Refusal] = {}
-        """The name of each topic, or why it cannot be read."""
+        """The name of each topic, or the error if it cannot be read."""
 
     def find(self, partition: TopicIdPartition) -> InUse | Refusal:
-        """Return the share partition, whose load begins if it is new; or why it cannot be read."""
+        """Return the share partition, whose load begins if it is new, or the error if it cannot be read."""
         topic_id, number = partition
         topic = self._topics.get(topic_id)
         if topic is None:
             topic = self._topics[topic_id] = self._find_topic(topic_id)
         if not isinstance(topic, str):
-            return topic
+            is_gone = topic is UNKNOWN_TOPIC and self._session is not None and partition not in self._session.unknown
+            return DELETED_TOPIC if is_gone else topic
         hosted = self._partitions.find_by_id(topic_id, number)
         code = hosted.check_leader() if hosted is not None else self._partitions.missing_code(topic, number)
         if code or hosted is None:
@@ -237,13 +262,13 @@ class _Finder:
         return in_use if in_use.refusal is None else in_use.failure or in_use
 
     def has_session_ended(self) -> bool:
-        """Return whether the session of the request has ended, or begun anew, meanwhile."""
+        """Return whether the session of the request has ended, or begun again, meanwhile."""
         return self.shares.sessions.get(self.key) is not self._session
 
     def _find_topic(self, topic_id: Uuid) -> str | Refusal:
         topic = self._services.metadata.image.topics.by_id.get(topic_id)
         if topic is None:
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, None)
+            return UNKNOWN_TOPIC
         if not self.access.allows(topic.name):
             return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         return topic.name

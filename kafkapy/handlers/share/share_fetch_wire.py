@@ -1,7 +1,9 @@
-"""The response of a ShareFetch, made of what was acquired and what came of the acknowledgements."""
+"""The response of a ShareFetch, from the acquired records and the outcomes of the acknowledgements."""
+
+from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.share.acknowledgements import NONE, Outcomes, leaders_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_fetch_response import (
@@ -19,10 +21,13 @@ from kafkapy.share.pending_write import Refusal
 from kafkapy.share.persister import TopicIdPartition
 from kafkapy.share.session import SessionContext
 
+WIDE: Final = 500
+"""Partitions of a response that is encoded in a turn of its own: some milliseconds."""
+
 
 @dataclass(slots=True)
 class FetchedShare:
-    """What one share partition gave: records that were acquired, with the region that has them, or an error."""
+    """The result of one share partition: acquired records, with the region that holds them, or an error."""
 
     refusal: Refusal = NONE
     acquired: "list[machine.AcquiredRecords] | None" = None
@@ -37,12 +42,12 @@ class FetchedShare:
 Fetched = dict[TopicIdPartition, FetchedShare]
 
 
-def respond(
+async def respond(
     services: Services, context: RequestContext, session: SessionContext, fetched: Fetched, outcomes: Outcomes
 ) -> ShareFetchResponse:
-    """Return the response: what the session does not omit, and all acknowledged partitions."""
+    """Return the response, built in turns: the partitions that the session does not omit, and all acknowledged ones."""
     if session.is_overtaken:
-        for each in fetched.values():
+        for each in fetched.values():  # nothing of it is sent, and a region keeps its file open
             each.release()
         return ShareFetchResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     shown = _changed_in_session(session, fetched)
@@ -50,13 +55,17 @@ def respond(
     _count_bytes(services, shown)
     named, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
-    for partition in [*shown, *(each for each in outcomes if each not in shown)]:
+    partitions = [*shown, *(each for each in outcomes if each not in shown)]
+    way = walk(services, context)
+    async for partition in way.over(partitions):
         topic = topics.setdefault(partition.topic_id, ShareFetchableTopicResponse(partition.topic_id))
         data = _partition_data(partition, shown.get(partition), outcomes.get(partition, NONE))
         if partition in named:
             leader_id, leader_epoch = named[partition]
             data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         topic.partitions.append(data)
+    if len(partitions) >= WIDE:
+        await way.give_way()
     endpoints = [] if leaders is None else leaders.endpoints()
     return ShareFetchResponse(
         throttle_time_ms=throttle_time_ms,

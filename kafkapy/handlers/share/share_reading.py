@@ -1,5 +1,14 @@
-"""Reading for a ShareFetch: hold what has records, read, acquire; wait if there is nothing."""
+"""The reading of a ShareFetch, in turns of the loop: hold share partitions with records, read them, acquire.
 
+If no share partition has records, it waits for one (runtime/share/share_wait.py). To hold a share partition excludes
+other fetches from it.
+
+Deviation: Apache Kafka acquires records also for a fetch whose session ended while it waited, for example because its
+connection closed. Here it acquires none, because no member could read them until their locks time out.
+"""
+
+import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
@@ -21,9 +30,9 @@ from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
 
 HEADERS_AT_ONCE: Final = 200
-"""Of batches, read before the request may give way: half a millisecond."""
+"""Headers of batches that are read before other requests get a turn: half a millisecond."""
 STEPS_OF_PARTITION: Final = 5
-"""To read one share partition counts as so many steps (Turn.is_over), and to acquire what was read as many: 50 us."""
+"""Reading a share partition counts as so many steps of a turn (Turn.is_over), acquiring from it as many: 50 us."""
 BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records is never exceeded; 0 is batch-optimised (KIP-1206)."""
@@ -40,6 +49,7 @@ class ShareReading:
         key: SessionKey,
         shares: SharePartitions,
         partitions: list[InUse],
+        has_session_ended: Callable[[], bool],
     ) -> None:
         settings = shares.settings(key.group_id)
         self._context = context
@@ -50,33 +60,47 @@ class ShareReading:
         self._services = services
         self._request = request
         self._partitions = partitions
+        self._has_session_ended = has_session_ended
         self._isolation = FetchIsolation.TXN_COMMITTED if settings.reads_committed else FetchIsolation.HIGH_WATERMARK
         self._max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
         if context.meter is not None:
-            self._max_bytes = context.meter.most_fetched(self._max_bytes)
+            self._max_bytes = context.meter.max_fetch_bytes(self._max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._records_left = request.max_records
         self._fetched: Fetched = {}
         self._seen: dict[InUse, tuple[int, int]] = {}
-        """What could be read of share partitions that had not enough: they are read again when it is more."""
+        """Readable offsets of share partitions that had too few records: they are read again when there are more."""
 
     async def run(self, *, must_respond: bool) -> Fetched:
-        """Return what was acquired, and errors. must_respond: there is something else to answer, so do not wait."""
+        """Return the acquired records and errors. must_respond: the response has other content, so do not wait."""
         clock = self._services.clock
         began_ms = entered_ms = clock.monotonic_ms()
         deadline_ms = began_ms + (0 if must_respond else max(self._request.max_wait_ms, 0))
+        way = walk(self._services, self._context)
         try:
             while True:
                 is_last = clock.monotonic_ms() >= deadline_ms
-                wait = ShareWait(self._partitions, self._isolation, {} if is_last else self._seen)
+                future, on_ready = completion()
+                # The last attempt acquires also less than min_bytes.
+                seen = {} if is_last else self._seen
+                needs_records = self._min_bytes > 0
+                wait = ShareWait(self._partitions, self._isolation, seen, on_ready, needs_records=needs_records)
                 try:
-                    must_wait = not wait.try_hold() and not self._record_failures() and not is_last
-                    if must_wait and not await self._wait(wait, deadline_ms):
+                    await wait.look(way)
+                    if not wait.is_ready and not is_last:
+                        await self._wait(future, on_ready, deadline_ms)
+                        way.begin_anew()
+                    if wait.held:
+                        await wait.hold_others(way)
+                    if self._has_session_ended():
                         return self._fetched
+                    is_last |= wait.is_enough
                     began_ms = self._count_acquire(began_ms, has_ended=bool(wait.held) or is_last)
                     held_count = len(wait.held)
-                    if await self._acquire(wait.held, is_last=is_last) or self._record_failures() or is_last:
-                        self._count_end(held_count, has_expired=is_last and deadline_ms > entered_ms)
+                    has_answer = await self._acquire(wait.held, way, is_last=is_last)
+                    if has_answer or await self._record_failures(way) or is_last:
+                        has_expired = is_last and not wait.is_enough and deadline_ms > entered_ms
+                        self._count_end(held_count, has_expired=has_expired)
                         return self._fetched
                 finally:
                     wait.end()
@@ -86,7 +110,7 @@ class ShareReading:
             raise
 
     def _count_acquire(self, began_ms: int, *, has_ended: bool) -> int:
-        """Count how long a wait for share partitions took since began_ms; return when the next one begins."""
+        """Count the time since began_ms, for which share partitions were awaited; return the start of the next wait."""
         if not has_ended:
             return began_ms
         now_ms = self._services.clock.monotonic_ms()
@@ -100,69 +124,64 @@ class ShareReading:
         self._counts.record_ratio(held_count, len(self._partitions))
         self._shares.counts.expired_fetches += has_expired
 
-    async def _wait(self, wait: ShareWait, deadline_ms: int) -> bool:
-        """Wait until something is held, a share partition failed, or the time is over. Return whether to go on.
-
-        Deviation: Apache Kafka acquires records also for a fetch whose session ended while it waited, for example
-        because its connection closed. Here it acquires none, because nobody could read them until their locks time out.
-        """
-        sessions = self._shares.sessions
-        session = sessions.get(self._key)
-        future, on_ready = completion()
-        wait.begin(on_ready)
+    async def _wait(self, ready: "asyncio.Future[None]", on_ready: Callable[[], None], deadline_ms: int) -> None:
+        """Wait until a share partition is held or has failed, or the time is over."""
         timer = CallbackTimer(on_ready)
         self._shares.wheel.add(timer, deadline_ms)
         try:
-            await future
+            await ready
         finally:
             timer.cancel()
-        if session is None or sessions.get(self._key) is not session:
-            return False
-        if wait.held:
-            wait.hold_others()
-        return True
 
     def _refuse(self, in_use: InUse, code: ErrorCode) -> None:
         self._fetched[in_use.partition.key.topic_partition] = FetchedShare(Refusal(code, None))
 
-    def _record_failures(self) -> bool:
+    async def _record_failures(self, way: Walk) -> bool:
         """Record the errors of share partitions that cannot be read any more; return whether there are any."""
-        failed = [in_use for in_use in self._partitions if in_use.has_failed]
-        for in_use in failed:
-            self._fetched.setdefault(in_use.partition.key.topic_partition, FetchedShare(in_use.failure or NO_LEADER))
-        return bool(failed)
+        has_failed = False
+        async for in_use in way.over(self._partitions):
+            if in_use.has_failed:
+                has_failed = True
+                self._fetched.setdefault(
+                    in_use.partition.key.topic_partition, FetchedShare(in_use.failure or NO_LEADER)
+                )
+        return has_failed
 
-    async def _acquire(self, held: list[InUse], *, is_last: bool) -> bool:
-        """Read and acquire what is held; return whether there is something to answer."""
+    async def _acquire(self, held: list[InUse], way: Walk, *, is_last: bool) -> bool:
+        """Read the held share partitions and acquire from them; return whether the response has any content."""
         if not held:
             return False
         reads: list[tuple[InUse, int, LogRead]] = []
+        seen: dict[InUse, tuple[int, int]] = {}
         bytes_read = 0
-        way = walk(self._services, self._context)
         try:
             for in_use in held:
                 if self._records_left <= 0:
-                    break  # what the rest has is not read: other members, or the next fetch, begin with it
+                    break  # The rest is not read: other members, or the next fetch, begin with it.
                 if way.is_over(STEPS_OF_PARTITION):
                     await way.give_way()
+                # Before the read: more records may come until all share partitions are read.
+                seen[in_use] = in_use.readable(self._isolation)
                 read = await self._read(in_use, self._max_bytes // len(held), min_one_batch=bytes_read == 0)
                 if read is not None:
                     reads.append((in_use, *read))
                     bytes_read += read[1].size_bytes
                 if bytes_read >= self._min_bytes:
                     await self._acquire_all(reads, way)
-            if bytes_read < self._min_bytes and not is_last and not self._fetched:
-                self._seen |= {each: each.readable(self._isolation) for each in held}
-                return False
-            await self._acquire_all(reads, way)
+            if bytes_read >= self._min_bytes or is_last or self._fetched:
+                await self._acquire_all(reads, way)
         finally:
             for _, _, result in reads:
                 if result.region is not None:
                     result.region.release()
+        if not self._fetched:
+            # Also if it had to be enough: the offsets before the end may have no records left, and the same read would
+            # be repeated until the time is over.
+            self._seen |= seen
         return bool(self._fetched)
 
     async def _acquire_all(self, reads: list[tuple[InUse, int, LogRead]], way: Walk) -> None:
-        """Acquire from what was read, up to the limit of records; what is taken is removed."""
+        """Acquire from the reads, up to the limit of records; remove the reads that were used."""
         while reads and self._records_left > 0:
             if way.is_over(STEPS_OF_PARTITION):
                 await way.give_way()
@@ -170,7 +189,7 @@ class ShareReading:
             await self._acquire_from(in_use, fetch_offset, result, way)
 
     async def _read(self, in_use: InUse, max_bytes: int, *, min_one_batch: bool) -> tuple[int, LogRead] | None:
-        """Return (requested offset, what was read); None after an error, which is noted, or without a log."""
+        """Return (requested offset, the read); None after an error, which is recorded, or without a log."""
         while True:
             log = in_use.hosted.log
             if log is None or not in_use.is_current:
@@ -181,24 +200,52 @@ class ShareReading:
                     fetch_offset, max_bytes, isolation=self._isolation, min_one_batch=min_one_batch
                 )
             except NeedsWarming as cold:
-                await warm(self._services, cold)
+                needed = cold
             except ApiError as error:
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not in_use.partition.move_log_start(
                     log.log_start_offset
                 ):
                     self._refuse(in_use, ErrorCode(error.code))
                     return None
+                continue
             except StorageError:
                 self._refuse(in_use, ErrorCode.KAFKA_STORAGE_ERROR)
                 return None
+            if not await self._warm(in_use, needed):
+                return None
 
-    async def _scan(self, scan: HeaderScan) -> bool:
-        """Read some headers; return whether those were all."""
+    async def _scan(self, in_use: InUse, scan: HeaderScan, way: Walk) -> bool:
+        """Read all headers, in turns. Return whether that succeeded; an error is recorded."""
+        while True:
+            needed = None
+            try:
+                if scan.run(HEADERS_AT_ONCE):
+                    return True
+            except NeedsWarming as cold:
+                needed = cold
+            except OSError as error:
+                self._fail(in_use, error)
+                return False
+            if needed is not None and not await self._warm(in_use, needed):
+                return False
+            if way.is_over(HEADERS_AT_ONCE):
+                await way.give_way()
+
+    async def _warm(self, in_use: InUse, cold: NeedsWarming) -> bool:
+        """Let a worker read pages that are not in the cache. Return whether that succeeded; an error is recorded."""
         try:
-            return scan.run(HEADERS_AT_ONCE)
-        except NeedsWarming as cold:
             await warm(self._services, cold)
+        except OSError as error:
+            self._fail(in_use, error)
             return False
+        return True
+
+    def _fail(self, in_use: InUse, error: OSError) -> None:
+        """Record that a share partition's log cannot be read: its directory goes offline, others are served."""
+        log = in_use.hosted.log
+        if log is not None:
+            log.log_dir.handle_os_error(error, f"reading {in_use.hosted.topic_partition}")
+        self._refuse(in_use, ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def _acquire_from(self, in_use: InUse, fetch_offset: int, read: LogRead, way: Walk) -> None:
         region = read.region
@@ -208,9 +255,8 @@ class ShareReading:
             records = in_use.partition.records
             end_offset = max(records.end_offset + 1, fetch_offset) + min(self._records_left, self._max_record_locks)
             scan = HeaderScan(region, end_offset)
-            while not await self._scan(scan):
-                if way.is_over(HEADERS_AT_ONCE):
-                    await way.give_way()
+            if not await self._scan(in_use, scan, way) or self._has_session_ended():
+                return
             aborted = [
                 AbortedTransaction(each.producer_id, each.first_offset) for each in read.aborted_transactions or ()
             ]
@@ -234,7 +280,7 @@ class ShareReading:
 
 
 def _narrow(region: FileRegion, scan: HeaderScan, acquired: list[AcquiredRecords]) -> None:
-    """Leave in the region the batches with acquired records, and those between them."""
+    """Narrow the region to the batches with acquired records, and those between them."""
     first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
     wanted = [
         each

@@ -1,7 +1,7 @@
-"""What the requests of share partitions' states have in common: who may send them, and which are left unanswered.
+"""Shared by the requests about states of share partitions: authorization, and empty requests.
 
-Only brokers may: CLUSTER_ACTION. Without it each partition gets CLUSTER_AUTHORIZATION_FAILED. A request without a group
-id, or with a topic without partitions, gets an empty response.
+They are for brokers, and need CLUSTER_ACTION. Without it each partition gets CLUSTER_AUTHORIZATION_FAILED. A request
+without a group id, or with a topic without partitions, gets an empty response.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ async def respond(
     ask: Callable[[str, Sequence[ItemT]], Awaitable[list[ResultT]]],
     refused: Callable[[Uuid, int, int, str], ResultT],
 ) -> Any:
-    """Return the response to a request; `ask` asks the coordinator, `refused` makes a result with an error."""
+    """Return the response to a request. `ask` calls the coordinator, `refused` returns a result with an error."""
     items = [
         exchange.item(topic.topic_id, each)
         async for topic in way.over(request.topics)

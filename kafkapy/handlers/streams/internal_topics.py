@@ -1,7 +1,8 @@
-"""Creates the internal topics of a streams group that are missing, with the rights of the member that asks for them.
+"""Creates the missing internal topics of a streams group, with the rights of the member whose heartbeat needs them.
 
-Nothing waits for it: a later heartbeat finds the topics. An error is shown in the status of heartbeats for a while, and
-the topic is tried again only after that.
+Which topics these are: group/streams/topic_configuration.py. The heartbeat does not wait for their creation; a later
+one finds them. If a topic cannot be created, the error is cached for two heartbeat intervals. In that time the status
+of heartbeats has it, and the topic is not requested again.
 """
 
 from collections.abc import Mapping
@@ -10,12 +11,13 @@ from typing import Final
 from kafkapy.group.streams.configured_topology import ConfiguredInternalTopic, StatusCode
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.topics.auto_create import create_soon
+from kafkapy.handlers.topics.auto_create import create_configured_topics_soon
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.streams_group_heartbeat_response import Status
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
-MAX_ERRORS_TOLD: Final = 3
+MAX_ERRORS_NAMED: Final = 3
+"""Topics that a status names; it is sent with each heartbeat."""
 
 
 def create_internal_topics(
@@ -23,11 +25,12 @@ def create_internal_topics(
     context: RequestContext,
     topics: Mapping[str, ConfiguredInternalTopic],
     statuses: list[Status],
-    held_ms: int,
+    cached_ms: int,
 ) -> None:
-    """Start to create topics, none if the member may not create all; add what is in the way to the statuses.
+    """Request the creation of topics, without waiting for it. None is requested if the member may not create all.
 
-    held_ms: for how long a topic that could not be created is not tried again.
+    `statuses`, those of the response, get the missing right or the errors of earlier attempts. cached_ms: for how long
+    an error is cached.
     """
     denied = _denied(services, context, topics)
     missing = next((each for each in statuses if each.status_code == StatusCode.MISSING_INTERNAL_TOPICS), None)
@@ -38,18 +41,18 @@ def create_internal_topics(
         else:
             missing.status_detail += f"; {text}"
         return
-    # each heartbeat of each member comes by here: what is being created, or has just failed, is not tried again
+    # All members' heartbeats name the same topics: those in creation, or with a cached error, are not requested again.
     in_creation, now_ms = services.topics_in_creation, services.clock.monotonic_ms()
-    wanted = [_creatable(topic) for topic in topics.values() if not in_creation.errors_of((topic.name,), now_ms)]
-    create_soon(
+    wanted = [_creatable(topic) for topic in topics.values() if not in_creation.cached_errors((topic.name,), now_ms)]
+    create_configured_topics_soon(
         services,
         context,
         wanted,
-        lambda name, reason: in_creation.hold_error(
-            name, reason, now_ms=services.clock.monotonic_ms(), held_ms=held_ms
+        lambda name, reason: in_creation.cache_error(
+            name, reason, now_ms=services.clock.monotonic_ms(), cached_ms=cached_ms
         ),
     )
-    errors = in_creation.errors_of(topics, now_ms)
+    errors = in_creation.cached_errors(topics, now_ms)
     if missing is not None and errors:
         missing.status_detail += f"; Creation failed: {_summary(errors)}."
 
@@ -72,6 +75,6 @@ def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:
 
 
 def _summary(errors: Mapping[str, str]) -> str:
-    texts = [f"{name} ({reason})" for name, reason in list(errors.items())[:MAX_ERRORS_TOLD]]
-    more = len(errors) - MAX_ERRORS_TOLD
+    texts = [f"{name} ({reason})" for name, reason in list(errors.items())[:MAX_ERRORS_NAMED]]
+    more = len(errors) - MAX_ERRORS_NAMED
     return f"{', '.join(texts)} and {more} more" if more > 0 else ", ".join(texts)

@@ -19,8 +19,8 @@ from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGro
 from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
-HEARTBEATS_HELD: Final = 2
-"""For so many heartbeat intervals a member is told why a topic could not be created, before it is tried again."""
+CACHED_HEARTBEATS: Final = 2
+"""For so many heartbeat intervals the error of a topic's creation is cached; then the creation is tried again."""
 
 
 async def handle(
@@ -45,6 +45,6 @@ async def handle(
         ),
     )
     if result.topics_to_create:
-        held_ms = HEARTBEATS_HELD * result.response.heartbeat_interval_ms
-        create_internal_topics(services, context, result.topics_to_create, result.response.status or [], held_ms)
+        cached_ms = CACHED_HEARTBEATS * result.response.heartbeat_interval_ms
+        create_internal_topics(services, context, result.topics_to_create, result.response.status or [], cached_ms)
     return result.response

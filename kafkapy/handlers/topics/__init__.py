@@ -1,4 +1,4 @@
-"""APIs of topics: what there is, creating, growing and deleting it.
+"""APIs of topics: list, describe, create, extend and delete them.
 
 metadata.py         brokers, topics and leaders: requested by every client, often
 topic_pieces.py     a large Metadata response, encoded in pieces

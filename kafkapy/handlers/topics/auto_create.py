@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.metadata.limits import count_none
+from kafkapy.metadata.limits import charge_none
 from kafkapy.metadata.topic_names import INTERNAL_TOPICS, SHARE_STATE_TOPIC
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
@@ -40,15 +40,15 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
         _send_soon(services, context, topics, lambda response: _log_failures(services, wanted, response))
 
 
-def create_soon(
+def create_configured_topics_soon(
     services: Services,
     context: RequestContext,
     topics: Sequence[CreatableTopic],
     on_failed: Callable[[str, str], None],
 ) -> None:
-    """Start the creation of topics as they are given, which the client may create; `on_failed` gets name and reason.
+    """Start the creation of these topics, with their configs. The caller has checked the right to create them.
 
-    What is in creation already is left out.
+    Topics in creation already are left out. `on_failed` gets the name of a topic that could not be created, and why.
     """
     wanted = services.topics_in_creation.begin(topic.name for topic in topics)
     if not wanted:
@@ -76,7 +76,7 @@ def _send_soon(
     topics: list[CreatableTopic],
     on_done: Callable[[CreateTopicsResponse | BaseException], None],
 ) -> None:
-    """Request topics that are marked as in creation, without waiting; on the response unmark them, call `on_done`."""
+    """Send CreateTopics without waiting. On its response unmark the topics and call `on_done`."""
     under_way = services.topics_in_creation
     request = CreateTopicsRequest(topics=topics)
 
@@ -86,10 +86,10 @@ def _send_soon(
 
     if services.active_controller.is_local:
         meter = context.meter
-        count = count_none if meter is None else meter.mutations_apart(is_strict=True)
+        charge = charge_none if meter is None else meter.mutations_of_auto_creation(is_strict=True)
         services.active_controller.send_request_soon(
             request,
-            lambda controller, _: controller.topics.decide_create(request, count_partitions=count),
+            lambda controller, _: controller.topics.decide_create(request, charge_partitions=charge),
             end,
         )
         return
@@ -223,7 +223,7 @@ def _log_failures(services: Services, names: Sequence[str], response: CreateTopi
 
 
 def _advice(name: str, code: int) -> str:
-    """Return what follows for clients, and what to do, if too few brokers keep an internal topic from being created."""
+    """Return a log message if an internal topic lacks brokers: the effect on clients, and the remedy."""
     if code != ErrorCode.INVALID_REPLICATION_FACTOR or name not in _INTERNAL:
         return ""
     if name == GROUP_METADATA_TOPIC:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services, count_partitions
+from kafkapy.handlers.context import RequestContext, Services, mutation_quota
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from kafkapy.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -28,10 +28,10 @@ async def handle(
     )
     if not accepted.topics:
         return CreatePartitionsResponse(results=refused)
-    count = count_partitions(context, strict_since=STRICT_SINCE)
+    charge = mutation_quota(context, strict_since=STRICT_SINCE)
     try:
         response = await services.metadata_changes.change(
-            lambda controller, _: controller.topics.decide_create_partitions(accepted, count),
+            lambda controller, _: controller.topics.decide_create_partitions(accepted, charge),
             timeout_ms=request.timeout_ms,
         )
     except ApiError as error:

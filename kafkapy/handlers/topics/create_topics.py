@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services, count_partitions
+from kafkapy.handlers.context import RequestContext, Services, mutation_quota
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.metadata.topic_names import prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
@@ -35,10 +35,10 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
     accepted = request if not refused else _without(request, {result.name for result in refused})
     if not accepted.topics:
         return CreateTopicsResponse(topics=refused)
-    count = count_partitions(context, strict_since=STRICT_SINCE)
+    charge = mutation_quota(context, strict_since=STRICT_SINCE)
     try:
         response = await services.metadata_changes.change(
-            lambda controller, _: controller.topics.decide_create(accepted, describable, count),
+            lambda controller, _: controller.topics.decide_create(accepted, describable, charge),
             timeout_ms=request.timeout_ms,
         )
     except ApiError as error:

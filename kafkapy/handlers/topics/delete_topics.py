@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services, count_partitions
+from kafkapy.handlers.context import RequestContext, Services, mutation_quota
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
@@ -31,6 +31,7 @@ _MESSAGES = {
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    # The right to delete the cluster covers all topics: then none is asked for by name.
     may_delete_all = services.authorizer.authorize(
         context, AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
     )
@@ -41,11 +42,11 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
     if not requested.names and not requested.ids:
         return DeleteTopicsResponse(responses=results)
     rights = None if may_delete_all else _Rights(services, context)
-    count = count_partitions(context, strict_since=STRICT_SINCE)
+    charge = mutation_quota(context, strict_since=STRICT_SINCE)
 
     def decide(controller: Controller, now_ms: int) -> Decision[object, dict[Uuid, ApiError | None]]:
         found = _find(controller, requested, rights, results)
-        decision = controller.topics.decide_delete(found, count)
+        decision = controller.topics.decide_delete(found, charge)
         results.extend(_result(found[topic_id], topic_id, error) for topic_id, error in decision.response.items())
         return decision
 

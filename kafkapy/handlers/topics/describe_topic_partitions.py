@@ -13,7 +13,7 @@ from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, is_internal, missing_topic_error
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.standing_metadata import check_metadata_moves
+from kafkapy.handlers.stale_metadata import check_metadata_current
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -33,7 +33,7 @@ SORTED_AT_ONCE: Final = 500
 async def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    check_metadata_moves(services)
+    check_metadata_current(services)
     image = services.metadata.image
     way = walk(services, context)
     try:

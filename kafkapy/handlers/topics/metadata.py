@@ -23,7 +23,7 @@ from kafkapy.handlers.cluster_view import (
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_responses import EncodedResponse
-from kafkapy.handlers.standing_metadata import check_metadata_moves
+from kafkapy.handlers.stale_metadata import check_metadata_current
 from kafkapy.handlers.topics.auto_create import create_topics_soon
 from kafkapy.handlers.topics.topic_pieces import PIECE_TOPICS, TopicPieces
 from kafkapy.metadata.image import MetadataImage, TopicImage
@@ -76,7 +76,7 @@ def prepare(services: Services, context: RequestContext, request: MetadataReques
 async def handle(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | EncodedResponse:
-    check_metadata_moves(services)
+    check_metadata_current(services)
     try:
         _check(context, request)
     except ApiError as error:
@@ -124,7 +124,7 @@ async def _all_topics(
         await access.authorize_all(image.topics.by_name)  # each request has its lines in the audit log
     if _is_small(image):  # others rarely ask before it is made
         return responses.find(image, version, key) or responses.keep(image, version, key, await make())
-    return await responses.get_slowly(image, version, key, make)
+    return await responses.get_or_make_in_turns(image, version, key, make)
 
 
 async def _with_all_topics(

@@ -90,8 +90,8 @@ async def _verified(services: Services, context: RequestContext, request: TxnOff
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
-        is_adding=context.api_version >= ADDING_SINCE,
-        knows_abortable=context.api_version >= ABORTABLE_SINCE,
+        adds_partitions=context.api_version >= ADDING_SINCE,
+        knows_transaction_abortable=context.api_version >= ABORTABLE_SINCE,
     )
     verified = (await services.transaction_verification.verify(producer, {partition: NO_SEQUENCE}))[partition]
     if verified.code != ErrorCode.NONE:

@@ -120,7 +120,7 @@ def _annotation(field: FieldSpec, body: Body) -> str:
 
 
 def _missing(field: FieldSpec, body: Body) -> str:
-    """Return what a constructor's argument is if a new list or struct is meant, "" if it has another default."""
+    """Return the default of a constructor's argument that stands for a new list or struct, "" for another default."""
     if field.default is EMPTY_STRUCT:
         return "None" if field.nullable == NONE else body.use("EMPTY_STRUCT")
     return body.use("EMPTY") if field.default == () else ""

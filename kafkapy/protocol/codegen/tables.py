@@ -34,7 +34,7 @@ def emit_error_codes(rows: list[dict[str, str]]) -> str:
             '        return self.name.replace("_", " ").capitalize() + "."',
             "",
             "",
-            "RETRIABLE = frozenset(",
+            "RETRIABLE = frozenset(",  # after the class: in an enum it would be a member
             "    {",
             *(f"        ErrorCode.{name}," for name in retriable),
             "    }",

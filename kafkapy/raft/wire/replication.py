@@ -5,6 +5,7 @@ endpoints (KIP-853); 18: its high watermark, so that a leader with a higher one 
 FetchSnapshot 1: directory, the leader's endpoints (KIP-853).
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from kafkapy.protocol.messages import fetch_request, fetch_response, fetch_snapshot_request, fetch_snapshot_response
@@ -18,6 +19,7 @@ from kafkapy.raft.control_records import to_log_batch
 from kafkapy.raft.messages import INVALID_REQUEST, NO_HIGH_WATERMARK, NONE
 from kafkapy.raft.wire.peer import UNKNOWN_TOPIC_OR_PARTITION, Part, PeerError, WirePeer, check_error
 from kafkapy.record.batches import batches
+from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import FileRegion
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch, ReplicaKey
 
@@ -48,14 +50,14 @@ class _Fetch:
             topic.topic_id = ONE_UUID
         else:
             topic.topic = _TOPIC
-        found = FetchRequest(
+        message = FetchRequest(
             cluster_id=peer.cluster_id, max_wait_ms=request.max_wait_ms, max_bytes=request.max_bytes, topics=[topic]
         )
         if version >= REPLICA_STATE_SINCE:
-            found.replica_state = fetch_request.ReplicaState(replica_id=request.replica.node_id)
+            message.replica_state = fetch_request.ReplicaState(replica_id=request.replica.node_id)
         else:
-            found.replica_id = request.replica.node_id
-        return found
+            message.replica_id = request.replica.node_id
+        return message
 
     def from_request(self, message: FetchRequest, version: int, peer: WirePeer) -> messages.FetchRequest:
         peer.check_cluster_id(message.cluster_id)
@@ -93,13 +95,13 @@ class _Fetch:
             topic.topic_id = ONE_UUID
         else:
             topic.topic = _TOPIC
-        found = FetchResponse(responses=[topic])
+        message = FetchResponse(responses=[topic])
         address = peer.leader_address(response)
         if version >= DIRECTORY_SINCE and address is not None:
-            found.node_endpoints = [
+            message.node_endpoints = [
                 fetch_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
             ]
-        return found
+        return message
 
     def from_response(self, message: FetchResponse, version: int, peer: WirePeer) -> messages.FetchResponse:
         check_error(message.error_code)
@@ -124,7 +126,7 @@ class _Fetch:
                 if max(snapshot_id.end_offset, snapshot_id.epoch) >= 0
                 else None
             ),
-            batches=tuple(to_log_batch(batch) for batch in batches(_bytes_of(partition.records))),
+            batches=tuple(_whole_batches(_bytes_of(partition.records))),
         )
 
     def refusal(self, error: PeerError) -> FetchResponse:
@@ -182,15 +184,15 @@ class _FetchSnapshot:
             position=response.position if response.error == NONE else 0,
             unaligned_records=response.data,
         )
-        found = FetchSnapshotResponse(
+        message = FetchSnapshotResponse(
             topics=[fetch_snapshot_response.TopicSnapshot(name=_TOPIC, partitions=[partition])]
         )
         address = peer.leader_address(response)
         if version >= SNAPSHOT_DIRECTORY_SINCE and address is not None:
-            found.node_endpoints = [
+            message.node_endpoints = [
                 fetch_snapshot_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
             ]
-        return found
+        return message
 
     def from_response(
         self, message: FetchSnapshotResponse, _version: int, peer: WirePeer
@@ -234,6 +236,21 @@ def _fetched_partition(message: FetchRequest, version: int) -> fetch_request.Fet
 def _raw(batch: messages.LogBatch) -> bytes | memoryview:
     assert isinstance(batch.data, bytes | memoryview)
     return batch.data
+
+
+def _whole_batches(data: bytes) -> Iterator[messages.LogBatch]:
+    """Yield the batches up to one whose checksum is wrong, as of records that have changed on the leader's disk.
+
+    Raises CorruptRecordError if that is the first: such a response is none. The log would refuse the batch only after
+    the core has counted it, and the node would stop.
+    """
+    for count, batch in enumerate(batches(data)):
+        if batch.is_valid():
+            yield to_log_batch(batch)
+        elif count == 0:
+            raise CorruptRecordError(f"the CRC of the batch at offset {batch.base_offset} does not fit")
+        else:
+            return
 
 
 def _bytes_of(records: Records) -> bytes:

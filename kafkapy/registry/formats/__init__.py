@@ -1,6 +1,6 @@
-"""The formats of schemas. Each is imported when its first schema comes.
+"""The formats of schemas, each imported with its first schema.
 
-parsed.py        what the registry asks of a schema of any format
+parsed.py        the interface of a schema of any format
 avro.py          Avro: avro_model.py parses and prints, avro_rules.py compares (Avro's schema resolution)
 json_schema.py   JSON Schema, checked by jsonschema: json_model.py, json_comparison.py, json_rules.py with
                  json_objects.py, json_arrays.py, matching.py and json_differences.py (which differences are harmless)

@@ -1,12 +1,11 @@
-"""Avro schemas of the registry. fastavro checks the defaults of new ones, where that is asked for."""
+"""Avro schemas of the registry. fastavro checks the defaults of new ones, if validateNewSchemas is set."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from kafkapy.registry.formats.avro_model import Avro, AvroParser, to_json
 from kafkapy.registry.formats.avro_rules import backward_errors
-from kafkapy.registry.formats.parsed import SchemaSyntaxError
+from kafkapy.registry.formats.parsed import SchemaSyntaxError, json_of
 from kafkapy.registry.model import SchemaReference
 from kafkapy.registry.records import dumps
 
@@ -60,7 +59,7 @@ class AvroSchema:
 
 
 def _with_sorted_props(schema: Avro, seen: set[int]) -> Avro:
-    """Sort the properties of a schema and of those within; return it."""
+    """Sort the properties of a schema and of nested ones; return it."""
     if id(schema) in seen:
         return schema
     seen.add(id(schema))
@@ -76,9 +75,7 @@ def _with_sorted_props(schema: Avro, seen: set[int]) -> Avro:
 def _loads(text: str) -> Any:
     """Return the JSON of a schema; a bare word is the name of a type, as in Java's parser."""
     try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise SchemaSyntaxError("it is nested too deeply") from error
+        return json_of(text)
     except ValueError as error:
         if text.strip().replace(".", "").isidentifier():
             return text.strip()

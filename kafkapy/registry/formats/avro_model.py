@@ -11,13 +11,14 @@ from kafkapy.registry.formats.parsed import SchemaSyntaxError
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED: Final = ("record", "error", "enum", "fixed")
 MAX_DEPTH: Final = 200
+"""Types within each other: a schema is read by functions that call themselves, and Python allows some 1,000 calls."""
 _NAME: Final = re.compile(r"[^\W\d]\w*\Z")
 _RESERVED: Final = frozenset(
     ("doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases")
 )
 _FIELD_RESERVED: Final = frozenset(("default", "doc", "name", "order", "type", "aliases"))
 MISSING: Final = object()
-"""A default that is not there: null is one."""
+"""The mark for "no default": null is a default."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +60,7 @@ class AvroField:
 
 
 class AvroParser:
-    """Parses schemas that may name the types of those before. Methods raise SchemaSyntaxError."""
+    """Parses schemas that may use the types of earlier ones. Methods raise SchemaSyntaxError."""
 
     def __init__(self) -> None:
         self.names: dict[str, Avro] = {}
@@ -128,7 +129,7 @@ class AvroParser:
         if full in self.names:
             raise SchemaSyntaxError(f"Can't redefine: {full}")
         found = Avro(kind, full, doc=_text(schema, "doc"), aliases=_aliases(schema), props=props)
-        self.names[full] = found  # before its fields, which may be of this very type
+        self.names[full] = found  # before its fields, which may have this type
         if kind == "enum":
             self._enum(found, schema)
         elif kind == "fixed":
@@ -145,11 +146,13 @@ class AvroParser:
         symbols = schema.get("symbols")
         if not isinstance(symbols, list):
             raise SchemaSyntaxError(f"Enum has no symbols: {found.name}")
+        seen: set[str] = set()
         for symbol in symbols:
             if not isinstance(symbol, str) or not _NAME.match(symbol):
                 raise SchemaSyntaxError(f"Illegal initial character: {symbol}")
-            if symbol in found.symbols:
+            if symbol in seen:
                 raise SchemaSyntaxError(f"Duplicate enum symbol: {symbol}")
+            seen.add(symbol)
             found.symbols.append(symbol)
         found.props.pop("default", None)
         if schema.get("default") is not None:
@@ -194,7 +197,7 @@ class AvroParser:
 
 
 def to_json(schema: Avro, known: set[str], namespace: str = "") -> Any:
-    """Return the JSON of a schema in the order of Java's; `known`: the types that are named, not defined once more."""
+    """Return the JSON of a schema in the order of Java's; `known`: types to name, without their definition."""
     if schema.type in NAMED:
         if schema.name in known:
             return schema.simple_name if schema.namespace == namespace else schema.name

@@ -3,9 +3,11 @@
 As Java's SchemaCompatibility finds them, with the places and the texts that Confluent's registry answers.
 """
 
+from itertools import islice
 from typing import Final
 
-from kafkapy.registry.formats.avro_model import MISSING, Avro, AvroField
+from kafkapy.registry.formats.avro_model import MISSING, Avro
+from kafkapy.registry.formats.parsed import MAX_REASONS, Budget
 
 PROMOTIONS: Final = {
     "long": ("int",),
@@ -14,7 +16,9 @@ PROMOTIONS: Final = {
     "bytes": ("string",),
     "string": ("bytes",),
 }
-"""What a reader's type can read beside its own."""
+"""The writer's types that a reader's type can read beside its own."""
+MEMBERS_PER_STEP: Final = 8
+"""Fields and symbols of the types of a pair, which are compared by name."""
 
 
 def backward_errors(reader: Avro, writer: Avro) -> list[str]:
@@ -27,13 +31,17 @@ class _Comparison:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], list[str]] = {}
+        self._budget = Budget()
 
     def between(self, reader: Avro, writer: Avro, place: tuple[str, ...]) -> list[str]:
         key = (id(reader), id(writer))
         if key in self._known:
             return self._known[key]
+        members = len(reader.fields) + len(writer.fields) + len(reader.symbols) + len(writer.symbols)
+        self._budget.spend(1 + members // MEMBERS_PER_STEP)
         self._known[key] = []
-        found = self._compare(reader, writer, place)
+        found = self._compare(reader, writer, place)[:MAX_REASONS]
+        self._budget.spend(len(found))
         self._known[key] = found
         return found
 
@@ -61,7 +69,8 @@ class _Comparison:
 
     def _of_different(self, reader: Avro, writer: Avro, place: tuple[str, ...]) -> list[str]:
         if writer.type == "union":  # compatible if every branch is
-            return [each for branch in writer.branches for each in self.between(reader, branch, ())]
+            reasons = (each for branch in writer.branches for each in self.between(reader, branch, ()))
+            return list(islice(reasons, MAX_REASONS))
         if reader.type == "union":
             if any(not self.between(branch, writer, ()) for branch in reader.branches):
                 return []
@@ -74,10 +83,13 @@ class _Comparison:
         return [_difference("TYPE_MISMATCH", description, text)]
 
     def _fields(self, reader: Avro, writer: Avro, place: tuple[str, ...]) -> list[str]:
-        found = []
+        found: list[str] = []
+        by_name = {each.name: each for each in writer.fields}
         for index, each in enumerate(reader.fields):
+            if len(found) >= MAX_REASONS:
+                break
             here = (*place, "fields", str(index))
-            written = _written_field(writer, each)
+            written = next((by_name[name] for name in (each.name, *each.aliases) if name in by_name), None)
             if written is not None:
                 found += self.between(each.schema, written.schema, (*here, "type"))
             elif each.default is MISSING:
@@ -94,11 +106,6 @@ class _Comparison:
 
 def _kind(schema: Avro) -> str:
     return "record" if schema.type == "error" else schema.type
-
-
-def _written_field(writer: Avro, reader_field: AvroField) -> AvroField | None:
-    by_name = {each.name: each for each in writer.fields}
-    return next((by_name[name] for name in (reader_field.name, *reader_field.aliases) if name in by_name), None)
 
 
 def _names(reader: Avro, writer: Avro, place: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rules for arrays: one schema of all items, or one each for the first ones and one for those that follow."""
+"""The rules for arrays: one schema for all items, or one for each of the first items and one for the others."""
 
 from kafkapy.registry.formats.json_comparison import Comparison, add_bound, add_covered, add_removed
 from kafkapy.registry.formats.json_model import Node
@@ -33,7 +33,7 @@ def _first_schemas(node: Node) -> list[Node]:
 
 
 def _rest_keyword(node: Node) -> str:
-    """Return the keyword of what items after the first ones have to be."""
+    """Return the keyword with the schema of the items after the first ones."""
     return "items" if "prefixItems" in node.raw else "additionalItems"
 
 

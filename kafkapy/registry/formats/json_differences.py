@@ -7,13 +7,13 @@ from kafkapy.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`kind`: its name in Confluent's registry; `path`: where, from the root of the schema."""
+    """A difference. `kind`: its name in Confluent's registry; `path`: its place, from the root of the schema."""
 
     kind: str
     path: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return what the registry answers; "%s" stands for "new" and "old", in this order."""
+        """Return the message of the registry; "%s" stands for "new" and "old", in this order."""
         return f'{{errorType:"{self.kind}", description:"{self._sentence()}\'}}'
 
     @property

@@ -4,7 +4,9 @@ A schema has one kind. One whose keywords are of several (a type beside an enum,
 minLength) is all of them: `combined` with allOf, as Confluent's registry takes it.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from referencing import Registry
@@ -25,10 +27,10 @@ OBJECT: Final = (
     "additionalProperties", "propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties",
 )  # fmt: skip
 KEYWORDS: Final = {"array": ARRAY, "object": OBJECT, "number": NUMBER, "string": STRING}
-"""The keywords by which a schema without a type is of one."""
+"""By type: the keywords that imply it for a schema without a type."""
 CRITERIA: Final = ("allOf", "anyOf", "oneOf")
 NEW_ITEMS: Final = ("2020-12",)
-"""Drafts in which prefixItems and items are what items and additionalItems were before."""
+"""Drafts with prefixItems and items in place of items and additionalItems."""
 
 
 class Node:
@@ -37,7 +39,7 @@ class Node:
     `raw`: the keywords; `criterion` and `parts`: of a combined one.
     """
 
-    __slots__ = ("criterion", "kind", "loader", "parts", "raw", "resolver")
+    __slots__ = ("_digest", "criterion", "kind", "loader", "parts", "raw", "resolver")
 
     def __init__(self, kind: str, raw: Mapping[str, Any], loader: "Loader", resolver: Any) -> None:
         self.kind = kind
@@ -46,9 +48,17 @@ class Node:
         self.resolver = resolver
         self.criterion = ""
         self.parts: list[Node] = []
+        self._digest = b""
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of the keywords, the same for equal ones."""
+        if not self._digest:
+            self._digest = sha256(identity_of(self.raw).encode()).digest()
+        return self._digest
 
     def below(self, keyword: str) -> "Node | None":
-        """Return the schema that a keyword has; None without it."""
+        """Return the schema of a keyword; None without it."""
         found = self.raw.get(keyword)
         return None if found is None else self.loader.load(found, self.resolver)
 
@@ -92,22 +102,28 @@ class Loader:
         if found is None:
             found = self._nodes[key] = Node("empty", {}, self, resolver)
             self._fill(found, raw, forced)
-            if found.kind == "$ref":  # the node that is referred to stands for this one
+            if found.kind == "$ref":  # the node of the reference replaces this one
                 found = self._nodes[key] = self._referred(raw, found.resolver)
         return found
 
     def _referred(self, raw: Mapping[str, Any], resolver: Any) -> Node:
-        seen = []
+        seen: set[int] = set()
         while isinstance(raw, Mapping) and isinstance(raw.get("$ref"), str):
+            known = self._nodes.get((id(raw), ""))
+            if known is not None and known.kind != "$ref":
+                return known
             if id(raw) in seen:
                 raise SchemaSyntaxError(f"{raw['$ref']} refers to itself")
-            seen.append(id(raw))
+            seen.add(id(raw))
             try:
                 resolved = resolver.lookup(raw["$ref"])
             except (Unresolvable, ValueError) as error:
                 raise SchemaSyntaxError(f"Unresolved $ref '{raw['$ref']}'") from error
             raw, resolver = resolved.contents, resolved.resolver
-        return self.load(raw, resolver)
+        found = self.load(raw, resolver)
+        for each in seen:  # a long chain of references is followed once, and not from each of them
+            self._nodes[(each, "")] = found
+        return found
 
     def _fill(self, node: Node, raw: Any, forced: str) -> None:
         if raw is True or raw is False:
@@ -143,6 +159,15 @@ class Loader:
         part = Node("empty", node.raw, self, node.resolver)
         self._become(part, kind, criterion)
         return part
+
+
+def identity_of(value: Any) -> str:
+    """Return a text that equal JSON values have in common, and no others: 1 is 1.0, and is not true."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{json.dumps(name)}:{identity_of(value[name])}' for name in sorted(value))}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(identity_of, value))}]"
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _kinds(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

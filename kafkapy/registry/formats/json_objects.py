@@ -1,6 +1,6 @@
 """The rules for objects. A content model is open if it accepts properties that it does not name, closed if none."""
 
-import re
+from collections.abc import Mapping
 from typing import Any
 
 from kafkapy.registry.formats.json_comparison import Comparison, add_bound, add_covered, add_removed
@@ -20,10 +20,11 @@ def compare_objects(to: Comparison, original: Node, update: Node) -> None:
 
 def _required(to: Comparison, original: Node, update: Node) -> None:
     after = update.all_below("properties")
+    required_before, required_after = _required_of(original), _required_of(update)
     for name in original.all_below("properties"):
         if name not in after:
             continue
-        was, now = name in _required_of(original), name in _required_of(update)
+        was, now = name in required_before, name in required_after
         if was and not now:
             to.add("REQUIRED_ATTRIBUTE_REMOVED", name)
         elif now and not was:
@@ -31,26 +32,27 @@ def _required(to: Comparison, original: Node, update: Node) -> None:
             to.add("REQUIRED_ATTRIBUTE_" + ("WITH_DEFAULT_ADDED" if has_default else "ADDED"), name)
 
 
-def _required_of(node: Node) -> list[Any]:
+def _required_of(node: Node) -> frozenset[str]:
     found = node.raw.get("required")
-    return found if isinstance(found, list) else []
+    return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()
 
 
 def _properties(to: Comparison, original: Node, update: Node) -> None:
     before, after = original.all_below("properties"), update.all_below("properties")
+    required = _required_of(update)
     for name in dict.fromkeys((*before, *after)):
         here = to.within(name)
         if name not in after:
-            covering = _partly_open(update, name)
+            covering = _partly_open(to, update, name)
             add_removed(here, before[name], "PROPERTY", is_open=_is_open(update), covering=covering)
         elif name not in before:
-            _added(here, after[name], name, original, update)
+            _added(here, after[name], name, original, is_required=name in required)
         else:
             here.compare(before[name], after[name])
 
 
-def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -> None:
-    is_required, has_default = name in _required_of(update), "default" in now.raw
+def _added(to: Comparison, now: Node, name: str, original: Node, *, is_required: bool) -> None:
+    has_default = "default" in now.raw
     kind = "OPTIONAL_PROPERTY"
     if is_required:
         kind = "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default else "REQUIRED_PROPERTY"
@@ -59,7 +61,7 @@ def _added(to: Comparison, now: Node, name: str, original: Node, update: Node) -
             kind = "PROPERTY_WITH_EMPTY_SCHEMA"
         to.add(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL")
         return
-    covering = _partly_open(original, name)
+    covering = _partly_open(to, original, name)
     if covering is not None:
         add_covered(to, covering, now, "PROPERTY_ADDED")
     to.add(f"{kind}_ADDED_TO_UNOPEN_CONTENT_MODEL")
@@ -76,16 +78,18 @@ def _is_open(node: Node) -> bool:
     return unevaluated is None or unevaluated.kind == "empty"
 
 
-def _partly_open(node: Node, name: str) -> Node | None:
+def _partly_open(to: Comparison, node: Node, name: str) -> Node | None:
     """Return the schema of properties that are not named."""
-    for pattern, schema in node.all_below("patternProperties").items():
-        if _matches(pattern, name):
-            return schema
+    by_pattern = node.raw.get("patternProperties")
+    if isinstance(by_pattern, Mapping):
+        for pattern, raw in by_pattern.items():
+            if to.is_found_in(pattern, name):
+                return node.loader.load(raw, node.resolver)
     return other_schema(node, "additionalProperties", "unevaluatedProperties")
 
 
 def other_schema(node: Node, additional: str, unevaluated: str) -> Node | None:
-    """Return the schema of what has none of its own: of the additional, else of the unevaluated ones."""
+    """Return the schema of unnamed properties: that of the additional, else of the unevaluated ones."""
     given = node.raw.get(additional)
     if given is not None and given is not True:
         return None if given is False else node.below(additional)
@@ -93,15 +97,8 @@ def other_schema(node: Node, additional: str, unevaluated: str) -> Node | None:
     return None if found is None or found.kind in ("false", "empty") else found
 
 
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except (re.error, RecursionError):  # a pattern of ECMA-262 that Python has not
-        return False
-
-
 def compare_additional(to: Comparison, original: Node, update: Node, keywords: tuple[str, str], kind: str) -> None:
-    """Compare what else is accepted: true and absent are all, false is nothing.
+    """Compare which other properties are accepted: true and absent accept all, false none.
 
     `keywords`: by which the original says so, and the update.
     """
@@ -157,11 +154,21 @@ def _dependencies(to: Comparison, original: Node, update: Node) -> None:
             to.within(name).compare(old[name], new[name])
 
 
-def _listed(node: Node) -> dict[str, frozenset[Any]]:
-    found = {**(node.raw.get("dependencies") or {}), **(node.raw.get("dependentRequired") or {})}
-    return {name: frozenset(each) for name, each in found.items() if isinstance(each, list)}
+def _listed(node: Node) -> dict[str, frozenset[str]]:
+    found = _dependent(node, "dependentRequired")
+    return {
+        name: frozenset(part for part in each if isinstance(part, str))
+        for name, each in found.items()
+        if isinstance(each, list)
+    }
 
 
 def _schemas(node: Node) -> dict[str, Node]:
-    found = {**(node.raw.get("dependencies") or {}), **(node.raw.get("dependentSchemas") or {})}
+    found = _dependent(node, "dependentSchemas")
     return {name: node.loader.load(each, node.resolver) for name, each in found.items() if not isinstance(each, list)}
+
+
+def _dependent(node: Node, keyword: str) -> dict[str, Any]:
+    """Return what `dependencies` and a keyword of later drafts have, which no earlier draft checks."""
+    given = (node.raw.get("dependencies"), node.raw.get(keyword))
+    return {name: each for members in given if isinstance(members, Mapping) for name, each in members.items()}

@@ -6,14 +6,16 @@ Each difference has a type, a path, and a sentence. Those of COMPATIBLE are harm
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from fractions import Fraction
+from typing import Final
 
 from kafkapy.registry.formats.json_arrays import compare_arrays
-from kafkapy.registry.formats.json_comparison import Comparison, Memo, add_bound, number_of
+from kafkapy.registry.formats.json_comparison import Comparison, Found, Memo, add_bound, number_of
 from kafkapy.registry.formats.json_differences import Difference, harmless_kinds
-from kafkapy.registry.formats.json_model import Node
+from kafkapy.registry.formats.json_model import Node, identity_of
 from kafkapy.registry.formats.json_objects import compare_objects
 from kafkapy.registry.formats.matching import largest_matching
+from kafkapy.registry.formats.parsed import Budget
 
 _BYTES: Final = "bytes"
 
@@ -25,9 +27,10 @@ def differences(original: Node, update: Node, *, lenient: bool = False) -> list[
     and everything compared again, until no pair that was assumed to be compatible turns out not to be.
     """
     harmless = harmless_kinds(lenient=lenient)
-    refuted: dict[tuple[int, int], list[Difference]] = {}
+    refuted: dict[tuple[int, int], Found] = {}
+    budget = Budget()
     while True:
-        memo = Memo(harmless, refuted, _compare)
+        memo = Memo(harmless, refuted, _compare, budget)
         comparison = Comparison(memo)
         comparison.compare(original, update)
         found = memo.refuted()
@@ -43,7 +46,7 @@ def _compare(to: Comparison, original: Node, update: Node) -> None:
         if original.kind == "false" or update.kind == "empty":
             return
         if original.raw.get("connect.type") == _BYTES and update.raw.get("connect.type") == _BYTES:
-            return  # Connect's decimals changed how they are written
+            return  # the encoding of Connect's decimals changed
         to.add("TYPE_CHANGED")
         return
     for keyword, kind in (("$id", "ID"), ("title", "TITLE"), ("description", "DESCRIPTION"), ("default", "DEFAULT")):
@@ -66,7 +69,7 @@ def _is_one_of_update(to: Comparison, original: Node, update: Node) -> bool:
 
 
 def _is_one_of_original(to: Comparison, original: Node, update: Node) -> bool:
-    """Whether a schema was one of several that were combined, all of which had to hold."""
+    """Whether a schema was a part of a combined one: of allOf, or its only part."""
     if original.kind != "combined" or update.kind == "combined":
         return False
     is_single = len(original.parts) == 1
@@ -82,7 +85,7 @@ def _has_compatible(to: Comparison, pairs: list[tuple[Node, Node]], change: str)
         below = to.apart()
         below.compare(original, update)
         if below.is_compatible:
-            to.found += below.found
+            to.found.add_all(below.found)
             if change:
                 to.add(change)
             return True
@@ -115,30 +118,25 @@ def _numbers(to: Comparison, original: Node, update: Node) -> None:
 def _change_of_multiple(before: Decimal | None, after: Decimal | None) -> str:
     if before is None or after is None:
         return "ADDED" if before is None else "REMOVED"
-    if before and after % before == 0:
+    if _is_multiple(after, before):
         return "EXPANDED"
-    return "REDUCED" if after and before % after == 0 else "CHANGED"
+    return "REDUCED" if _is_multiple(before, after) else "CHANGED"
+
+
+def _is_multiple(number: Decimal, other: Decimal) -> bool:
+    return bool(other) and Fraction(number) % Fraction(other) == 0  # a Decimal's remainder has 28 digits at most
 
 
 def _enums(to: Comparison, original: Node, update: Node) -> None:
-    before, after = original.raw["enum"], update.raw["enum"]
-    has_all_before, has_all_after = _is_within(before, after), _is_within(after, before)
-    if has_all_before and has_all_after:
-        return
-    change = "EXTENDED" if has_all_before else "NARROWED" if has_all_after else "CHANGED"
-    to.add(f"ENUM_ARRAY_{change}", "enum")
-
-
-def _is_within(values: list[Any], others: list[Any]) -> bool:
-    return all(any(_is_same(each, other) for other in others) for each in values)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+    to.spend(len(original.raw["enum"]) + len(update.raw["enum"]))
+    before, after = ({identity_of(each) for each in node.raw["enum"]} for node in (original, update))
+    if before != after:
+        change = "EXTENDED" if before < after else "NARROWED" if before > after else "CHANGED"
+        to.add(f"ENUM_ARRAY_{change}", "enum")
 
 
 def _constants(to: Comparison, original: Node, update: Node) -> None:
-    if not _is_same(original.raw["const"], update.raw["const"]):
+    if identity_of(original.raw["const"]) != identity_of(update.raw["const"]):
         to.add("ENUM_ARRAY_CHANGED", "const")
 
 
@@ -159,7 +157,7 @@ def _combinations(to: Comparison, original: Node, update: Node) -> None:
         to.add("PRODUCT_TYPE_EXTENDED" if update.criterion == "allOf" else "SUM_TYPE_EXTENDED")
     elif len(before) > len(after):
         to.add("PRODUCT_TYPE_NARROWED" if original.criterion == "allOf" else "SUM_TYPE_NARROWED")
-    edges: dict[tuple[int, int], list[Difference]] = {}
+    edges: dict[tuple[int, int], Found] = {}
     for index, one in enumerate(before):
         for number, other in enumerate(after):
             below = to.within(f"{original.criterion}/{index}").apart()
@@ -168,7 +166,7 @@ def _combinations(to: Comparison, original: Node, update: Node) -> None:
                 edges[(index, number)] = below.found
     matching = largest_matching(len(before), edges)
     for pair in matching:
-        to.found += edges[pair]
+        to.found.add_all(edges[pair])
     if len(matching) < min(len(before), len(after)):
         to.add("COMBINED_TYPE_SUBSCHEMAS_CHANGED")
 
@@ -188,11 +186,10 @@ def _change_of_criterion(original: Node, update: Node) -> str:
 
 
 def _distinct(parts: list[Node]) -> list[Node]:
-    found: list[Node] = []
+    found: dict[tuple[str, bytes], Node] = {}
     for each in parts:
-        if not any(each is other or (each.raw == other.raw and each.kind == other.kind) for other in found):
-            found.append(each)
-    return found
+        found.setdefault((each.kind, each.digest), each)
+    return list(found.values())
 
 
 _COMPARERS: Final[dict[str, Callable[[Comparison, Node, Node], None]]] = {

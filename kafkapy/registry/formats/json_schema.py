@@ -1,15 +1,18 @@
 """JSON Schemas of the registry: drafts 4 to 2020-12, checked by jsonschema. Nothing outside the references is read."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from kafkapy.registry.formats.json_differences import harmless_kinds
 from kafkapy.registry.formats.json_model import Loader, Node
 from kafkapy.registry.formats.json_rules import differences
-from kafkapy.registry.formats.parsed import SchemaSyntaxError
+from kafkapy.registry.formats.parsed import SchemaSyntaxError, json_of
 from kafkapy.registry.model import SchemaReference
 from kafkapy.registry.records import dumps
+
+MAX_COMPARED: Final = 4_000_000
+"""Pairs of values that jsonschema may compare when it looks for equal ones and cannot sort them: some seconds."""
 
 
 class JsonSchema:
@@ -34,7 +37,7 @@ class JsonSchema:
         return JsonSchema(ordered, self.references, self.resolved)
 
     def validate_as_new(self) -> None:
-        """There is nothing beyond what the constructor checks."""
+        """Do nothing: the constructor checks all there is."""
 
     def formatted(self, style: str) -> str:
         return self.canonical
@@ -54,7 +57,14 @@ def _check(content: Any) -> None:
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, validator_for
 
+    if not isinstance(content, Mapping | bool):
+        raise SchemaSyntaxError("it is neither an object nor a boolean")
+    if isinstance(content, Mapping) and not isinstance(content.get("$schema", ""), str):
+        raise SchemaSyntaxError("#/$schema: it is no text")
     validator = validator_for(content, default=Draft7Validator)
+    is_unique = bool(validator.META_SCHEMA.get("properties", {}).get("enum", {}).get("uniqueItems"))
+    if sum(len(each) ** 2 for each in _unsorted(content, ("type", "enum") if is_unique else ("type",))) > MAX_COMPARED:
+        raise SchemaSyntaxError("it lists too many values of several types")
     try:
         validator.check_schema(content)
     except SchemaError as error:
@@ -63,8 +73,30 @@ def _check(content: Any) -> None:
         raise SchemaSyntaxError("it is nested too deeply") from error
 
 
+def _unsorted(content: Any, keywords: tuple[str, ...]) -> Iterator[list[Any]]:
+    """Yield the lists in which jsonschema looks for equal values, and compares each value with each other one."""
+    left = [content]
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            left += each
+        elif isinstance(each, Mapping):
+            left += each.values()
+            named = [each.get(keyword) for keyword in (*keywords, "required")]
+            for keyword in ("dependencies", "dependentRequired"):
+                named += each[keyword].values() if isinstance(each.get(keyword), Mapping) else ()
+            for listed in named:
+                if isinstance(listed, list) and not _can_be_sorted(listed):
+                    yield listed
+
+
+def _can_be_sorted(values: list[Any]) -> bool:
+    types = {type(each) for each in values}
+    return types <= {str} or types <= {int, float}
+
+
 def _visit_all(root: Node) -> None:
-    """Load every schema within one, so that what a $ref names is known to be there. Raises SchemaSyntaxError."""
+    """Load all nested schemas, so that each $ref is known to exist. Raises SchemaSyntaxError."""
     seen: set[int] = set()
     left = [root]
     while left:
@@ -85,8 +117,6 @@ def _visit_all(root: Node) -> None:
 
 def _loads(text: str) -> Any:
     try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise SchemaSyntaxError("it is nested too deeply") from error
+        return json_of(text)
     except ValueError as error:
         raise SchemaSyntaxError(f"Invalid JSON: {error}") from error

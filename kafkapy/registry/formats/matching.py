@@ -7,10 +7,13 @@ def largest_matching(left_count: int, edges: Collection[tuple[int, int]]) -> lis
     """Return pairs of (left, right) such that none is used twice, as many as can be."""
     partners: dict[int, int] = {}
     """By a node of the right side: that of the left."""
+    rights: dict[int, list[int]] = {}
+    for left, right in sorted(edges):
+        rights.setdefault(left, []).append(right)
 
     def finds(left: int, seen: set[int]) -> bool:
-        for one, right in sorted(edges):
-            if one == left and right not in seen:
+        for right in rights.get(left, ()):
+            if right not in seen:
                 seen.add(right)
                 if right not in partners or finds(partners[right], seen):
                     partners[right] = left

@@ -23,6 +23,7 @@ from kafkapy.registry.formats.proto_known import add_known
 
 MAX_FIELD_NUMBER: Final = 536_870_911
 MAX_ENUM_NUMBER: Final = 2_147_483_647
+"""The largest numbers of fields and of enum values that Protobuf has: 2^29 - 1 and 2^31 - 1."""
 SCALARS: Final = {
     name[len("TYPE_") :].lower(): number
     for name, number in FieldDescriptorProto.Type.items()

@@ -1,9 +1,10 @@
 """Whether a Protobuf schema can read what another one wrote, by the rules that Confluent's registry publishes.
 
-Fields are the same by their numbers. Numbers of one wire type may take each other's place, and so may string and bytes.
+Fields are identified by their numbers. Numeric types with one wire type may replace each other, and so may string and
+bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import (
@@ -14,6 +15,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from kafkapy.dataclass import dataclass
+from kafkapy.registry.formats.parsed import Budget, TooManyTypesError
 
 Field = FieldDescriptorProto
 COMPATIBLE: Final = frozenset(
@@ -31,7 +33,9 @@ SCALAR_KINDS: Final = {
     Field.TYPE_FLOAT: "float",
     Field.TYPE_DOUBLE: "double",
 }
-"""Types of one kind are read as each other."""
+"""Types of one kind can be read as each other."""
+MAX_MESSAGES: Final = 20_000
+"""Compared, each as often as a field names it: as in Confluent's registry, which does so without end."""
 
 _SENTENCES: Final = {
     "PACKAGE_CHANGED": "The package at '{}' in the %s schema does not match the package in the %s schema",
@@ -113,8 +117,11 @@ class _Comparison:
         self._open: list[Any] = []
         """The messages that are being compared: a message may have fields of its own type."""
         self.found: list[Difference] = []
+        self._compared_count = 0
+        self._budget = Budget()
 
     def add(self, kind: str, path: tuple[str, ...]) -> None:
+        self._budget.spend()
         self.found.append(Difference(kind, path))
 
     def compare_types(self, path: tuple[str, ...], original: Any, update: Any) -> None:
@@ -138,6 +145,7 @@ class _Comparison:
                 self.add("ENUM_REMOVED" if name in old else "ENUM_ADDED", (*path, name))
 
     def _enums(self, path: tuple[str, ...], original: EnumDescriptorProto, update: EnumDescriptorProto) -> None:
+        self._budget.spend(1 + max(len(original.value), len(update.value)))
         before, after = ({each.number: each.name for each in enum.value} for enum in (original, update))
         for number in sorted(before.keys() | after.keys()):
             if number not in after:
@@ -150,12 +158,16 @@ class _Comparison:
     def _messages(self, path: tuple[str, ...], original: DescriptorProto, update: DescriptorProto) -> None:
         if any(each is original for each in self._open):
             return
+        self._compared_count += 1
+        if self._compared_count > MAX_MESSAGES:
+            raise TooManyTypesError
         self._open.append(original)
         self._fields(path, original, update)
         self._open.pop()
         self.compare_types(path, original, update)
 
     def _fields(self, path: tuple[str, ...], original: DescriptorProto, update: DescriptorProto) -> None:
+        self._budget.spend(max(len(original.field), len(update.field)))
         before, after = _Fields(original), _Fields(update)
         self._oneofs(path, before, after)
         for number in sorted(before.by_number.keys() | after.by_number.keys()):
@@ -169,10 +181,11 @@ class _Comparison:
             here = (*path, is_in, str(number)) if is_in else (*path, str(number))
             if old.name != new.name:
                 self.add("FIELD_NAME_CHANGED", here)
-            self._compare_kinds(here, _typed(old, original, update.options), _typed(new, update, update.options))
+            was, now = _typed(old, before.entries, update.options), _typed(new, after.entries, update.options)
+            self._compare_kinds(here, was, now)
 
     def _one_sided(self, path: tuple[str, ...], number: int, before: "_Fields", after: "_Fields") -> None:
-        """A field that only one of both has."""
+        """Compare a field that only one of the messages has."""
         fields, change = (before, "REMOVED") if number in before.by_number else (after, "ADDED")
         field, oneof = fields.by_number[number], fields.oneof_of(number)
         if oneof:
@@ -200,7 +213,7 @@ class _Comparison:
             assert old.entry is not None, "a map has an entry"
             assert new.entry is not None, "a map has an entry"
             for one, other in zip(old.entry.field, new.entry.field, strict=True):
-                self._compare_kinds(path, _typed(one, old.entry, None), _typed(other, new.entry, None))
+                self._compare_kinds(path, _typed(one, {}, None), _typed(other, {}, None))
         elif old.kind == "message":
             self._named_types(path, old.field.type_name, new.field.type_name)
         else:
@@ -234,6 +247,8 @@ class _Fields:
 
     def __init__(self, message: DescriptorProto) -> None:
         self.by_number = {each.number: each for each in message.field if each.type != Field.TYPE_GROUP}
+        self.entries = {each.name: each for each in message.nested_type if each.options.map_entry}
+        """By name: the messages that maps have for their keys and values."""
         self.oneofs: dict[str, list[int]] = {}
         for each in self.by_number.values():
             if each.HasField("oneof_index") and not each.proto3_optional:
@@ -259,12 +274,11 @@ class _Typed:
     entry: DescriptorProto | None = None
 
 
-def _typed(field: FieldDescriptorProto, message: DescriptorProto, options: Any) -> _Typed:
+def _typed(field: FieldDescriptorProto, entries: Mapping[str, DescriptorProto], options: Any) -> _Typed:
     label = _label(field) if options is not None else ""
     if field.type != Field.TYPE_MESSAGE:
         return _Typed("scalar", field, label)
-    name = field.type_name.rpartition(".")[2]
-    entry = next((each for each in message.nested_type if each.options.map_entry and each.name == name), None)
+    entry = entries.get(field.type_name.rpartition(".")[2])
     return _Typed("message" if entry is None else "map", field, label, entry)
 
 

@@ -41,7 +41,7 @@ class ProtobufSchema:
         return ProtobufSchema(text_of(self._tree, normalized=True), self.references, self.resolved)
 
     def validate_as_new(self) -> None:
-        """There is nothing beyond what the constructor checks."""
+        """Do nothing: the constructor checks all there is."""
 
     def formatted(self, style: str) -> str:
         if style == "serialized":
@@ -90,7 +90,7 @@ def _descriptor(text: str) -> FileDescriptorProto | None:
 
 
 class _Listener:
-    """Raises at the first thing that the parser finds wrong; else it would print and go on."""
+    """Raises at the first error of the parser, which else would print it and continue."""
 
     def syntaxError(self, _recognizer: Any, _symbol: Any, line: int, column: int, message: str, _error: Any) -> None:
         raise SchemaSyntaxError(f"Syntax error at {line}:{column}: {message[:300]}")

@@ -1,4 +1,4 @@
-"""What each path of the registry answers. Methods raise RegistryError; those of writes run on the leader alone."""
+"""The table of paths, and a method for each response. Methods raise RegistryError; writes run on the leader only."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -7,10 +7,11 @@ from kafkapy.dataclass import dataclass
 from kafkapy.registry import errors
 from kafkapy.registry.errors import RegistryError
 from kafkapy.registry.http.paths import Target
+from kafkapy.registry.metadata_rules import check_rules
 from kafkapy.registry.model import Mode, StoredSchema, rules_of
 from kafkapy.registry.registry import Registry
-from kafkapy.registry.request import KINDS, LATEST, SchemaRequest, schema_request, version_number
-from kafkapy.registry.settings import as_request, changes_of
+from kafkapy.registry.request import KINDS, LATEST, SchemaRequest, int32_of, schema_request, version_number
+from kafkapy.registry.settings import RULE_SETS, as_request, changes_of
 from kafkapy.registry.subjects import (
     DEFAULT_CONTEXT,
     GLOBAL_CONTEXT,
@@ -28,7 +29,7 @@ GUIDS_CONTEXT: Final = "context"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request: `names` are the parts of the path that the table has as {}."""
+    """A request. names: the parts of the path where the pattern in the table has {}."""
 
     target: Target
     names: tuple[str, ...]
@@ -39,7 +40,7 @@ Handler = Callable[[Call], Any]
 
 
 class Api:
-    """`is_write` and `known` say which requests need the leader. `ids`: the cluster's id and the group's, by name."""
+    """Answers requests. `is_write` and `known` decide whether the leader must. ids: returns cluster id and group id."""
 
     def __init__(self, registry: Registry, ids: Callable[[], tuple[str, str]]) -> None:
         self._registry = registry
@@ -78,7 +79,7 @@ class Api:
         }  # fmt: skip
 
     def handler(self, method: str, target: Target) -> tuple[Handler, tuple[str, ...]]:
-        """Return what answers, and the names in the path. Raises RegistryError: 404, 405."""
+        """Return the handler of a request, and the names in its path. Raises RegistryError: 404, 405."""
         for pattern, methods in self._table.items():
             names = _matched(pattern, target.parts)
             if names is not None:
@@ -92,15 +93,17 @@ class Api:
         return handler in self._writes
 
     def known(self, handler: Handler, call: Call) -> dict[str, Any] | None:
-        """Return the response to a registration of what is registered, which writes nothing; None for anything else."""
+        """Return the response to a registration of a known schema, which writes nothing; else None."""
         if handler != self._register:
             return None
         request = schema_request(call.body)
-        found = self._registry.known(normalized(call.names[0]), request, normalize=call.target.flag("normalize"))
+        found = self._registry.find_registered(
+            normalized(call.names[0]), request, normalize=call.target.flag("normalize")
+        )
         return None if found is None else self._registered(found, request, call)
 
     def catch_up(self) -> None:
-        """Read what others have written until now. Raises RegistryError."""
+        """Read the topic up to its end, so that the state has the writes of other nodes. Raises RegistryError."""
         self._registry.catch_up()
 
     def alias_of(self, subject: str) -> str | None:
@@ -178,6 +181,7 @@ class Api:
 
     def _register(self, call: Call) -> dict[str, Any]:
         subject, target, request = normalized(call.names[0]), call.target, schema_request(call.body)
+        check_rules(request.rule_set)
         found = self._registry.register(
             subject, request, normalize=target.flag("normalize"), force=target.flag("force")
         )
@@ -212,12 +216,12 @@ class Api:
         return target.page(found)
 
     def _of_id(self, call: Call) -> StoredSchema:
-        text = call.names[0]
-        if not text.isascii() or not text.isdigit():
+        schema_id = int32_of(call.names[0])
+        if schema_id is None or schema_id < 0:
             raise RegistryError(404, "HTTP 404 Not Found")
-        found = self._state.with_id(int(text), call.target.text("subject") or None)
+        found = self._state.with_id(schema_id, call.target.text("subject") or None)
         if found is None:
-            raise errors.schema_not_found(int(text))
+            raise errors.schema_not_found(schema_id)
         return found
 
     def _schema(self, call: Call) -> dict[str, Any]:
@@ -319,6 +323,8 @@ class Api:
 
     def _set_settings(self, call: Call) -> dict[str, Any]:
         subject, changes = self._scope(call), changes_of(call.body)
+        for name in RULE_SETS:
+            check_rules(changes.get(name))
         if subject is not None and not is_valid(subject, is_of_settings=True):
             raise errors.invalid_subject(subject)
         return as_request(self._registry.update_settings(subject, changes))

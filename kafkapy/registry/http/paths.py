@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, unquote
 
 from kafkapy.dataclass import dataclass
 from kafkapy.registry.errors import RegistryError
+from kafkapy.registry.request import int32_of
 from kafkapy.registry.subjects import DEFAULT_CONTEXT, Subject, context_prefix
 
 OF_SETTINGS: Final = ("config", "mode")
@@ -28,18 +29,19 @@ class Target:
         text = self.text(name)
         if not text:
             return default
-        if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
+        found = int32_of(text)
+        if found is None:
             raise RegistryError(404, "HTTP 404 Not Found")  # as Jersey, for a parameter of the wrong type
-        return int(text)
+        return found
 
     def page(self, found: Sequence[object]) -> list[object]:
-        """Return what `offset` and `limit` ask for."""
+        """Return the items that `offset` and `limit` select."""
         start, limit = max(self.number("offset", 0), 0), self.number("limit", -1)
         return list(found[start : start + limit] if limit > 0 else found[start:])
 
 
 def target_of(raw_path: bytes, query: bytes, alias_of: Callable[[str], str | None]) -> Target:
-    """Return what a request is about. `alias_of`: the subject that a subject's settings name in its place."""
+    """Parse a request's path and query. `alias_of`: returns the subject that a subject's settings name instead."""
     parts = [unquote(part) for part in raw_path.decode("latin-1").partition("?")[0].split("/") if part]
     asked = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     if parts[:1] == ["contexts"] and len(parts) > 1:

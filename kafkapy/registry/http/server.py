@@ -10,6 +10,7 @@ from kafkapy.dataclass import dataclass
 STOP_S: Final = 2
 KEEP_ALIVE_S: Final = 30
 MAX_CONNECTIONS: Final = 500
+"""Requests and connections at a time; further ones get 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def new_server(app: Any, tls: Tls | None) -> Any:
 
 
 class ServerThread:
-    """A server in a thread; the listening socket takes connections before it runs."""
+    """A server in a thread; the listening socket accepts connections before it runs."""
 
     def __init__(self, app: Any, listener: socket.socket, tls: Tls | None) -> None:
         self._server = new_server(app, tls)

@@ -8,7 +8,7 @@ and Apache Kafka's NodeToControllerChannelManager.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.protocol.primitives import Message
 from kafkapy.protocol.response_error import response_error
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from kafkapy.runtime.controller.controller import MetadataRuntime
 
 ResponseT = TypeVar("ResponseT", bound=Message)
+
+LOCAL_TIMEOUT_MS: Final = 30_000
+"""How long a request waits in this process: as long as a connection does by default (controller.socket.timeout.ms). A
+controller whose log has no room any more never commits what it has appended, and another node is active by then."""
 
 
 class ActiveController:
@@ -59,13 +63,15 @@ class ActiveController:
         decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
         *,
         may_interrupt: bool = False,
+        timeout_ms: int = LOCAL_TIMEOUT_MS,
     ) -> ResponseT:
         """Return the response to `request`; if this node is the active controller, `decide` makes it.
 
-        may_interrupt: see MetadataRuntime.write. Raises ApiError if the response as a whole is an error.
+        may_interrupt, timeout_ms: see MetadataRuntime.write; a connection has a time-out of its own. Raises ApiError if
+        the response as a whole is an error.
         """
         if self.is_local:
-            return await self._controller.write(decide, may_interrupt=may_interrupt)
+            return await self._controller.write(decide, timeout_ms=timeout_ms, may_interrupt=may_interrupt)
         response: Any = await self.call(request)
         if getattr(response, "error_code", 0):
             raise response_error(response.error_code, getattr(response, "error_message", None))
@@ -78,9 +84,9 @@ class ActiveController:
         decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
         on_done: "Callable[[ResponseT | BaseException], None]",
     ) -> None:
-        """As `send_request` without waiting; `on_done` gets the response or the error."""
+        """Like `send_request` without waiting; `on_done` gets the response or the error."""
         if self.is_local:
-            self._controller.write_soon(decide, on_done)
+            self._controller.write_soon(decide, on_done, timeout_ms=LOCAL_TIMEOUT_MS)
             return
 
         async def run() -> None:

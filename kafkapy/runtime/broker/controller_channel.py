@@ -21,13 +21,15 @@ class ControllerChannel:
     def __init__(
         self,
         *,
-        leader: Callable[[], tuple[int, tuple[Endpoint, ...]]],
+        leader: Callable[[int], tuple[int, tuple[Endpoint, ...]]],
         listener_name: str,
         new_peer: Callable[[str, int], Peer],
         timeout_ms: int,
     ) -> None:
         """`leader`: returns the node id of the quorum's leader, -1 if unknown, and its endpoints.
 
+        It is called with the number of nodes that have turned out not to be the active controller: a node that cannot
+        learn who leads names another one each time.
         timeout_ms: how long the controller may take to answer; then the connection is closed.
         """
         self._leader = leader
@@ -35,10 +37,12 @@ class ControllerChannel:
         self._new_peer = new_peer
         self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
+        self._refused_count = 0
 
     async def call(self, request: Message) -> Any:
         """Return the response. Raises ApiError: NOT_CONTROLLER if there is no controller, UNSUPPORTED_VERSION."""
-        leader_id, endpoints = self._leader()
+        refused_count = self._refused_count
+        leader_id, endpoints = self._leader(refused_count)
         address = next(((each.host, each.port) for each in endpoints if each.name == self._listener_name), None)
         if leader_id < 0 or address is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
@@ -49,12 +53,21 @@ class ControllerChannel:
         answered = peer.send_request(api_key, lambda _version: request, versions=versions, timeout_ms=self._timeout_ms)
         while not answered.done():
             await asyncio.wait({answered}, timeout=LEADER_CHECK_S)
-            if not answered.done() and self._leader()[0] != leader_id:
+            if not answered.done() and self._leader(refused_count)[0] != leader_id:
                 peer.close()  # do not wait for the time-out of a former leader that hangs
         try:
-            return answered.result()
+            response: Any = answered.result()
         except NoResponseError as error:
+            self._record_refusal(refused_count)
             raise _failure(leader_id, error.is_unsupported) from error
+        if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+            self._record_refusal(refused_count)
+        return response
+
+    def _record_refusal(self, refused_count: int) -> None:
+        """Count a refusal, once for all requests that were sent to the same node."""
+        if self._refused_count == refused_count:
+            self._refused_count += 1
 
     @property
     def api_versions(self) -> dict[int, tuple[int, int]] | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.broker.active_controller import ActiveController
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
-"""As in Kafka."""
+"""The limit of one request, as in Kafka."""
 FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 10_000
 """Between tries while the controller takes none, doubled each time; as in Kafka."""

@@ -6,8 +6,8 @@ the meantime the metadata is ahead of the broker: clients may see a partition th
 or UNKNOWN_TOPIC_OR_PARTITION, and retry, as with Apache Kafka, whose BrokerMetadataPublisher publishes the image before
 the replicas follow. A deleted partition is not served from the image on (replication/hosted_partitions.py).
 
-A stop or crash in between loses nothing: the next start applies the whole image. The queue is bounded by those who fill
-it: `change` returns once its change is applied, or after half of the client's time-out.
+A stop or crash in between loses nothing: the next start applies the whole image. The queue is bounded by
+its callers: `change` returns once its change is applied, or after half of the client's time-out.
 """
 
 import asyncio
@@ -58,14 +58,14 @@ class MetadataPublisher:
         self._on_fatal = on_fatal
         self._on_steps = on_steps
         self._changes: deque[tuple[MetadataDelta, MetadataImage]] = deque()
-        """Changes that have not been begun."""
+        """Changes that have not been started."""
         self._steps: Iterator[None] | None = None
         self._begun_count = 0
         self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
         """(number of changes that must be complete, future), in order of that number."""
         self._turn: asyncio.TimerHandle | None = None
         self._step_count = 0
-        """Those of the current turn."""
+        """The steps of the current turn."""
         self._is_at_work = False
         self._is_closed = False
 
@@ -90,7 +90,7 @@ class MetadataPublisher:
     async def change(
         self, decide: "Callable[[Controller, int], Decided[Any, R]]", *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
-        """Have the controller decide, as its `write` does; return once this broker has applied the change.
+        """Write a decision by the controller; return once this broker has applied the change.
 
         timeout_ms: the client's time-out, for the controller as described there. If the change is not applied within
         half of it after the commit, the response is sent anyway; Apache Kafka always sends it right after the commit. A

@@ -32,6 +32,7 @@ from kafkapy.runtime.controller.settings import ControllerSettings
 from kafkapy.runtime.controller.term import RECORDS_PER_STEP, Term, not_controller
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import Clock, Random
+from kafkapy.storage.metadata.metadata_log import max_batch_bytes
 from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -108,14 +109,17 @@ class MetadataRuntime:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node is the active controller: it leads the quorum and has built its tables."""
-        return self._term is not None and self._term.is_begun
+        """Whether this node is the active controller: it leads the quorum and has built its tables.
 
-    def contact_ages_ms(self) -> dict[int, int]:
+        Not while its log waits for room on the disk: another node leads soon, and this one does not learn of it.
+        """
+        return self._term is not None and self._term.is_begun and not self._quorum.effects.waiting
+
+    def heartbeat_ages_ms(self) -> dict[int, int]:
         """Return how long ago each broker sent its last heartbeat; nothing unless this node is active."""
         if self._term is None or not self._term.is_begun:
             return {}
-        return self._term.controller.brokers.contact_ages_ms(self._clock.monotonic_ms())
+        return self._term.controller.brokers.heartbeat_ages_ms(self._clock.monotonic_ms())
 
     def add_image_listener(self, listener: ImageListener) -> None:
         """Call `listener` with each image from now on. A listener added later must read `image` first."""
@@ -156,7 +160,7 @@ class MetadataRuntime:
         timeout_ms: int | None = None,
         may_interrupt: bool = False,
     ) -> tuple[R, bool]:
-        """As `write`; also return whether there were records."""
+        """Like `write`; also return whether there were records."""
         if timeout_ms is not None and timeout_ms <= 0:
             self._decisions.on_timed_out()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
@@ -176,13 +180,14 @@ class MetadataRuntime:
         decide: Callable[[Controller, int], Decided[Any, R]],
         on_done: Callable[[R | BaseException], None],
         *,
+        timeout_ms: int | None = None,
         may_interrupt: bool = False,
     ) -> None:
-        """As `write` without waiting; `on_done` gets the response or the error. close() cancels what still runs."""
+        """Like `write` without waiting; `on_done` gets the response or the error. close() cancels what still runs."""
 
         async def run() -> None:
             try:
-                result: R | BaseException = await self.write(decide, may_interrupt=may_interrupt)
+                result: R | BaseException = await self.write(decide, timeout_ms=timeout_ms, may_interrupt=may_interrupt)
             except Exception as error:  # on_done must be called after any error
                 result = error
             on_done(result)
@@ -333,7 +338,8 @@ class MetadataRuntime:
 
     def _new_term(self, leader_epoch: int) -> Term:
         controller = self._settings.new_controller(self._quorum.cluster_id, self._random)
-        return Term(controller, self._quorum, leader_epoch, self._fail)
+        limit = max_batch_bytes(self._settings.config.quorum)
+        return Term(controller, self._quorum, leader_epoch, self._fail, max_batch_bytes=limit)
 
     def _end_term(self) -> None:
         if self._term is not None:
@@ -345,9 +351,10 @@ class MetadataRuntime:
                 future.set_exception(not_controller(self._quorum))
 
     def _active(self) -> Term:
-        if self._term is None or not self._term.is_begun:
+        term = self._term
+        if term is None or not self.is_active:  # one that waits for room would answer what changes nothing as before
             raise not_controller(self._quorum)
-        return self._term
+        return term
 
     async def _decide(self, decide: Callable[[Controller, int], Decided[Any, R]]) -> tuple[R, int, int]:
         """Decide, append, replay; return the response and the log end offset before and after. Needs the decision lock.

@@ -58,7 +58,7 @@ class DecisionQueue:
                 timer.cancel()
 
     def release(self) -> None:
-        """Let the next caller decide."""
+        """Hand the lock to the next caller."""
         assert self._is_taken, "released without being taken"
         if self._counts is not None and self._began_ns:
             self._counts.record_done(self._began_ns)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ScheduledController(Protocol):
-    """What the schedule needs of a controller (controller.py)."""
+    """The part of a controller that the schedule uses (controller.py)."""
 
     @property
     def is_active(self) -> bool: ...
@@ -50,7 +50,7 @@ class ControllerSchedule:
     def start(self, *, has_tokens: bool) -> None:
         """has_tokens: delegation tokens are in use."""
         quorum, replication = self._config.quorum, self._config.replication
-        sweep_ms = self._config.security.delegation_token_expiry_check_interval_ms if has_tokens else 0
+        token_check_ms = self._config.security.delegation_token_expiry_check_interval_ms if has_tokens else 0
         balance_s = (
             replication.leader_imbalance_check_interval_seconds if replication.auto_leader_rebalance_enable else 0
         )
@@ -59,7 +59,7 @@ class ControllerSchedule:
             (self._fence_interval_ms, self.fence_expired),
             (replication.unclean_leader_election_interval_ms, self.elect_uncleanly),
             (balance_s * 1000, self.balance_leaders),
-            (sweep_ms, self.sweep_tokens),
+            (token_check_ms, self.remove_expired_tokens),
         ):
             if interval_ms > 0:
                 self._tasks.append(asyncio.get_running_loop().create_task(self._every(interval_ms, step)))
@@ -122,8 +122,8 @@ class ControllerSchedule:
         if elected:
             log.info("%d partitions are led by their preferred replica again", elected)
 
-    async def sweep_tokens(self, _: int) -> None:
+    async def remove_expired_tokens(self, _: int) -> None:
         """Remove expired delegation tokens (delegation.token.expiry.check.interval.ms)."""
         now_ms = self._clock.wall_ms()
-        while await self._controller.write(lambda controller, _: controller.tokens.decide_sweep(now_ms)):
+        while await self._controller.write(lambda controller, _: controller.tokens.decide_remove_expired(now_ms)):
             pass

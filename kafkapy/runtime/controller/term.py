@@ -15,6 +15,7 @@ from kafkapy.metadata.features import record_version
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
 from kafkapy.metadata.record_serde import encode_record
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.quorum.quorum import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
 from kafkapy.seams import Clock
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MAX_BATCH_BYTES: Final = 4 << 20
-"""Below the quorum's 8 MiB: a decision that is not atomic is split into batches of at most this size."""
+"""A decision that is not atomic is split into batches of at most this size, which is below the quorum's 8 MiB."""
 RECORDS_PER_STEP: Final = 100
 """Records that are encoded, appended or replayed per step; also the batch size of a decision that is not atomic."""
 
@@ -35,7 +36,13 @@ class Term:
     """
 
     def __init__(
-        self, controller: Controller, quorum: "Quorum", leader_epoch: int, on_fatal: Callable[[Exception], None]
+        self,
+        controller: Controller,
+        quorum: "Quorum",
+        leader_epoch: int,
+        on_fatal: Callable[[Exception], None],
+        *,
+        max_batch_bytes: int,
     ) -> None:
         self.controller = controller
         self.leader_epoch = leader_epoch
@@ -44,6 +51,8 @@ class Term:
         self.has_appended = False
         """Whether records were appended since the owner last set it to False."""
         self._quorum = quorum
+        self._max_record_bytes = min(MAX_BATCH_BYTES, max_batch_bytes - BATCH_OVERHEAD_BYTES)
+        """Of the records of a batch of a decision that is not atomic, but for a single record."""
         self._on_fatal = on_fatal
         self._appended: deque[tuple[int, list[Any]]] = deque()
         """(base offset, records) of own batches not yet committed, so that they need not be decoded again."""
@@ -96,12 +105,13 @@ class Term:
         first, size_bytes = 0, 0
         for index, record in enumerate(records):
             value = encode_record(record, record_version(record, metadata_version))
-            is_full = len(values) == RECORDS_PER_STEP or size_bytes + len(value) > MAX_BATCH_BYTES
+            record_bytes = len(value) + RECORD_OVERHEAD_BYTES
+            is_full = len(values) == RECORDS_PER_STEP or size_bytes + record_bytes > self._max_record_bytes
             if is_full and values and not is_atomic:
                 yield from self._append_batch(records[first:index], values)
                 values, first, size_bytes = [], index, 0
             values.append(value)
-            size_bytes += len(value)
+            size_bytes += record_bytes
             if is_atomic and len(values) % RECORDS_PER_STEP == 0:
                 yield RECORDS_PER_STEP
         if values:

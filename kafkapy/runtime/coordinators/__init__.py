@@ -11,8 +11,8 @@ marker_writer.py markers.py    writes markers until every partition has its own
 transaction_verification.py remote_verification.py    a leader asks whether its partition is in a transaction (KIP-890)
 share_groups.py    the parts of share groups, made when they are first needed:
 share_coordinator.py share_host.py    states of share partitions: cold snapshots, pruning of the log
-share_persister.py    asks the share coordinator on whichever broker it is
-late_transactions.py    finds transactions that stay open too long; forced_rebalance.py: one that a test asks for
+share_persister.py    requests to the share coordinator, on this broker or another
+late_transactions.py forced_rebalance.py    finds transactions that stay open too long; a rebalance for a test
 
 Built by `server/coordinators.py`; driven by `handlers/groups/`, `handlers/transactions/`, changes of leadership, and
 timers.

@@ -1,4 +1,4 @@
-"""Waits for the commit of records that a coordinator has appended: of responses, and of effects of decisions."""
+"""Responses and effects of decisions that wait until the records of their coordinator are committed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CommittingHost(Protocol):
-    """What waits need of a shard's host (shard_host.py)."""
+    """The part of a shard's host that waits use (shard_host.py)."""
 
     @property
     def log(self) -> "Log": ...

@@ -28,6 +28,7 @@ from kafkapy.runtime.turns import Turn
 from kafkapy.seams import Clock, IoPool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.log_dir import is_shortage
 from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import TopicPartition
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:  # hosts and shards (sixty modules) are imported with the firs
 
 STEPS_PER_SLICE: Final = 200
 """Records and batches replayed before other tasks run, unless TURN_MS is over first: one to four milliseconds."""
+LOAD_RETRY_MS: Final = 1000
+"""How long after a shortage the load of a shard goes on."""
 LOAD_TIME_WINDOW_MS: Final = 30_000
 LOAD_TIMES_KEPT: Final = 1000
 """For the metric of the slowest load, over Apache Kafka's window; a failover loads many partitions within it."""
@@ -84,8 +87,9 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     def default_partition_count(self) -> int:
         """The number of partitions of the topic if it is yet to be created."""
 
-    def _forget_topic(self, topic: "TopicImage") -> None:
-        """Called when a topic was deleted."""
+    def _forget_topic(self, topic: "TopicImage") -> "Iterable[None]":
+        """Called when a topic was deleted; in steps, as apply_delta."""
+        return ()
 
     # -- placement ------------------------------------------------------------------------------------------------
 
@@ -171,7 +175,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
             self._topic_image = topic
             self._host_led(range(len(topic.partitions)) if topic is not None else ())
         for deleted in delta.topics.deleted.values():
-            self._forget_topic(deleted)
+            yield from self._forget_topic(deleted)
             yield
 
     def _host_led(self, partition_ids: Iterable[int]) -> None:
@@ -218,6 +222,12 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
             host.replayed_offset = host.log.log_end_offset
             host.activate()
             return
+        self._queue(host)
+
+    def _queue(self, host: HostT) -> None:
+        """Have a shard loaded after those that are queued already."""
+        if self._is_closed or not host.is_loading():
+            return
         self._to_load.append(host)
         if self._loader is None:
             self._loader = asyncio.get_running_loop().create_task(self._load_all())
@@ -225,13 +235,22 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     # -- loading --------------------------------------------------------------------------------------------------
 
     async def _load_all(self) -> None:
-        """Load the queued shards. If one fails, only its partition has no coordinator."""
+        """Load the queued shards. If one fails, only its partition has no coordinator.
+
+        After a shortage, of descriptors for example, its load goes on after a while.
+        """
         try:
             while self._to_load:
                 host = self._to_load.popleft()
                 try:
                     await self._load(host)
-                except Exception:
+                except Exception as error:
+                    if is_shortage(error):  # not if an index is damaged, which only a start rebuilds
+                        self.logger.warning(
+                            "Could not load %s, trying again: %s", host.partition.topic_partition, error
+                        )
+                        asyncio.get_running_loop().call_later(LOAD_RETRY_MS / 1000, self._queue, host)
+                        continue
                     host.fail()
                     self.logger.exception("Failed to load the coordinator shard of %s", host.partition.topic_partition)
         finally:
@@ -240,6 +259,10 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     async def _load(self, host: HostT) -> None:
         started_ms = self._clock.monotonic_ms()
         await self._replay_log(host)
+        self._turn.begin()
+        for _ in host.complete_load():
+            if self._turn.is_over():
+                await self._give_way()
         if host.is_loading():
             host.activate()
             ended_ms = self._clock.monotonic_ms()
@@ -279,6 +302,8 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         unknown: Counter[str] = Counter()
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
             data = await self._read(host)
+            if not data:  # compaction has removed what was last, or a truncation what came after
+                host.replayed_offset = host.log.log_end_offset
             self._turn.begin()
             for batch in batches(data):
                 if self._turn.is_over():
@@ -296,18 +321,26 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
             )
 
     async def _read(self, host: HostT) -> bytes:
+        """Return the next batches; none if there are none before the log's end. Raises ApiError, StorageError."""
         load_buffer_bytes = host.coordinator_log.load_buffer_bytes()
         while True:
+            log = host.log
+            # retention may have passed the shard by, which loads after others
+            host.replayed_offset = max(host.replayed_offset, log.log_start_offset)
             try:
-                read = host.log.read(host.replayed_offset, load_buffer_bytes, isolation=FetchIsolation.LOG_END)
-            except NeedsWarming as cold:
-                await run_in_pool(self._io_pool, cold.warm)
-                continue
-            assert read.region is not None, "there are records up to the log's end"
-            try:
-                return await run_in_pool(self._io_pool, read.region.read)
-            finally:
-                read.region.release()
+                try:
+                    read = log.read(host.replayed_offset, load_buffer_bytes, isolation=FetchIsolation.LOG_END)
+                except NeedsWarming as cold:
+                    await run_in_pool(self._io_pool, cold.warm)
+                    continue
+                if read.region is None:
+                    return b""
+                try:
+                    return await run_in_pool(self._io_pool, read.region.read)
+                finally:
+                    read.region.release()
+            except OSError as error:
+                raise log.log_dir.handle_os_error(error, f"reading {host.partition.topic_partition}") from error
 
     async def _replay_batch(self, host: HostT, batch: RecordBatch, unknown: "Counter[str]") -> None:
         """Replay a batch; count its records with unknown versions."""

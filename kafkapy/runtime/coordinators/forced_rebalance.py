@@ -1,4 +1,4 @@
-"""A rebalance at a moment that a test of a user chooses, by the paths of one that happens by itself."""
+"""Starts a rebalance when a test of a user asks for one, by the same code as a rebalance that a member causes."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         decide: "Callable[[GroupShard, int, int], Decision]",
         write: "TransactionalWrite | None" = None,
     ) -> Any:
-        """Have the group's shard decide; return the response once the state that it depends on is committed.
+        """Run a decision on the group's shard; return the response once the state that it depends on is committed.
 
         `decide(shard, token, now_ms)`: with response None, the response is a later ParkedResponse with this token. With
         `write`, the records are part of that producer's transaction. Raises what `decide` raises, and ApiError
@@ -97,7 +97,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         return await self.host_of(group_id).call(group_id, decide, write)
 
     async def share_heartbeat(self, request: "ShareGroupHeartbeatRequest", client: "Client") -> Any:
-        """As `call`, for a heartbeat of a share group, which may need a target that takes long to compute."""
+        """Like `call`, for a heartbeat of a share group, which may need a target that takes long to compute."""
         return await self.decide_long(
             request.group_id,
             lambda shard, now_ms, gives_way, results: self.counted(
@@ -106,7 +106,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         )
 
     async def decide_long(self, group_id: str, decide: "Callable[[GroupShard, int, bool, Results], Decision]") -> Any:
-        """As `call`, for a decision that may depend on long work: `decide(shard, now_ms, gives_way, results)`.
+        """Like `call`, for a decision that may depend on long work: `decide(shard, now_ms, gives_way, results)`.
 
         results: of the work that was done for the decision so far.
         """
@@ -133,7 +133,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         return self._long_decisions
 
     async def commit_offsets(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
-        """As `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
+        """Like `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
 
         The first commit of an unknown group makes the group, on which its next ones depend: it does not share.
 
@@ -151,7 +151,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         return decision
 
     async def rebalance(self, group_id: str) -> None:
-        """Have a group with members assign its partitions anew. Raises ApiError."""
+        """Start a rebalance of a group with members. Raises ApiError."""
         from kafkapy.runtime.coordinators.forced_rebalance import force_rebalance  # for tests of users
 
         await force_rebalance(self.call, group_id)
@@ -178,7 +178,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
 
     @property
     def share_states(self) -> "ShareStates":
-        """What has the states of share partitions created and deleted. Raises COORDINATOR_NOT_AVAILABLE without any."""
+        """The access to states of share partitions. Raises COORDINATOR_NOT_AVAILABLE without a share coordinator."""
         if self._share_states is None:
             from kafkapy.runtime.coordinators.share_states import ShareStates
 
@@ -295,16 +295,10 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             )
         return self._log
 
-    def _forget_topic(self, topic: "TopicImage") -> None:
-        for host in self._hosts.values():
-            try:
-                host.decide_and_append(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
-            except ApiError as error:
-                logger.warning(
-                    "Could not remove the offsets of deleted topic %s, which stay until they expire: %s",
-                    topic.name,
-                    error,
-                )
+    def _forget_topic(self, topic: "TopicImage") -> "Iterator[None]":
+        for host in list(self._hosts.values()):
+            host.forget_topic(topic.name, topic.topic_id)
+            yield  # a thousand groups may have committed offsets of a topic with many partitions
 
     # -- periodic work --------------------------------------------------------------------------------------------
 

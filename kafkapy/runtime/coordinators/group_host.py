@@ -5,7 +5,8 @@ One timer in the timing wheel wakes the groups that are due. Offset expiry takes
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
@@ -14,16 +15,22 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinators.shard_host import ShardHost
 from kafkapy.runtime.coordinators.writer import CoordinatorLog
+from kafkapy.runtime.turns import Turn
 from kafkapy.seams import Clock
 from kafkapy.timer.wheel import TimingWheel
+from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
 
 logger = logging.getLogger("kafkapy.group")
 
-GROUPS_PER_SLICE: Final = 100
-"""Groups checked for expired offsets before other tasks run: about a millisecond."""
+STEPS_PER_SLICE: Final = 1_000
+"""Offsets checked for expiry before other tasks run: about a millisecond, unless they have expired."""
+STEPS_PER_GROUP: Final = 10
+"""A group counts as so many offsets, beside its own."""
+OFFSETS_PER_WRITE: Final = 250
+"""Offsets of one group that are checked, and whose tombstones are written, at once: some three milliseconds."""
 
 
 class GroupHost(ShardHost[GroupShard]):
@@ -51,6 +58,8 @@ class GroupHost(ShardHost[GroupShard]):
             logger=logger,
         )
         self._on_effect = on_effect
+        self._deleted_topics: deque[tuple[str, Uuid]] = deque()
+        """Topics that were deleted while the shard was loading."""
 
     def run_effect(self, effect: Any) -> None:
         self._on_effect(effect)
@@ -60,6 +69,28 @@ class GroupHost(ShardHost[GroupShard]):
         """By group: consecutive failures to write the records of a timed event."""
         self.shard.on_loaded(self._clock.monotonic_ms())
         self._arm()
+
+    def forget_topic(self, topic: str, topic_id: Uuid) -> None:
+        """Delete the offsets of a deleted topic, once the shard is loaded."""
+        if self.is_loading():
+            self._deleted_topics.append((topic, topic_id))
+        elif self.is_active:
+            self.write_shared()
+            self._forget_topic(topic, topic_id)
+
+    def complete_load(self) -> Iterator[None]:
+        """Delete the offsets of topics that were deleted meanwhile, before clients commit to others of their names."""
+        while self._deleted_topics and self.is_loading():
+            self._forget_topic(*self._deleted_topics.popleft())
+            yield
+
+    def _forget_topic(self, topic: str, topic_id: Uuid) -> None:
+        try:
+            self._apply_decision(self.shard.forget_topic(topic, topic_id))
+        except ApiError as error:
+            logger.warning(
+                "Could not remove the offsets of deleted topic %s, which stay until they expire: %s", topic, error
+            )
 
     def describe_load(self) -> str:
         return f"{len(self.shard.groups)} groups"
@@ -76,19 +107,27 @@ class GroupHost(ShardHost[GroupShard]):
             self._arm()
 
     def on_timeout(self, now_ms: int) -> None:
-        """Run the timed events of the groups that are due."""
+        """Run the timed events of the groups that are due. If some fail unexpectedly, the others run first."""
         if not self.is_active:
             return
         self.write_shared()
+        failures: list[Exception] = []
         for group_id in self.shard.due_groups(now_ms):
+            if self.has_failed:
+                break
             try:
                 self._apply_decision(self.shard.on_time(group_id, now_ms))
             except ApiError as error:
                 self._log_unwritten(group_id, error)
+            except Exception as error:
+                failures.append(error)
+                continue  # its deadlines have passed: it would be due again at once
             else:
                 self._unwritten.pop(group_id, None)
             self.shard.add_deadline(group_id)
         self._arm()
+        if failures:
+            raise ExceptionGroup("time-outs of groups that failed", failures)
 
     def expire_member(self, group_id: str, member_id: str) -> None:
         """Expire a member's session now. Raises ApiError."""
@@ -109,14 +148,19 @@ class GroupHost(ShardHost[GroupShard]):
             )
 
     async def expire_offsets(self) -> None:
-        """Remove expired offsets, in slices."""
-        for index, group_id in enumerate(list(self.shard.groups)):
-            if not self.is_active:
-                return
-            self.write_shared()
-            self._apply_decision(self.shard.expire(group_id))
-            if index % GROUPS_PER_SLICE == GROUPS_PER_SLICE - 1:
-                await asyncio.sleep(0)
+        """Remove expired offsets, in slices: one group may have very many, too."""
+        turn = Turn(self._clock, STEPS_PER_SLICE)
+        for group_id in list(self.shard.groups):
+            offsets = self.shard.offsets.store.partitions_of(group_id)
+            for start in range(0, max(len(offsets), 1), OFFSETS_PER_WRITE):
+                if not self.is_active:
+                    return
+                self.write_shared()
+                some = offsets[start : start + OFFSETS_PER_WRITE]
+                self._apply_decision(self.shard.expire(group_id, some))
+                if turn.is_over(STEPS_PER_GROUP + len(some)):
+                    await asyncio.sleep(0)
+                    turn.begin()
 
     def _arm(self) -> None:
         deadline_ms = self.shard.deadline_ms()

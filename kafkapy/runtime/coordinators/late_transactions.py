@@ -18,7 +18,7 @@ from kafkapy.types import TopicPartition
 if TYPE_CHECKING:
     from kafkapy.storage.producers.state import LateTransaction
 
-LOOK_S: Final = 60
+CHECK_S: Final = 60
 PARTITIONS_PER_SLICE: Final = 500
 """Partitions checked before other tasks run: under a millisecond."""
 
@@ -55,14 +55,14 @@ class LateTransactions:
         return len(self._found)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._look_regularly())
+        self._task = asyncio.get_running_loop().create_task(self._check_periodically())
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check every partition that is led here; log the transactions that hang since the last check."""
         max_timeout_ms = self._config().transaction_max_timeout_ms
         found: dict[TopicPartition, LateTransaction] = {}
@@ -95,10 +95,10 @@ class LateTransactions:
             advice,
         )
 
-    async def _look_regularly(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             try:
-                await self.look()
+                await self.check()
             except Exception:
                 logger.exception("The check for hanging transactions failed, trying again in a minute")

@@ -1,4 +1,4 @@
-"""The latest offsets of partitions, on whichever brokers lead them: the high watermark, as ListOffsets has it."""
+"""Looks up the latest offsets of partitions at the brokers that lead them: the high watermark, as in ListOffsets."""
 
 import asyncio
 import logging

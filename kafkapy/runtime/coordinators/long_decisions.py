@@ -1,4 +1,4 @@
-"""Decisions of groups that depend on long work: it is done in turns, then they are made.
+"""Decisions of groups that depend on long work: the work is done in turns, and then the decision is made.
 
 A target assignment of 10,000 partitions or tasks takes 100 ms, and all other clients would wait for that. A heartbeat
 that finds that it needs such a target changes nothing; it is decided again with the target, and once more if the group
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock
 
 STEPS_PER_TURN: Final = 2
-"""Of one to three milliseconds each; most turns end by time."""
+"""Steps of a turn, one to three milliseconds each; most turns end by time."""
 TRIES: Final = 4
 """How often work is done in turns, before a decision does it at once: the group may change each time."""
 
@@ -32,7 +32,7 @@ class LongDecisions:
     async def decided(
         self, group_id: str, decide: Callable[[bool], Awaitable[Any]], results: Results, wanted: LongWork
     ) -> Any:
-        """Return what decide(gives_way) returns. If it gives way, it raises LongWorkError.
+        """Return the result of decide(gives_way). With gives_way it may raise LongWorkError.
 
         wanted: the work for which it gave way just before this call. results: what `decide` finds of work that is done.
         """

@@ -1,8 +1,7 @@
 """Writes the markers of decided transactions to their partitions, with retries until each has its marker.
 
-Markers requested in one turn of the event loop are written together in the next; those for one partition are one write,
-and so are the completions of transactions of one shard that these markers end.
-Those of partitions in which no other transaction is open have nothing to wait for, and are written at once.
+A marker for a partition in which no other transaction is open is written at once. The others wait for the next turn of
+the event loop: it writes all markers of a partition by one append, and all completions of a shard's transactions, too.
 If all partitions are led here and accept theirs, the transaction is complete when `tried` returns. A partition that
 cannot take its marker now (offline directory, full disk, no leader) delays no response: it is retried, with back-off
 and when leaders change, until it has the marker or its topic is deleted.
@@ -33,7 +32,7 @@ MAX_BACKOFF_MS: Final = 5000
 """Between tries of a transaction whose partitions refuse their markers; a change of leaders is tried at once."""
 MARKERS_PER_FLUSH: Final = 200
 """Markers written before other tasks run: some milliseconds, if each is for another partition."""
-MOST_MARKERS_NOW: Final = 4
+MAX_MARKERS_NOW: Final = 4
 """Markers of a transaction that are written with its decision: a connection may have 32 of these in one turn."""
 
 LOGGED_REFUSALS: Final = 5
@@ -81,7 +80,7 @@ class PendingMarkers(TimerEntry):
         return taken
 
     def on_tried(self) -> None:
-        """Let callers of `tried` go on: the markers are written, or wait for a retry."""
+        """Wake the callers of `tried`: the markers are written, or wait for a retry."""
         self._was_tried = True
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -166,21 +165,21 @@ class MarkerWriter:
             return True
         written: list[TopicPartition] = []
         refused: dict[TopicPartition, ErrorCode] = {}
-        if len(effect.partitions) <= MOST_MARKERS_NOW:
+        if len(effect.partitions) <= MAX_MARKERS_NOW:
             try:
                 self._write_sole(effect, written, refused)
             except BaseException:
-                self.enqueue(host, effect)  # the decision stands: its markers are owed whatever has failed here
+                self.enqueue(host, effect)  # the decision remains: its markers must be written whatever has failed
                 raise
         if len(written) < len(effect.partitions):
-            return self._keep_rest(PendingMarkers(host, effect, self._try_again), written, refused)
+            return self._queue_rest(PendingMarkers(host, effect, self._try_again), written, refused)
         try:
             host.mark_written(effect, written)
         except ApiError as error:
             pending = PendingMarkers(host, effect, self._try_again)
             pending.to_write = ()
             _log_incomplete([pending], error)
-            self._end_or_retry(pending, is_noted=False)
+            self._end_or_retry(pending, is_recorded=False)
         return True
 
     def _write_sole(
@@ -197,10 +196,10 @@ class MarkerWriter:
             else:
                 refused[partition] = ErrorCode(code)
 
-    def _keep_rest(
+    def _queue_rest(
         self, pending: PendingMarkers, written: Sequence[TopicPartition], refused: dict[TopicPartition, ErrorCode]
     ) -> bool:
-        """Leave what a first try has not written to the next flush, or to a retry if all was tried; return whether."""
+        """Queue what the first try has not reached, or retry the refused later; return whether all were tried."""
         done = len(written) + len(refused)
         pending.to_write, pending.refused = pending.effect.partitions[done:], refused
         if not pending.to_write:
@@ -270,7 +269,7 @@ class MarkerWriter:
                     self._end_try(pending)
 
     def _pop_parts(self) -> Parts:
-        """Return what one flush writes; the rest is left for the next."""
+        """Return the markers that one flush writes; the next one gets the rest."""
         parts: list[tuple[PendingMarkers, tuple[TopicPartition, ...]]] = []
         room = MARKERS_PER_FLUSH
         while self._queued and room > 0:
@@ -328,29 +327,29 @@ class MarkerWriter:
 
     def _record_written(self, pending: PendingMarkers, written: Sequence[TopicPartition]) -> None:
         """Record the written markers, which may complete the transaction; schedule a retry of the refused ones."""
-        is_noted = True
+        is_recorded = True
         try:
             pending.host.mark_written(pending.effect, written)
         except ApiError as error:
-            is_noted = False
+            is_recorded = False
             _log_incomplete([pending], error)
-        self._end_or_retry(pending, is_noted)
+        self._end_or_retry(pending, is_recorded)
 
     def _record_all_written(
         self, host: "TransactionHost", written: Sequence[tuple[PendingMarkers, Sequence[TopicPartition]]]
     ) -> None:
-        """As `_record_written`, for transactions of one shard: their completions are one write."""
-        is_noted = True
+        """Like `_record_written`, for transactions of one shard: their completions are one write."""
+        is_recorded = True
         try:
             host.mark_all_written([(pending.effect, partitions) for pending, partitions in written])
         except ApiError as error:
-            is_noted = False
+            is_recorded = False
             _log_incomplete([pending for pending, _ in written], error)
         for pending, _ in written:
-            self._end_or_retry(pending, is_noted)
+            self._end_or_retry(pending, is_recorded)
 
-    def _end_or_retry(self, pending: PendingMarkers, is_noted: bool) -> None:
-        """Schedule a retry if a partition has refused its marker, or if what was written could not be noted."""
+    def _end_or_retry(self, pending: PendingMarkers, is_recorded: bool) -> None:
+        """Schedule a retry if a partition has refused its marker, or if what was written could not be recorded."""
         transactional_id = pending.effect.transactional_id
         if self._is_closed or not pending.host.is_active:
             self._end_try(pending)
@@ -359,7 +358,7 @@ class MarkerWriter:
             self._end_try(pending)
             self._waiting.discard(pending)
             pending.cancel()
-        elif (pending.refused or not is_noted) and pending not in self._waiting and not pending.is_queued:
+        elif (pending.refused or not is_recorded) and pending not in self._waiting and not pending.is_queued:
             logger.info(
                 "Could not write all markers of the transaction of %s, trying again%s",
                 transactional_id,

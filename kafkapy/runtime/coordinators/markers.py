@@ -37,7 +37,7 @@ from kafkapy.replication.replica_manager import ALL_ACKS, NOT_WRITTEN, ReplicaMa
 from kafkapy.runtime.peer import NoResponseError
 from kafkapy.seams import Clock, failpoint
 from kafkapy.storage.log.own_append import ProducerMarker, append_own_markers
-from kafkapy.types import TopicPartition
+from kafkapy.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
@@ -148,6 +148,8 @@ class LocalMarkers:
         log = partition.log
         if log is None or log.producer_state.open_count > 1 or log.is_flush_due_after(1):
             return None
+        if topic == OFFSETS_TOPIC and log.flush_messages < INT64_MAX:
+            return None  # commits that share a write are written before the marker: they may make a flush due
         failpoint("transaction.marker.before_append")
         try:
             is_written = topic != OFFSETS_TOPIC and self._write_own(partition, marker)

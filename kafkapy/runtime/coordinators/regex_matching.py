@@ -21,7 +21,7 @@ logger = logging.getLogger("kafkapy.group")
 
 STEPS_PER_TURN: Final = 1_000
 """Topics after which a turn ends at the latest. Most turns end by time."""
-MOST_KEPT: Final = 500_000
+MAX_KEPT: Final = 500_000
 """Entries kept over all expressions: names of topics in sets (50 bytes), as 25 expressions of 10,000 topics have. An
 expression counts, too: a client may ask for any number of them, however few topics there are."""
 EXPRESSION_ENTRIES: Final = 10
@@ -109,10 +109,10 @@ class RegexMatching:
         return found
 
     def _keep(self, regex: str, found: TopicMatches) -> None:
-        """Keep what an expression matches, and drop those that were not used for longest beyond MOST_KEPT."""
+        """Keep the topics that an expression matches; beyond MAX_KEPT drop the least recently used."""
         self._kept[regex] = found
         self._kept_entries += _entries(regex, found)
-        while self._kept_entries > MOST_KEPT:
+        while self._kept_entries > MAX_KEPT:
             self._pop_kept(next(iter(self._kept)))
 
 

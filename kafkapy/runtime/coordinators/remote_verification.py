@@ -35,7 +35,7 @@ logger = logging.getLogger("kafkapy.transaction")
 
 
 class RoutedGate:
-    """Asks the coordinator on whichever broker it is."""
+    """Finds the broker of the coordinator, and asks it there."""
 
     def __init__(
         self, transactions: "TransactionCoordinator", *, node_id: int, new_remote: "Callable[[], RemoteGate]"
@@ -172,10 +172,10 @@ def _one_request(questions: Sequence[Question]) -> tuple[list[Question], list[Qu
 
 def _is_alike(one: TransactionalProducer, other: TransactionalProducer) -> bool:
     """Whether two questions about one transactional id fit into one entry of a request."""
-    return (one.producer_id, one.producer_epoch, one.is_adding) == (
+    return (one.producer_id, one.producer_epoch, one.adds_partitions) == (
         other.producer_id,
         other.producer_epoch,
-        other.is_adding,
+        other.adds_partitions,
     )
 
 
@@ -199,7 +199,7 @@ def _transactions(questions: Iterable[Question]) -> "list[AddPartitionsToTxnTran
             transactional_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            verify_only=not producer.is_adding,
+            verify_only=not producer.adds_partitions,
             topics=[
                 AddPartitionsToTxnTopic(topic, partitions=list(partitions))
                 for topic, partitions in topics[transactional_id].items()

@@ -15,7 +15,7 @@ replayed then, at the end of the event loop's pass or before anything else reads
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 class HostState(Enum):
     LOADING = "reads its log"
     ACTIVE = "serves"
-    FAILED = "could not read its log"
+    FAILED = "could not read its log, or replay a record of it"
     CLOSED = "has lost its partition"
 
 
 class Decision(Protocol):
-    """What a shard returns. `response` None: a later ParkedResponse with the same token answers the request.
+    """The result of a shard. `response` None: a later ParkedResponse with the same token answers the request.
 
     effects: carried out once the records are committed. on_failed(error code): called if the records cannot be
     appended; returns the responses to send in that case.
@@ -110,6 +110,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
+        self._put_off: list[Callable[[ShardT], Decision]] = []
+        """Decisions to be made once the shard is loaded."""
 
     @property
     def log(self) -> "Log":
@@ -141,6 +143,10 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     # -- for subclasses -------------------------------------------------------------------------------------------
 
+    def complete_load(self) -> Iterator[None]:
+        """Do in steps what is to be done after the log has been replayed, and before the shard is active."""
+        return iter(())
+
     def on_active(self) -> None:
         """Called when the log has been replayed and requests may begin."""
 
@@ -152,7 +158,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         raise AssertionError(f"nobody carries out {effect}")
 
     def describe_load(self) -> str:
-        """Return what was loaded, for the log line."""
+        """Return the result of the load in words, for the log line."""
         return "done"
 
     def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
@@ -197,7 +203,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         return decision.response
 
     def try_call(self, key: str, decide: Callable[[ShardT, int], Decision]) -> Any:
-        """As `call` for a decision with a response; None if that must wait for the commit: then call again and wait.
+        """Like `call` for a decision with a response; None if that must wait for the commit: then call again and wait.
 
         `decide(shard, wall clock ms)`. Raises ApiError.
         """
@@ -237,10 +243,15 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading() else ErrorCode.NOT_COORDINATOR)
 
     def decide_and_append(self, decide: Callable[[ShardT], Decision]) -> None:
-        """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended."""
+        """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended.
+
+        While the shard is loading, it is put off until that has ended.
+        """
         if self.is_active:
             self.write_shared()
             self._apply_decision(decide(self.shard))
+        elif self.is_loading():
+            self._put_off.append(decide)
 
     def write_shared(self) -> None:
         """Write and replay the decisions that wait to share a write. Call it before reading what they may change.
@@ -284,9 +295,18 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
         self.on_active()
+        put_off, self._put_off = self._put_off, []
+        for decide in put_off:
+            try:
+                self.decide_and_append(decide)
+            except ApiError as error:
+                self._logger.warning(
+                    "Could not write what was decided while %s was loading: %s", self.partition.topic_partition, error
+                )
 
     def fail(self) -> None:
-        """Mark the shard as failed: its log could not be read."""
+        """Stop serving, because the log could not be read, or a record of it not be replayed; fail what is pending."""
+        self.close()
         self.state = HostState.FAILED
 
     def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
@@ -392,7 +412,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._watch(EffectWait(self, effects, self.replayed_offset))
 
     def watch_effects(self, effects: Sequence[Any], required_offset: int) -> None:
-        """After a time-out, keep waiting for the commit of these effects' records: the decision stands."""
+        """After a time-out, keep waiting for the commit of these effects' records: the decision remains valid."""
         if self.is_active:
             self._watch(EffectWait(self, effects, required_offset))
 

@@ -1,10 +1,10 @@
 """The share coordinator: the states of share partitions whose `__share_group_state` partitions are led here.
 
-What another broker coordinates gets NOT_COORDINATOR: share_persister.py asks whichever broker it is. Modules of share
-groups are imported when a partition of that topic is first led here, or on the first request.
+Requests for states that another broker keeps get NOT_COORDINATOR; share_persister.py finds that broker. Modules of
+share groups are imported when a partition of that topic is first led here, or on the first request.
 
 Deviation: Apache Kafka has writes wait share.coordinator.append.linger.ms for others. Here 0 keeps requests from
-sharing an append, and other values make no write wait longer, because those of one pass of the loop are there already.
+sharing an append, and other values make no write wait longer, because all writes of a pass of the loop share one.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ logger = logging.getLogger("kafkapy.share")
 
 
 class ShareKeys(NamedTuple):
-    """What a share coordinator is configured by. share_version: returns the finalised level of that feature."""
+    """The configuration of a share coordinator. share_version: returns the finalised level of that feature."""
 
     config: Callable[[], ShareConfig]
     share_version: Callable[[], int]
@@ -95,15 +95,18 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
     # -- requests -------------------------------------------------------------------------------------------------
 
     async def initialize_states(self, group_id: str, states: "Sequence[InitialState]") -> "list[PartitionResult]":
-        """As Persister.initialize."""
+        """Like Persister.initialize."""
         from kafkapy.share.persister import PartitionResult
 
         return await self._decided(
-            group_id, states, lambda shard, each, now_ms: shard.initialize(group_id, each, now_ms), PartitionResult
+            group_id,
+            states,
+            lambda shard, each, now_ms: shard.initialize(group_id, each, now_ms),
+            _failed(PartitionResult, "initialize share group state"),
         )
 
     async def read_states(self, group_id: str, reads: "Sequence[StateRead]") -> "list[StateReadResult]":
-        """As Persister.read."""
+        """Like Persister.read."""
         from kafkapy.share.persister import StateReadResult
 
         def decide(shard: "ShareStateShard", read: "StateRead", now_ms: int) -> "ShareDecision":
@@ -112,16 +115,19 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
                 self._counts.state_writes += 1  # a new leader's epoch, as Apache Kafka counts it
             return decision
 
-        return await self._decided(group_id, reads, decide, StateReadResult)
+        return await self._decided(group_id, reads, decide, _failed(StateReadResult, "read share group state"))
 
     async def write_states(self, group_id: str, writes: "Sequence[StateWrite]") -> "list[PartitionResult]":
-        """As Persister.write."""
+        """Like Persister.write."""
         from kafkapy.share.persister import PartitionResult
 
         counts = self._counts
         began_ms = 0 if counts is None else counts.now_ms()
         results = await self._decided(
-            group_id, writes, lambda shard, each, now_ms: shard.write(group_id, each, now_ms), PartitionResult
+            group_id,
+            writes,
+            lambda shard, each, now_ms: shard.write(group_id, each, now_ms),
+            _failed(PartitionResult, "write share group state"),
         )
         if counts is not None:
             counts.state_writes += len(writes)
@@ -129,15 +135,18 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         return results
 
     async def delete_states(self, group_id: str, partitions: "Sequence[TopicIdPartition]") -> "list[PartitionResult]":
-        """As Persister.delete."""
+        """Like Persister.delete."""
         from kafkapy.share.persister import PartitionResult
 
         return await self._decided(
-            group_id, partitions, lambda shard, each, _: shard.delete(group_id, each), PartitionResult
+            group_id,
+            partitions,
+            lambda shard, each, _: shard.delete(group_id, each),
+            _failed(PartitionResult, "delete share group state"),
         )
 
     async def read_summaries(self, group_id: str, partitions: "Sequence[TopicIdPartition]") -> "list[StateSummary]":
-        """As Persister.read_summary."""
+        """Like Persister.read_summary."""
         from kafkapy.share.persister import StateSummary
         from kafkapy.share.state_shard import ShareDecision
 
@@ -145,7 +154,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
             group_id,
             partitions,
             lambda shard, each, _: ShareDecision(shard.summary(group_id, each)),
-            StateSummary,
+            _failed(StateSummary, "read share group state summary"),
         )
 
     async def _decided(
@@ -153,7 +162,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         group_id: str,
         items: "Sequence[ItemT]",
         decide: "Callable[[ShareStateShard, ItemT, int], ShareDecision]",
-        result_type: "Callable[[Uuid, int, int, str], ResultT]",
+        failed: "Callable[[Any, ApiError], ResultT]",
     ) -> "list[ResultT]":
         """Decide each item, write what was decided as one batch for each shard; return results once committed.
 
@@ -173,7 +182,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
                 results.append(response)
                 waiting.setdefault(host, []).append((index, shared))
             except ApiError as error:
-                results.append(_failed(result_type, item, error))
+                results.append(failed(item, error))
         await self._write(waiting)
         # a result holds once its batch is committed; if that fails, all results of the batch fail
         for host, decided in waiting.items():
@@ -181,7 +190,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
             for index, shared in decided:
                 failure = shared.error if shared is not None and shared.error is not None else uncommitted
                 if failure is not None:
-                    results[index] = _failed(result_type, items[index], failure)
+                    results[index] = failed(items[index], failure)
         return results
 
     def _decide(
@@ -247,19 +256,23 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
             )
         return self._log
 
-    def _forget_topic(self, topic: "TopicImage") -> None:
+    def _forget_topic(self, topic: "TopicImage") -> Iterable[None]:
         if not self._hosts:
-            return
+            return ()
         self._deleted_topics.append(topic.topic_id)
         if self._forgetting is None:
             self._forgetting = asyncio.get_running_loop().create_task(self._forget_topics())
+        return ()
 
     async def _forget_topics(self) -> None:
         """Forget the states of deleted topics: there may be many, so in slices."""
         try:
             while self._deleted_topics:
                 topic_id = self._deleted_topics.popleft()
-                await self._each_host("forget a deleted topic", partial(_forget_topic, topic_id))
+                hosts: list[ShareHost] = []
+                while hosts != (current := list(self._hosts.values())):  # a shard may be loaded again meanwhile
+                    hosts = current
+                    await self._each_host("forget a deleted topic", partial(_forget_topic, topic_id))
         finally:
             self._forgetting = None
 
@@ -307,7 +320,13 @@ async def _forget_topic(topic_id: "Uuid", host: "ShareHost") -> None:
 
 
 async def _commit_error(host: "ShareHost") -> ApiError | None:
-    """Wait until all that a shard has replayed is committed; return the error if that fails."""
+    """Wait until all that a shard has replayed is committed; return the error if that fails.
+
+    A shard that was lost while those before it were waited for: its log may have been truncated, and what is committed
+    there may be what another leader wrote.
+    """
+    if not host.is_led_here:
+        return ApiError(ErrorCode.NOT_COORDINATOR)
     try:
         await host.committed()
     except ApiError as error:
@@ -315,6 +334,13 @@ async def _commit_error(host: "ShareHost") -> ApiError | None:
     return None
 
 
-def _failed(result_type: "Callable[[Uuid, int, int, str], ResultT]", item: "ItemT", error: ApiError) -> "ResultT":
-    code = ErrorCode(error.code)
-    return result_type(item.topic_id, item.partition, code, code.message)
+def _failed(
+    result_type: "Callable[[Uuid, int, int, str], ResultT]", action: str
+) -> "Callable[[Any, ApiError], ResultT]":
+    """Return a function that makes the result of a share partition for which an action failed."""
+
+    def result_of(item: Any, error: ApiError) -> "ResultT":
+        code = ErrorCode(error.code)
+        return result_type(item.topic_id, item.partition, code, f"Unable to {action}: {code.message}")
+
+    return result_of

@@ -22,6 +22,7 @@ from kafkapy.types import Uuid
 
 logger = logging.getLogger("kafkapy.share")
 
+LOADED_POLL_S: Final = 0.1
 STATES_PER_SLICE: Final = 100
 """Share partitions snapshotted or deleted before other tasks run: about a millisecond."""
 
@@ -92,7 +93,9 @@ class ShareHost(ShardHost[ShareStateShard]):
     # -- maintenance ----------------------------------------------------------------------------------------------
 
     async def topic_deleted(self, topic_id: Uuid) -> None:
-        """Forget the states of a topic's partitions, in slices. Raises ApiError."""
+        """Forget the states of a topic's partitions, in slices, once they are loaded. Raises ApiError."""
+        while self.is_loading():
+            await asyncio.sleep(LOADED_POLL_S)
         while self.is_active:
             self.write_shared()
             decision = self.shard.topic_deleted(topic_id, STATES_PER_SLICE)

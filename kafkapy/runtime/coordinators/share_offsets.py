@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Groups(Protocol):
-    """What is needed of the group coordinator."""
+    """The part of the group coordinator that these requests use."""
 
     @property
     def share_states(self) -> "ShareStates": ...
@@ -98,7 +98,7 @@ async def delete_states(groups: Groups, group_id: str) -> None:
 
 
 async def _decided(groups: Groups, group_id: str, decide: "Callable[[GroupShard], ShareDecision]") -> "ShareDecision":
-    """Have the shard decide; return the decision once its records are committed."""
+    """Run a decision on the shard; return it once its records are committed."""
     decisions: list[Any] = []
 
     def decide_and_keep(shard: "GroupShard", token: int, now_ms: int) -> "ShareDecision":

@@ -1,7 +1,7 @@
-"""Has the states of share partitions created and deleted, as share groups decide, and tells the groups the outcome.
+"""Sends share groups' decisions on states of share partitions to the share coordinator, and reports the outcome back.
 
-A heartbeat does not wait for its states: they are created behind its response. Requests about offsets wait for them
-(share_offsets.py).
+A heartbeat does not wait for the states that it needs: they are created after its response. Requests about offsets wait
+for theirs (share_offsets.py).
 """
 
 import asyncio
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafkapy.group")
 
-MOST_AT_ONCE: Final = 100
+MAX_AT_ONCE: Final = 100
 """Groups whose states are created behind heartbeats at the same time; each is one call of the persister."""
 
-Tell = Callable[[str, "Callable[[GroupShard], ShareDecision]"], None]
+DecideOutcome = Callable[[str, "Callable[[GroupShard], ShareDecision]"], None]
 """Called with a group id and a decision for the group's shard; raises ApiError if it cannot be carried out."""
 
 
 class ShareStates:
     """The states of the share groups that this node coordinates, through the seam to the share coordinator."""
 
-    def __init__(self, persister: Persister, tell: Tell) -> None:
+    def __init__(self, persister: Persister, decide_outcome: DecideOutcome) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
-        """What goes on behind responses; whoever closes the coordinator cancels it."""
+        """Work that goes on after responses; cancelled when the coordinator closes."""
         self._persister = persister
-        self._tell = tell
-        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._decide = decide_outcome
+        self._room = asyncio.Semaphore(MAX_AT_ONCE)
 
     def begin(self, effect: InitializeStates) -> None:
-        """Create states without having anybody wait for it."""
+        """Create states in the background."""
         task = asyncio.get_running_loop().create_task(self._initialize_behind(effect))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -57,7 +57,7 @@ class ShareStates:
     async def initialize(
         self, effect: InitializeStates, *, is_tried_again_soon: bool = True
     ) -> "list[PartitionResult]":
-        """Create states and tell the group; return the outcome for each share partition.
+        """Create states and report to the group; return the outcome for each share partition.
 
         If one fails, none counts as created, as in Kafka: the next heartbeat tries all again, or, unless
         is_tried_again_soon, one after group.share.initialize.retry.interval.ms.
@@ -73,9 +73,9 @@ class ShareStates:
                 ErrorCode(failed.error_code).name,
             )
             if is_tried_again_soon:
-                self._try_to_tell(effect, lambda shard: shard.share.states_failed(effect.group_id, partitions))
+                self._report(effect, lambda shard: shard.share.states_failed(effect.group_id, partitions))
         else:
-            self._try_to_tell(effect, lambda shard: shard.share.states_initialized(effect.group_id, partitions))
+            self._report(effect, lambda shard: shard.share.states_initialized(effect.group_id, partitions))
         return results
 
     async def delete(self, effect: DeleteStates) -> "list[PartitionResult]":
@@ -88,13 +88,13 @@ class ShareStates:
         return await self._persister.delete(effect.group_id, wanted)
 
     async def read_summaries(self, group_id: str, partitions: "Mapping[Uuid, Collection[int]]") -> "list[StateSummary]":
-        """Return what is known of share partitions, among others where they begin."""
+        """Return summaries of share partitions, with their start offsets."""
         wanted = [TopicIdPartition(topic_id, each) for topic_id, numbers in partitions.items() for each in numbers]
         return await self._persister.read_summary(group_id, wanted)
 
-    def _try_to_tell(self, effect: InitializeStates, decide: "Callable[[GroupShard], ShareDecision]") -> None:
+    def _report(self, effect: InitializeStates, decide: "Callable[[GroupShard], ShareDecision]") -> None:
         try:
-            self._tell(effect.group_id, decide)
+            self._decide(effect.group_id, decide)
         except ApiError as error:  # the group has moved, or its log refuses: its heartbeats try again after a while
             logger.warning(
                 "Could not write which partitions of share group %s have a state: %s",

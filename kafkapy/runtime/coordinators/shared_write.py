@@ -51,7 +51,7 @@ class SharedWrite:
 class SharingRule:
     """Whether a decision waits for others: only if more than two were made in the same millisecond.
 
-    A request that waits is suspended and resumed, which is in vain if no other comes. A client that sends one request
+    A request that waits is parked and resumed, which is in vain if no other comes. A client that sends one request
     after the other may have several answered in a millisecond, too, so the rule also looks at what came of waiting.
     """
 
@@ -78,6 +78,6 @@ class SharingRule:
         return True
 
     def mark_written(self, decision_count: int) -> None:
-        """Note how many decisions have shared a write."""
+        """Count how many decisions have shared a write."""
         if decision_count == 1:
             self._skipped = WRITTEN_AT_ONCE_AFTER_LONE

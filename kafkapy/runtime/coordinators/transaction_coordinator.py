@@ -37,7 +37,7 @@ EXPIRY_INTERVAL_KEY: Final = "transaction_remove_expired_transaction_cleanup_int
 
 
 class TransactionKeys(NamedTuple):
-    """What a coordinator of transactions is configured by. transaction_version: returns the finalized level."""
+    """The configuration of a transaction coordinator. transaction_version: returns the finalized level."""
 
     config: Callable[[], TransactionConfig]
     transaction_version: Callable[[], int]
@@ -75,7 +75,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
     async def decide(
         self, transactional_id: str, decide: "Callable[[TransactionShard, int], TransactionDecision]"
     ) -> Any:
-        """Have the id's shard decide; return the response once the state that it depends on is committed.
+        """Run a decision on the id's shard; return the response once the state that it depends on is committed.
 
         `decide(shard, wall clock ms)` is called again when it needed a producer id. Raises ApiError NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
@@ -101,7 +101,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return topic is None or all(each.leader == self._replica_manager.node_id for each in topic.partitions.values())
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> "Iterator[None]":
-        """As Coordinator.apply_delta; also retries markers that wait for a partition leader."""
+        """Like Coordinator.apply_delta; also retries markers that wait for a partition leader."""
         yield from super().apply_delta(delta, image)
         if self._markers is not None and delta.topics_changed is not None:
             self._markers.leaders_changed()

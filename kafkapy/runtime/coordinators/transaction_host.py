@@ -65,6 +65,7 @@ class TransactionHost(ShardHost[TransactionShard]):
         self.check_active()
         decision = decide(self.shard, self._clock.wall_ms())
         assert decision.response is not None, "no request is parked"
+        # Nothing to write to other partitions: an added partition, a new producer epoch, a response alone.
         if not decision.effects:
             self._apply_decision(decision)
             if not self.log.is_committed(self.replayed_offset):
@@ -103,7 +104,7 @@ class TransactionHost(ShardHost[TransactionShard]):
             self._complete(self.shard.markers_written(effect, partitions, self._clock.wall_ms()))
 
     def mark_all_written(self, written: Sequence[tuple[WriteMarkers, Iterable[TopicPartition]]]) -> None:
-        """As `mark_written`, for several transactions: the completions are one write."""
+        """Like `mark_written`, for several transactions: the completions are one write."""
         if self.is_active:
             now_ms = self._clock.wall_ms()
             decisions = [self.shard.markers_written(effect, partitions, now_ms) for effect, partitions in written]

@@ -44,19 +44,25 @@ RETRIED_BY_CLIENTS: Final = frozenset(
 class TransactionalProducer:
     """The producer of the records, and what its client supports.
 
-    is_adding: Produce 12, TxnOffsetCommit 5 and above. knows_abortable: Produce 11, TxnOffsetCommit 4 and above.
+    adds_partitions: the verification adds the partitions to the transaction (Produce 12, TxnOffsetCommit 5 and above).
+    knows_transaction_abortable: the client knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4 and above).
     """
 
-    __slots__ = ("is_adding", "knows_abortable", "producer_epoch", "producer_id", "transactional_id")
+    __slots__ = ("adds_partitions", "knows_transaction_abortable", "producer_epoch", "producer_id", "transactional_id")
 
     def __init__(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, is_adding: bool, knows_abortable: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        adds_partitions: bool,
+        knows_transaction_abortable: bool,
     ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.is_adding = is_adding
-        self.knows_abortable = knows_abortable
+        self.adds_partitions = adds_partitions
+        self.knows_transaction_abortable = knows_transaction_abortable
 
 
 class Verified:
@@ -79,7 +85,7 @@ class TransactionGate(Protocol):
         ...
 
     def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
-        """As `verify` for one partition; None if the response must be awaited: then call `verify`, which repeats it."""
+        """Like `verify` for one partition; None if it must wait for a response: then call `verify`, to ask again."""
         ...
 
 
@@ -96,7 +102,7 @@ class LocalGate:
         transactional_id, producer_id = producer.transactional_id, producer.producer_id
         producer_epoch = producer.producer_epoch
         try:
-            if not producer.is_adding:
+            if not producer.adds_partitions:
                 return await self._transactions.read(
                     transactional_id,
                     lambda shard: shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions),
@@ -117,7 +123,7 @@ class LocalGate:
         producer_epoch = producer.producer_epoch
         try:
             host = self._transactions.host_of(transactional_id)
-            if producer.is_adding:
+            if producer.adds_partitions:
                 code: int | None = host.try_call(
                     transactional_id,
                     lambda shard, now_ms: shard.add_partitions(
@@ -184,7 +190,7 @@ class TransactionVerification:
         INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (the previous one is still ending), and those of partitions
         that are not led here and of coordinators that are not here or still load.
         """
-        if not producer.is_adding and not self._config().transaction_partition_verification_enable:
+        if not producer.adds_partitions and not self._config().transaction_partition_verification_enable:
             return {partition: Verified() for partition in base_sequences}
         verified = {
             partition: self._start(producer, partition, base_sequence)
@@ -204,29 +210,29 @@ class TransactionVerification:
         self, producer: TransactionalProducer, partition: "HostedPartition", base_sequence: int
     ) -> "VerificationGuard | None":
         """Return the guard with which a batch may be appended; None if `verify` must be called."""
-        if not producer.is_adding and not self._config().transaction_partition_verification_enable:
+        if not producer.adds_partitions and not self._config().transaction_partition_verification_enable:
             return None
         verified = self._start(producer, partition, base_sequence)
         if verified.guard is None or self._gate.verify_at_once(producer, partition.topic_partition) != ErrorCode.NONE:
             return None
         return verified.guard
 
-    async def verify_patiently(
+    async def verify_with_retries(
         self, producer: TransactionalProducer, base_sequences: Mapping["HostedPartition", int]
     ) -> dict["HostedPartition", Verified]:
-        """As `verify`; if partitions are to be added while the previous transaction still ends, retry.
+        """Like `verify`, but if partitions cannot be added because the previous transaction is still ending, try again.
 
-        Every add.partitions.to.txn.retry.backoff.ms, for at most ...backoff.max.ms: a retry by the client would take
-        longer.
+        It tries every add.partitions.to.txn.retry.backoff.ms, for at most ...backoff.max.ms: a retry by the client
+        would take longer.
         """
         started_ms = self._clock.monotonic_ms()
         while True:
             verified = await self.verify(producer, base_sequences)
-            if not producer.is_adding or not _has_concurrent(verified.values()):
+            if not producer.adds_partitions or not _has_concurrent(verified.values()):
                 return verified
             config = self._config()
-            patience_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, self._request_timeout_ms)
-            if self._clock.monotonic_ms() - started_ms >= patience_ms:
+            max_wait_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, self._request_timeout_ms)
+            if self._clock.monotonic_ms() - started_ms >= max_wait_ms:
                 return verified
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
 
@@ -237,7 +243,7 @@ class TransactionVerification:
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
                 base_sequence=base_sequence,
-                supports_epoch_bump=producer.is_adding,
+                supports_epoch_bump=producer.adds_partitions,
             )
         except ApiError as error:
             return Verified(code=error.code)
@@ -261,6 +267,6 @@ def _has_concurrent(verified: Iterable[Verified]) -> bool:
 def _as_client_knows(code: int, producer: TransactionalProducer) -> int:
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code == ErrorCode.TRANSACTION_ABORTABLE and not producer.knows_abortable:
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not producer.knows_transaction_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return code

@@ -50,14 +50,14 @@ class RecordCodec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLog:
-    """How a kind of coordinator writes and reads its topic; the callables return current configuration values."""
+    """The way in which a kind of coordinator writes and reads its topic; the callables return current config values."""
 
     codec: RecordCodec
     compression: Callable[[], int]
     commit_timeout_ms: Callable[[], int]
     load_buffer_bytes: Callable[[], int]
     base_sequence: int = NO_SEQUENCE
-    """Of batches without a producer: Kafka's group coordinator writes 0, its transaction coordinator none."""
+    """In batches without a producer: Kafka's group coordinator writes 0, its transaction coordinator none."""
     counts: "CoordinatorCounts | None" = None
     """What appends are counted in, if anywhere."""
 

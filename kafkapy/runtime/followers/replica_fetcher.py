@@ -16,8 +16,8 @@ next one follows after 100 ms, because followers then soon find a leader that ha
 Deviation: Apache Kafka stops fetching a partition whose records do not continue the log until its metadata changes.
 Here they are requested again after replica.fetch.backoff.ms, because that may not happen for days.
 
-Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica that
-has left the ISR, as its disk is full, gives one that no broker has, because Apache Kafka's leaders would wait for it:
+Deviation: Apache Kafka's followers give their broker epoch with each Fetch. Here the last Fetch of a replica that has
+left the ISR because its disk is full gives one that no broker has, because Apache Kafka's leaders would wait for it for
 replica.lag.time.max.ms, as for each replica that was in sync so recently (maybeIncrementLeaderHW of Kafka's Partition).
 """
 
@@ -63,14 +63,14 @@ EARLIEST: Final = -2
 RECONNECT_MS: Final = 100
 NO_SESSION: Final = -1
 INELIGIBLE_EPOCH: Final = INT64_MAX
-"""No replica joins the ISR, or is waited for, whose last Fetch gave another broker epoch than the registered one."""
+"""An epoch that no broker has: a replica whose last Fetch gave it neither joins the ISR nor is waited for."""
 SESSION_ERRORS: Final = frozenset((ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH))
 
 logger = logging.getLogger("kafkapy.replication")
 
 
 class FollowerBroker(Protocol):
-    """What all fetchers of a broker share (replica_fetchers.py)."""
+    """The shared state of a broker's fetchers (replica_fetchers.py)."""
 
     @property
     def node_id(self) -> int: ...
@@ -101,7 +101,7 @@ class FollowerBroker(Protocol):
 
 
 class ReplicaFetcher:
-    """Fetches some or all of the partitions that are followed from one broker."""
+    """Fetches some or all of the followed partitions of one leader."""
 
     def __init__(self, broker: FollowerBroker, leader_id: int) -> None:
         self._broker = broker
@@ -113,9 +113,9 @@ class ReplicaFetcher:
         self._caught_up: set[PartitionKey] = set()
         """Throttled partitions whose last response brought them up to the leader's high watermark."""
         self._pausing: dict[PartitionKey, FetchPartition] = {}
-        """Replicas whose disk is full, with the position of the Fetch that ends their leader's waiting for them."""
+        """Replicas on a full disk, with the position of the Fetch that ends their leader's wait for them."""
         self._paused: dict[PartitionKey, int] = {}
-        """Those for which that Fetch was answered, with the leader epoch that it gave."""
+        """Those of them for which that Fetch was answered, with its leader epoch."""
         self.lags: dict[PartitionKey, int] = {}
         """Records that each partition lacked up to the leader's high watermark, at its last response."""
         self._unflushed: dict[Log, None] = {}
@@ -131,7 +131,7 @@ class ReplicaFetcher:
         """Start to fetch a partition, or continue with its new metadata."""
         self._followed[key] = partition
         self._delayed.pop(key, None)
-        self._add_unflushed(partition)  # its former fetcher may not have flushed what it appended
+        self._add_unflushed(partition)  # its former fetcher may not have flushed its last appends
         self._request_partition(key, partition)
         self._changed.set()
 
@@ -223,16 +223,16 @@ class ReplicaFetcher:
     # ---- requests
 
     def _request_partition(self, key: PartitionKey, partition: "HostedPartition") -> None:
-        """Let the next Fetch continue at the log's end offset."""
+        """Continue at the log's end offset with the next Fetch."""
         log = partition.log
         if partition.role is not Role.FOLLOWER or log is None or log.is_offline:
             self.remove(key)
             return
-        if log.log_dir.is_full:  # nothing could be appended, and a follower that fetches may join the ISR
+        if log.log_dir.is_full:  # nothing can be appended, and a follower that fetches may join the ISR
             self._delayed[key] = self._broker.clock.monotonic_ms() + self._backoff_ms
             self._session.drop(key)
             if self._broker.node_id not in partition.isr and self._paused.get(key) != partition.leader_epoch:
-                # Apache Kafka's leader looks whom to wait for only if the end offset of a follower changes
+                # Apache Kafka's leader checks for whom it waits only if the end offset of a follower changes
                 wanted = self._position(key, partition, log)
                 wanted.fetch_offset, wanted.last_fetched_epoch = max(wanted.fetch_offset - 1, log.log_start_offset), -1
                 self._pausing[key] = wanted
@@ -242,7 +242,7 @@ class ReplicaFetcher:
         self._session.request(key, self._position(key, partition, log))
 
     def _position(self, key: PartitionKey, partition: "HostedPartition", log: "Log") -> FetchPartition:
-        """Return what fetches on from the log's end offset."""
+        """Return the fields to fetch from the log's end offset."""
         latest_epoch = log.latest_epoch
         return FetchPartition(
             partition=key[1],
@@ -254,7 +254,7 @@ class ReplicaFetcher:
         )
 
     async def _end_waiting_for_paused(self) -> None:
-        """Have the leader stop waiting for the replicas that cannot take records now, by a Fetch without a session."""
+        """End the leader's wait for replicas that cannot take records now, by a Fetch without a session."""
         pausing, self._pausing = self._pausing, {}
         topics: dict[Uuid, FetchTopic] = {}
         for (topic_id, _), wanted in pausing.items():
@@ -397,7 +397,7 @@ class ReplicaFetcher:
             self.remove(key)
 
     def _count(self, partition: "HostedPartition", response: PartitionData) -> None:
-        """Count what was fetched, if topics are counted."""
+        """Count the fetched records, if there are metrics."""
         manager, node_id = self._broker.replica_manager, self._broker.node_id
         if manager.traffic is not None and response.records:
             registration = manager.image.topics.partition(*partition.topic_partition)
@@ -411,7 +411,7 @@ class ReplicaFetcher:
             self._session.drop(key)
 
     def _end_delays(self) -> None:
-        """Ask again for the partitions whose delay is over."""
+        """Add the partitions whose delay is over to the next request."""
         if self._delayed:
             now_ms = self._broker.clock.monotonic_ms()
             for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
@@ -434,7 +434,7 @@ class ReplicaFetcher:
             self._caught_up.discard(key)
 
     def _leave_out_throttled(self, throttle: "ReplicationThrottle") -> None:
-        """While the rate is exceeded, leave throttled partitions that are not in sync out of the next requests."""
+        """While the rate is exceeded, remove throttled partitions that are not in sync from the next requests."""
         pause_ms = throttle.pause_ms()
         if pause_ms == 0:
             return

@@ -64,7 +64,7 @@ class ReplicaFetchers:
         self._closed: list[ReplicaFetcher] = []
         self._is_stopped = False
         self.throttle: ReplicationThrottle | None = None
-        """Leaves out partitions that are not in sync; None without follower.replication.throttled.rate."""
+        """Removes partitions that are not in sync from requests; None without follower.replication.throttled.rate."""
         replica_manager.on_partition_offline = self._forget
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
@@ -87,7 +87,7 @@ class ReplicaFetchers:
             yield
 
     async def stop(self) -> None:
-        """Stop all fetchers; what they have appended stays."""
+        """Stop all fetchers."""
         self._is_stopped = True
         fetchers, self._fetchers = [*self._fetchers.values(), *self._closed], {}
         await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
@@ -98,7 +98,7 @@ class ReplicaFetchers:
 
     @property
     def failed_count(self) -> int:
-        """The number of followed partitions that no fetcher fetches any more, after a failure."""
+        """The number of followed partitions that are no longer fetched, after a failure."""
         return sum(key not in fetcher for key, (_, fetcher) in self._placed.items())
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:

@@ -34,7 +34,7 @@ PartitionKey: TypeAlias = tuple[Uuid, int]
 """(topic id, partition)."""
 
 ADDED_PER_REQUEST: Final = 250
-"""Some 10 us each for the follower, up to 50 us for the leader. Apache Kafka names all in one request."""
+"""Partitions that a request adds: 10 us each for the follower, up to 50 us for the leader. Apache Kafka adds all."""
 SESSION_ID_NOT_FOUND: Final = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
@@ -63,11 +63,11 @@ class FollowerSession:
         self._sent: dict[PartitionKey, FetchPartition] = {}
         """The positions last sent to the leader: the response refers to these."""
         self._added: dict[PartitionKey, None] = {}
-        """Those to be named first; none of them is in `_sent`."""
+        """Partitions to name first; none of them is in `_sent`."""
         self._named_before: deque[Iterator[PartitionKey]] = deque()
-        """Those that failed sessions named, one iterator a session; some of them were dropped or named again since."""
+        """Partitions that failed sessions named, one iterator a session; some were dropped or named again since."""
         self._changed: dict[PartitionKey, None] = {}
-        """Those of `_sent` with a new position."""
+        """Partitions of `_sent` with a new position."""
         self._forgotten: dict[PartitionKey, None] = {}
         self._is_refused = False
         """Whether the leader had no room for a session at the last request for one."""
@@ -139,7 +139,7 @@ class FollowerSession:
             self._session_id = NO_SESSION_ID
 
     def _pop_added(self, most: int) -> Iterable[PartitionKey]:
-        """Take partitions that the leader's session does not have; look at `most` of them."""
+        """Return partitions that the leader's session does not have; visit at most `most` of them."""
         taken = dict.fromkeys(islice(self._added, most))
         for key in taken:
             del self._added[key]

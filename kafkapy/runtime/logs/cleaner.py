@@ -74,8 +74,7 @@ class LogCleaner:
         self._settings = settings
         if not settings.log_cleaner_enable:
             return
-        self._log_manager.checkpoints.read_cleaner_offsets()
-        self.manager.looked_at_ms = self._clock.wall_ms()
+        self.manager.last_check_ms = self._clock.wall_ms()
         self._start_workers()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -154,7 +153,7 @@ class LogCleaner:
     async def begin_dirtiest(self) -> bool:
         """Start to clean the dirtiest log if one is dirty enough and a worker is free; return whether a pass began."""
         now_ms = self._clock.monotonic_ms()
-        free = [each for each in self._workers if not each.is_at_work and each.rests_until_ms <= now_ms]
+        free = [each for each in self._workers if not each.is_at_work and each.paused_until_ms <= now_ms]
         if not free:
             return False
         worker = free[0]
@@ -179,7 +178,7 @@ class LogCleaner:
 
     async def _assess_all(self) -> "list[tuple[Log, LogToClean]]":
         """Apply retention to each compacted log that is not being cleaned, then assess how dirty it is."""
-        self.manager.looked_at_ms = self._clock.wall_ms()
+        self.manager.last_check_ms = self._clock.wall_ms()
         assessed = []
         for count, log in enumerate(self.manager.compacted_logs(self._at_work), 1):
             is_there = self._log_manager.get_log(log.topic_partition) is log  # may be gone, as other tasks have run
@@ -228,7 +227,7 @@ class LogCleaner:
             )
             self.manager.set_aside(log, described(error))
         if report is None:
-            worker.rests_until_ms = self._clock.monotonic_ms() + self._backoff_ms
+            worker.paused_until_ms = self._clock.monotonic_ms() + self._backoff_ms
             return
         await self._write_checkpoints()
         logger.info("Log cleaner thread %d %s", worker.worker_id, report)

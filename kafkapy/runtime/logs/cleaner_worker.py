@@ -24,7 +24,7 @@ STEP_BYTES: Final = 64 << 20
 THROTTLE_WINDOW_S: Final = 0.3
 """A throttled step moves at most what the rate allows in this time, as in Kafka."""
 MAX_PAUSE_MS: Final = 20_000.0
-"""Below the minute without a call after which the helper process ends, and with it the pass."""
+"""The longest pause: after a minute without a call the helper process ends, and the pass with it."""
 
 logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
@@ -39,7 +39,7 @@ class IoThrottle:
 
     @property
     def step_bytes(self) -> int:
-        """How many bytes to move before the next pause is computed."""
+        """The number of bytes to move before the next pause is computed."""
         return int(max(min(STEP_BYTES, self._rate * THROTTLE_WINDOW_S), 1))
 
     def end_ms(self, io_bytes: int, started_ms: int) -> float:
@@ -74,7 +74,7 @@ class Stop:
 class CleanerWorker:
     """Runs cleaning passes, one after another, in its helper process.
 
-    `rests_until_ms`: after a failed pass, the worker begins no other one until this time.
+    `paused_until_ms`: after a failed pass, the worker begins no other one until this time.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class CleanerWorker:
     ) -> None:
         self.worker_id = worker_id
         self.is_at_work = False
-        self.rests_until_ms = 0
+        self.paused_until_ms = 0
         self._manager = manager
         self._new_helper = new_helper
         self._helper: HelperProcess | None = None
@@ -140,7 +140,7 @@ class CleanerWorker:
             started_ms = self._clock.monotonic_ms()
             response = await self._call("advance", pass_id=pass_id, max_bytes=self._throttle.step_bytes, max_ms=STEP_MS)
             if "is_lost" in response:
-                raise HelperError("the helper process was started anew")
+                raise HelperError("the helper process was started again")
             self._manager.record_io(response.get("io_bytes", 0))
             if "failure" in response:
                 failure = response["failure"]

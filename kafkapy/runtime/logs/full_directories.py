@@ -8,9 +8,9 @@ for a directory that failed. With room again the real directory is reported, and
 ISR. A replica that is alone stays where it is, and refuses records.
 
 Once the controller has accepted DIRECTORY_LOST, a replica that leads resigns: it refuses requests, and answers those
-that wait. It does not wait for the metadata to say so, because the metadata log may have no room on the same disk
-(runtime/quorum/effect_queue.py). For the same reason what the controller accepted counts here, even if the image does
-not have it yet.
+that wait. One that follows counts as out of the ISR. Neither waits for the metadata to say so, because the metadata log
+may have no room on the same disk (runtime/quorum/effect_queue.py). For the same reason what the controller accepted
+counts here, even if the image does not have it yet.
 
 A log that could not be created for lack of room is created once there is some: its partition is applied again as if the
 metadata had just brought it. A disk with free bytes may still take no file, because it has no inodes or a user's quota
@@ -19,7 +19,7 @@ is used up. So after each try that created no log, the next one waits longer.
 Why so: this is the one request of KRaft that does it replica by replica and can be taken back, and Apache Kafka's
 controllers know it since metadata.version 3.7-IV2. A heartbeat that wants to be fenced, or names a directory as
 offline, leaves replicas that are alone without a leader, too, and a directory is then offline until the broker
-registers anew. A controlled shutdown cannot be taken back, and by AlterPartition a leader cannot leave its own ISR.
+registers again. A controlled shutdown cannot be taken back, and by AlterPartition a leader cannot leave its own ISR.
 
 Deviation: Apache Kafka's broker takes a full directory offline until it is started again, and stops if it has no other.
 Here it stays online, because it may have room again.
@@ -107,6 +107,18 @@ class FullDirectories:
             self._given_away.add(key)
         return DIRECTORY_LOST
 
+    def assignment(self, topic_id: "Uuid", partition_id: int, place: "Uuid") -> Assignment:
+        """Return what reports the place of a replica; if it is given away, what is accepted is recorded here."""
+        key = (topic_id, partition_id)
+        partition = self._partitions.find_by_id(*key)
+        if partition is None or not (key in self._given_away or key in self._accepted):
+            return Assignment(*key, place)
+        return self._recorded(partition, place)
+
+    def _recorded(self, partition: "HostedPartition", place: "Uuid") -> Assignment:
+        on_accepted = partial(self._on_accepted, partition, place, partition.leader_epoch)
+        return Assignment(partition.topic_id, partition.topic_partition.partition, place, on_accepted)
+
     def _is_led_without(self, registration: "PartitionRegistration") -> bool:
         """Whether the partition has a leader, and another broker leads it or could be elected at once."""
         brokers, node_id = self._partitions.newest_image.cluster.brokers, self._partitions.node_id
@@ -120,12 +132,12 @@ class FullDirectories:
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
             try:
-                for _ in self.look():
+                for _ in self.check():
                     await asyncio.sleep(0)
             except Exception:
                 logger.exception("Looking after full log directories failed unexpectedly, trying again")
 
-    def look(self) -> Iterator[None]:
+    def check(self) -> Iterator[None]:
         """Look for room in full directories, then at each replica, some a step; create the logs that lacked room."""
         states = [directory.state for directory in self._replica_manager.log_manager.directories.live]
         for state in states:
@@ -144,7 +156,7 @@ class FullDirectories:
             self._maybe_create_logs()
 
     def _forget_deleted(self) -> Iterator[None]:
-        """Forget replicas that are not hosted any more, or each look would go through all partitions for ever."""
+        """Forget replicas that are not hosted any more, or each check would go through all partitions for ever."""
         for count, key in enumerate([*self._given_away, *self._accepted], 1):
             if self._partitions.find_by_id(*key) is None:
                 self._given_away.discard(key)
@@ -184,8 +196,7 @@ class FullDirectories:
         if self._assignments.is_pending(*key) or self._is_moving_to(assigned, partition):
             return
         if place is not None and (place != assigned or self._is_to_be_elected(key, registration)):
-            on_accepted = partial(self._on_accepted, partition, place, partition.leader_epoch)
-            self._assignments.assign(Assignment(*key, place, on_accepted))
+            self._assignments.assign(self._recorded(partition, place))
         elif place != DIRECTORY_LOST and key not in self._accepted:
             self._given_away.discard(key)
 
@@ -200,7 +211,10 @@ class FullDirectories:
     def _on_accepted(self, partition: "HostedPartition", place: "Uuid", leader_epoch: int) -> None:
         """Record a replica's place, and have it resign if that is none. leader_epoch: of the time when it was sent."""
         self._accepted[partition.topic_id, partition.topic_partition.partition] = place
-        if place == DIRECTORY_LOST and partition.resign(leader_epoch):
+        if place != DIRECTORY_LOST:
+            return
+        partition.leave_isr(leader_epoch)  # so that its fetcher tells the leader not to wait for it
+        if partition.resign(leader_epoch):
             logger.info("Resigned as the leader of %s: its directory is full", partition.topic_partition)
             self._replica_manager.complete_waiting(partition)
             self._on_resigned(partition)

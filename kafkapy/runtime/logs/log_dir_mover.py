@@ -213,7 +213,9 @@ class LogDirMover:
         reported_id = self._full_directories.place_of(log, registration, topic_id)
         is_move = topic_partition in self._tasks and future is not None and self._id_of(future) == assigned_id
         if reported_id is not None and assigned_id != reported_id and not is_move:
-            self._assignments.assign(Assignment(topic_id, topic_partition.partition, reported_id))
+            self._assignments.assign(
+                self._full_directories.assignment(topic_id, topic_partition.partition, reported_id)
+            )
 
     def _registration(self, topic_id: "Uuid", partition_id: int) -> "PartitionRegistration | None":
         """Return the partition in the newest metadata; None if it has no replica here."""
@@ -333,7 +335,7 @@ class LogDirMover:
             await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
 
     async def _warm(self, move: "LogMove", cold: NeedsWarming) -> None:
-        """Have a worker read data that is not in the page cache. Raises StorageError, ApiError."""
+        """Read data that is not in the page cache on a worker. Raises StorageError, ApiError."""
         try:
             await run_in_pool(self._io_pool, cold.warm)
         except OSError as error:
@@ -430,7 +432,7 @@ class LogDirMover:
 
 
 class Pace:
-    """Tells when a copy pauses: after TURN_NS of copying, if other work was done between its chunks."""
+    """Decides when a copy pauses: after TURN_NS of copying, if other work was done between its chunks."""
 
     __slots__ = ("_copying_ns", "_is_alone")
 
@@ -442,7 +444,7 @@ class Pace:
         self._copying_ns += took_ns
 
     def is_pause_due(self, pass_ns: int) -> bool:
-        """Note how long the loop's pass after a chunk took, and return whether to pause now."""
+        """Record how long the loop's pass after a chunk took, and return whether to pause now."""
         if pass_ns >= IDLE_PASS_NS:
             self._is_alone = False
         if self._copying_ns < TURN_NS:

@@ -161,7 +161,7 @@ class LogMaintenance:
 
 
 def producer_expiry_steps(log_manager: "LogManager", now_ms: int) -> Iterator[None]:
-    """Remove the expired producers of each log, and count the others anew."""
+    """Remove the expired producers of each log, and count the others again."""
     counts = log_manager.producer_counts
     counts.start_recount()
     for log in log_manager.all_logs():

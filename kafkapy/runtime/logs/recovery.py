@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.runtime.turns import in_turns
 from kafkapy.storage.manager import recovery_process
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ MIN_HELPER_BYTES: Final = 64 << 20
 """A log with less to read is recovered in this process: that is faster than starting another one."""
 LOGS_PER_SLICE: Final = 64
 """Logs looked at before other tasks run: a millisecond, if each has to be recovered."""
+STEPS_PER_TURN: Final = 8
+"""Steps of a turn, half a millisecond each."""
 CONFIGURE_LOGGING: Final = "kafkapy.server.process.logs:configure"
 
 logger = logging.getLogger("kafkapy.storage")
@@ -28,7 +31,7 @@ logger = logging.getLogger("kafkapy.storage")
 class LogRecovery:
     """Loads all logs at the start, small ones here and large ones in helper processes.
 
-    threads_per_directory: num.recovery.threads.per.data.dir.
+    threads_per_directory: num.recovery.threads.per.data.dir. on_loaded(count): called after each log.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class LogRecovery:
         threads_per_directory: int,
         producer_id_expiration_ms: int,
         clock: "Clock",
+        on_loaded: Callable[[int], None] = lambda count: None,
         min_helper_bytes: int = MIN_HELPER_BYTES,
     ) -> None:
         self._loading = loading
@@ -46,11 +50,12 @@ class LogRecovery:
         self._threads_per_directory = threads_per_directory
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._clock = clock
+        self._on_loaded = on_loaded
         self._min_helper_bytes = min_helper_bytes
 
     async def load_all(self) -> None:
         """Load every log; a directory that fails goes offline."""
-        items = self._loading.plan()
+        items = await in_turns(self._loading.plan_steps(), self._clock, STEPS_PER_TURN)
         large = await self._large_ones(items)
         workers = [
             asyncio.get_running_loop().create_task(self._work(queue))
@@ -61,7 +66,7 @@ class LogRecovery:
         try:
             for item in items:
                 if id(item) not in is_large:
-                    self._loading.load(item)
+                    self._load(item)
                     await asyncio.sleep(0)
             await asyncio.gather(*workers)
         finally:
@@ -89,6 +94,10 @@ class LogRecovery:
         except OSError:
             return 0  # loading it will report the error
 
+    def _load(self, item: "LogToLoad") -> None:
+        self._loading.load(item)
+        self._on_loaded(1)
+
     async def _work(self, queue: "list[LogToLoad]") -> None:
         """Recover and load the queued logs of one directory, one after another, in one helper process."""
         helper = self._new_helper(asyncio.get_running_loop())
@@ -104,12 +113,12 @@ class LogRecovery:
                         "Recovering %s in the main process, because its helper process failed: %s", item.path, failure
                     )
                 item.is_recovered = failure is None
-                self._loading.load(item)
+                self._load(item)
         finally:
             helper.close()
 
     async def _recover(self, helper: "HelperProcess", item: "LogToLoad") -> str | None:
-        """Have the helper recover a log; return None, or why that failed."""
+        """Recover a log in the helper process; return None, or why that failed."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         def on_done(result: Any, error: str | None) -> None:

@@ -36,7 +36,7 @@ class QuorumDescription:
 
 
 def replaced_voters(core: RaftCore) -> tuple[ReplicaKey, ...]:
-    """Return the observers whose node is a voter with another directory: it was lost, or formatted anew.
+    """Return the observers whose node is a voter with another directory: it was lost, or formatted again.
 
     Such a node does not vote until it is added, and the voter of its former directory removed. Empty unless this node
     leads.
@@ -48,7 +48,7 @@ def replaced_voters(core: RaftCore) -> tuple[ReplicaKey, ...]:
 
 
 def warn_of_replaced_voters(core: RaftCore, warned_of: set[ReplicaKey]) -> None:
-    """Log which nodes have lost the directory with which they vote; add them to those that were warned of."""
+    """Log the nodes that have lost the directory with which they vote; add them to those already logged."""
     for key in set(replaced_voters(core)) - warned_of:
         warned_of.add(key)
         logger.warning(

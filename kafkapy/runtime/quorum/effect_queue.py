@@ -1,22 +1,23 @@
-"""Carries out the effects of each step in order; what a full disk does not take waits for room, and all behind it.
+"""Carries out the effects of each step in order. If a disk is full, an effect and all later ones wait for room.
 
-The reserve of the metadata (storage/manager/space_reserve.py) may be given up and its room used by another process. A
-full disk has not failed: to its peers this node is then a voter that is silent for a while, as on a disk that is slow.
-Deviation: Apache Kafka's node stops. Here it waits, because it then comes back by itself once there is room.
+That happens when the reserve of the metadata (storage/manager/space_reserve.py) has been released, and another process
+has used its room. A full disk has not failed: for its peers this node is a voter that is silent for a while, as on a
+slow disk. Deviation: Apache Kafka's node stops. Here it waits, because it then recovers by itself once there is room.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Effect
-from kafkapy.raft.effects import AppendBatch, PersistElection, WriteSnapshotPart
+from kafkapy.raft.effects import AppendBatch, PersistElection, ResetLogToSnapshot, TruncateLog, WriteSnapshotPart
 from kafkapy.runtime.quorum.room_wait import RoomWait
 from kafkapy.storage.log_dir import lacks_space
 
 
 class EffectQueue:
-    """`waiting`: what waits for room. While there is any, no event may be stepped: the log is behind the core."""
+    """`waiting`: effects that wait for room. While there are any, the core must not step: the log is incomplete."""
 
     def __init__(
         self,
@@ -27,7 +28,7 @@ class EffectQueue:
         on_room: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """make_room: called before a write is tried again. may_wait: whether anybody goes on without this node.
+        """make_room: called before a write is tried again. may_wait: whether the cluster can work without this node.
 
         on_room() is called when all that waited is carried out, on_failed(error) if that failed for another reason.
         """
@@ -41,11 +42,11 @@ class EffectQueue:
 
     @property
     def waited_ms(self) -> int:
-        """How long what was written last has waited for room, 0 if nothing waits."""
+        """The time for which the oldest effect has waited for room, 0 if nothing waits."""
         return self._room.waited_ms if self.waiting else 0
 
     def run(self, effects: Iterable[Effect]) -> bool:
-        """Carry out the effects of a step; return whether none of them waits for room.
+        """Carry out the effects of a step; return whether all are done, and none waits for room.
 
         Raises StorageError if the disk fails: the node must then stop.
         """
@@ -62,7 +63,7 @@ class EffectQueue:
         return not self.waiting
 
     def close(self) -> None:
-        """Carry out nothing more of what waits, as after a crash."""
+        """Drop the waiting effects, as a crash would."""
         self._room.cancel()
 
     def _try_again(self) -> None:
@@ -81,6 +82,11 @@ class EffectQueue:
         self._on_room()
 
 
+REPEATABLE: Final = (AppendBatch, PersistElection, ResetLogToSnapshot, TruncateLog, WriteSnapshotPart)
+"""Effects that can be carried out again after they found the disk full. The first two and the last have changed nothing
+then; the others go on with the files that they have not truncated, renamed or created yet."""
+
+
 def _is_for_lack_of_room(effect: Effect, error: BaseException) -> bool:
-    """Return whether the disk is merely full; the effect has then changed nothing, and can be tried again."""
-    return lacks_space(error) and isinstance(effect, AppendBatch | PersistElection | WriteSnapshotPart)
+    """Return whether the disk is only full, and the effect can be tried again."""
+    return lacks_space(error) and isinstance(effect, REPEATABLE)

@@ -1,4 +1,4 @@
-"""Carries out the effects of the Raft core, in the order of a step: on the log, on quorum-state, towards peers."""
+"""Carries out the effects of the Raft core: appends and truncations, quorum-state, messages to peers."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ from kafkapy.storage.metadata.metadata_log import MetadataLog
 
 
 class QuorumEffects:
-    """The hands of the core. Made once the metadata log is recovered."""
+    """Carries out one effect after the other. Created once the metadata log is recovered."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class QuorumEffects:
         exchange: PeerExchange,
         step_next: Callable[[Event], None],
     ) -> None:
-        """step_next(event): the core is stepped with it after the current step's effects."""
+        """step_next(event): steps the core with the event after the effects of the current step."""
         self._log = log
         self._clock = clock
         self._delivery = delivery
@@ -70,12 +70,12 @@ class QuorumEffects:
                 self._exchange.respond_with_snapshot(effect)
             case TruncateLog():
                 self._log.truncate_to(effect.end_offset)
-                # kept in memory for their commit, which another leader's batches at these offsets will have now
+                # they were kept in memory for their commit; another leader's batches have these offsets now
                 self._delivery.forget_own_from(effect.end_offset)
             case WriteSnapshotPart():
                 self._exchange.download.write(effect)
             case InstallSnapshot():
-                self._step_next(self._exchange.download.install())
+                self._step_next(self._exchange.install_snapshot(effect))
             case ResetLogToSnapshot():
                 self._log.reset_to_snapshot(effect.snapshot_id, now_ms=self._clock.wall_ms())
                 self._delivery.begin_with(effect.snapshot_id)

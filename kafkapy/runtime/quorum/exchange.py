@@ -1,4 +1,4 @@
-"""The quorum driver's exchange with peers: the transport, responses with data, the download of snapshots."""
+"""Messages between the quorum and its peers: requests, responses with records, the download of snapshots."""
 
 import logging
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from kafkapy.machine import Event
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.control_records import to_log_batch
 from kafkapy.raft.effects import (
+    InstallSnapshot,
     SendRequest,
     SendResponse,
     SendResponseWithRecords,
@@ -21,12 +22,18 @@ from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, Request,
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.record.batches import batches
 from kafkapy.seams import Disk
+from kafkapy.storage.log_dir import is_shortage, lacks_space
 from kafkapy.storage.metadata.metadata_log import MetadataLog
 from kafkapy.storage.metadata.snapshot import PartFile
 
 logger = logging.getLogger(__name__)
 
 POSITION_OUT_OF_RANGE: Final = ErrorCode.POSITION_OUT_OF_RANGE.value
+SNAPSHOT_NOT_FOUND: Final = ErrorCode.SNAPSHOT_NOT_FOUND.value
+UNKNOWN_SERVER_ERROR: Final = ErrorCode.UNKNOWN_SERVER_ERROR.value
+
+MAX_RESPONSE_BYTES: Final = 1 << 20
+"""The largest response: it is read into memory on the event loop. Followers request as much."""
 
 
 KraftVersions: TypeAlias = tuple[int, int] | str
@@ -34,7 +41,7 @@ KraftVersions: TypeAlias = tuple[int, int] | str
 
 
 class RaftTransport(Protocol):
-    """How the quorum reaches its peers."""
+    """The quorum's connection to its peers."""
 
     def send(
         self,
@@ -55,7 +62,7 @@ class RaftTransport(Protocol):
 
 
 class PeerExchange:
-    """Sends the requests and responses of the core, and owns the download of a snapshot."""
+    """Sends the core's requests and responses; owns the download of a snapshot."""
 
     def __init__(
         self,
@@ -65,7 +72,7 @@ class PeerExchange:
         transport: RaftTransport | None,
         step: Callable[[Event], None],
     ) -> None:
-        """transport: None for a quorum of one. step(event) takes a response to the core, later."""
+        """transport: None for a quorum of one. step(event) passes a response to the core, later."""
         self._log = log
         self._disk = disk
         self._transport = transport
@@ -95,6 +102,20 @@ class PeerExchange:
     def respond_with_snapshot(self, effect: SendResponseWithSnapshot) -> None:
         _respond(effect.respond_to, with_snapshot(self._disk, self._log, effect))
 
+    def install_snapshot(self, effect: InstallSnapshot) -> Event:
+        """Give the downloaded snapshot its name; return the event for the core. Raises OSError if the disk fails.
+
+        If the disk is full, the core has it downloaded again: after a failed fsync the file is not what was written.
+        """
+        try:
+            return self.download.install()
+        except OSError as error:
+            if not lacks_space(error):
+                raise
+            logger.warning("No room for a metadata snapshot from the leader: %s", error)
+            self._log.make_room()
+            return SnapshotRefused(effect.snapshot_id)
+
 
 def _respond(respond_to: object, response: Response) -> None:
     assert callable(respond_to)
@@ -102,23 +123,38 @@ def _respond(respond_to: object, response: Response) -> None:
 
 
 def with_records(log: MetadataLog, effect: SendResponseWithRecords) -> Response:
-    """Return the response to a Fetch, with batches from the log."""
+    """Return the response to a Fetch, with batches from the log. Raises StorageError, OSError if the disk fails."""
     response = effect.response
     assert isinstance(response, FetchResponse)
-    data = log.read_bytes(effect.fetch_offset, effect.max_bytes)
+    try:
+        data = log.read_bytes(effect.fetch_offset, min(effect.max_bytes, MAX_RESPONSE_BYTES))
+    except (StorageError, OSError) as error:
+        if not is_shortage(error):
+            raise
+        logger.warning("Metadata records are not sent to a peer: %s", error)
+        return replace(response, error=UNKNOWN_SERVER_ERROR)
     return replace(response, batches=tuple(to_log_batch(batch) for batch in batches(data)))
 
 
 def with_snapshot(disk: Disk, log: MetadataLog, effect: SendResponseWithSnapshot) -> Response:
-    """Return the response to a FetchSnapshot, with a part of the file."""
+    """Return the response to a FetchSnapshot, with a part of the file. Raises OSError if the disk fails."""
     response = effect.response
     assert isinstance(response, FetchSnapshotResponse)
-    file = disk.open(log.snapshots.path_of(effect.snapshot_id), writable=False)
+    try:
+        file = disk.open(log.snapshots.path_of(effect.snapshot_id), writable=False)
+    except FileNotFoundError:  # it was deleted meanwhile
+        return replace(response, error=SNAPSHOT_NOT_FOUND)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        logger.warning("A metadata snapshot is not sent to a peer: %s", error)
+        return replace(response, error=UNKNOWN_SERVER_ERROR)
     try:
         size_bytes = file.size()
         if not 0 <= effect.position < size_bytes:
             return replace(response, error=POSITION_OUT_OF_RANGE)
-        data = file.pread(min(effect.max_bytes, size_bytes - effect.position), effect.position)
+        part_bytes = min(effect.max_bytes, MAX_RESPONSE_BYTES, size_bytes - effect.position)
+        data = file.pread(part_bytes, effect.position)
     finally:
         file.close()
     return replace(response, size_bytes=size_bytes, data=data)
@@ -133,24 +169,32 @@ class SnapshotDownload:
         self._part: PartFile | None = None
 
     def write(self, effect: WriteSnapshotPart) -> None:
-        """Append a part; position 0 starts a new file."""
+        """Append a part; position 0 starts a new file, and drops the one before."""
         if effect.position == 0:
+            former, self._part = self._part, None  # without room for a new file this is tried again
+            if former is not None:
+                former.abort()
             self._part = PartFile(self._disk, self._directory, effect.snapshot_id)
         assert self._part is not None
         assert self._part.size_bytes == effect.position
         self._part.append(effect.data)
 
     def install(self) -> Event:
-        """Check the file and rename it to its final name; return the event for the core. Blocks the loop."""
+        """Check the file and rename it to its final name; return the event for the core. Blocks the loop.
+
+        Raises OSError; the file is deleted then.
+        """
         part, self._part = self._part, None
         assert part is not None
-        part.sync()
         try:
+            part.sync()
             reader = part.open_reader()
             reader.check()
-        except StorageError as error:
-            logger.warning("Rejected a metadata snapshot from the leader: %s", error)
+            part.freeze()
+        except (StorageError, OSError) as error:
             part.abort()
+            if isinstance(error, OSError):
+                raise
+            logger.warning("Rejected a metadata snapshot from the leader: %s", error)
             return SnapshotRefused(part.snapshot_id)
-        part.freeze()
         return SnapshotInstalled(part.snapshot_id, reader.voters, reader.kraft_version)

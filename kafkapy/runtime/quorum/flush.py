@@ -1,4 +1,4 @@
-"""The fsyncs of the metadata log: one at a time, each of everything appended so far (group commit).
+"""The fsyncs of the metadata log: one at a time, each for all appends so far (group commit).
 
 Without room for the small files beside the log (its epochs), a flush is tried again until there is some.
 """
@@ -25,7 +25,7 @@ class QuorumFlushes:
         step: Callable[[Event], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """step(event) takes the end of an fsync to the core; on_failed(error) is called instead if it failed."""
+        """step(event) passes the end of an fsync to the core; on_failed(error) is called instead if it failed."""
         self._io_pool = io_pool
         self._clock = clock
         self._step = step

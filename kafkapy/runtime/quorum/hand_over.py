@@ -1,4 +1,4 @@
-"""How a voter of the metadata quorum that stops helps the others to have a leader."""
+"""The last step of a voter before it stops: hand over leadership, and vote until another voter leads."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,11 @@ async def hand_over(quorum: Quorum, timeout_s: float) -> None:
     """Return once another node leads the quorum; at once if one does, or if this node is no voter or the only one.
 
     If this node leads, or is elected meanwhile, it resigns. Until another one leads it answers and votes: others may
-    need its vote, and a candidate that ended would leave those that voted for it to wait for their election timeout.
+    need its vote, and those that voted for a candidate that stops would wait for their election timeout.
 
-    timeout_s: at most the shortest election timeout. Deviation: Apache Kafka waits for up to 5 s, and does not stand
-    meanwhile unless it did already. Here the wait is as long as an election takes, because a stop is to be short.
+    timeout_s: at most the shortest election timeout. Deviation: Apache Kafka waits for up to 5 s, and meanwhile
+    goes on with an election, but starts none. Here the wait is as long as an election takes, because a stop is to be
+    short.
     """
     if not quorum.is_recovered or len(quorum.voters) < 2 or quorum.node_id not in quorum.voters.ids:
         return

@@ -1,4 +1,4 @@
-"""What the quorum notifies its listeners of, and in which order.
+"""The notifications of the quorum's listeners, and their order.
 
 First the latest snapshot, if there is one, then every committed batch after it, exactly once. A new leader on another
 node, or the loss of a leader, is notified at once. A node that becomes leader is notified only after all records of
@@ -24,7 +24,7 @@ READ_BYTES = 1 << 18
 
 
 class SnapshotSource(Protocol):
-    """What a listener uses of SnapshotReader (storage.metadata.snapshot)."""
+    """The part of SnapshotReader that listeners use (storage.metadata.snapshot)."""
 
     snapshot_id: OffsetAndEpoch
     last_contained_log_timestamp_ms: int

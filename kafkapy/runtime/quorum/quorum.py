@@ -5,8 +5,8 @@ Everything runs on the loop's thread; only fsyncs run in the IO pool. A record i
 listeners.py defines what listeners are notified of. A listener may append from within its callbacks. If the
 metadata directory fails, or an invariant of the core does, `on_fatal` stops the process.
 
-This module has the order of steps, notifications and the timer. Beside it: effects.py (what the core decided) and
-effect_queue.py (in order, and a full disk), flush.py (fsyncs), snapshots.py (our own), exchange.py (with peers).
+This module has the order of steps, notifications and the timer. Its parts: effect_queue.py and effects.py (carry out
+the core's effects), flush.py (fsyncs), snapshots.py (this node's snapshots), exchange.py (messages to peers).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from kafkapy.runtime.quorum.waiters import NotLeaderError, QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import System
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
+from kafkapy.storage.metadata.metadata_log import CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 if TYPE_CHECKING:
@@ -59,14 +59,13 @@ __all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "Raft
 logger = logging.getLogger(__name__)
 
 RECORD_LIST_TOO_LARGE: Final = ErrorCode.RECORD_LIST_TOO_LARGE.value
-KAFKA_STORAGE_ERROR: Final = ErrorCode.KAFKA_STORAGE_ERROR.value
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
 """Maximum size of a metadata record (no key, no headers) beyond its value."""
 CHUNKS_PER_TURN: Final = 4
 """Maximum number of notifications, or of steps that listeners take, per turn of the loop."""
 MAX_WAITING_EVENTS: Final = 1000
-"""Of those that wait for room on the disk; requests of peers beyond it are lost, as in a network. They come again."""
+"""Events that wait for room on the disk; further requests of peers are lost, as in a network, and repeated."""
 CLEAN_INTERVAL_MS: Final = 60_000
 """How often old snapshots and deleted files are cleaned up (as Apache Kafka's RaftMetadataLogCleaner)."""
 
@@ -85,7 +84,7 @@ class Quorum:
         transport: RaftTransport | None = None,
         counts: "QuorumCounts | None" = None,
     ) -> None:
-        """transport: None for a quorum of one. counts: what latencies are counted in, if anywhere."""
+        """transport: None for a quorum of one. counts: the metrics, if any."""
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
         self._identity = identity
@@ -99,7 +98,7 @@ class Quorum:
         self._flushes = QuorumFlushes(directory.flush_pool or system.io_pool, system.clock, self._step, self._fail)
         self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
-        """What is to be stepped next: events that came amid a step, and the results of effects."""
+        """Events to step next: those that came during a step, and the results of effects."""
         self._is_stepping = False
         self._is_notifying = False
         self._next_turn: asyncio.TimerHandle | None = None
@@ -126,7 +125,7 @@ class Quorum:
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where the leader listens; empty while it is unknown."""
+        """The leader's endpoints; empty while it is unknown."""
         return self._core.role.leader_endpoints
 
     @property
@@ -175,7 +174,7 @@ class Quorum:
 
     @property
     def log(self) -> Log:
-        """The metadata log; once it was recovered."""
+        """The metadata log, after its recovery."""
         return self._log.log
 
     @property
@@ -202,7 +201,7 @@ class Quorum:
 
     def kraft_upgrade_refusal(self) -> ApiError | None:
         """Return why kraft.version cannot be upgraded from 0 to 1 now, or None. To be called on the leader."""
-        if not self.is_leader:
+        if not self.is_leader or self.effects.waiting:  # the step may come later, when this node no longer leads
             return NotLeaderError("kraft.version is raised by the leader of the metadata quorum")
         refusal = self._core.kraft_upgrade_refusal()
         return None if refusal is None else ApiError(*refusal)
@@ -251,7 +250,7 @@ class Quorum:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether the metadata log was read; nothing is written to it before."""
+        """Whether the metadata log was read; before that nothing is written to it."""
         return self._is_recovered
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -326,29 +325,31 @@ class Quorum:
     def append(self, records: list[bytes], leader_epoch: int) -> int:
         """Append the records as ONE atomic batch (framed as in metadata.record_serde); return the last offset.
 
-        A plain call. Raises NotLeaderError, StorageError, and ApiError: RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES,
-        KAFKA_STORAGE_ERROR if the disk is full, with nothing changed: the leader then leaves it to another voter. The
-        records are committed once on_commit has delivered that offset. If leadership is lost before, on_leader_change
-        is called, and it is unknown whether they will be committed until a later on_commit.
+        A plain call. Raises NotLeaderError, StorageError, and ApiError: RECORD_LIST_TOO_LARGE above a batch's limit,
+        KAFKA_STORAGE_ERROR if the disk of a sole voter is full, with nothing changed. With others the leader resigns
+        then: NotLeaderError, so that brokers ask the next one. The records are committed once on_commit has delivered
+        that offset. If leadership is lost before, on_leader_change is called, and it is unknown whether they will be
+        committed until a later on_commit.
         """
         core = self._core
         if self._is_closed or not core.is_leader or leader_epoch != core.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
         if self.effects.waiting:
-            raise ApiError(KAFKA_STORAGE_ERROR, "the metadata quorum waits for room on the disk")
+            raise NotLeaderError("the metadata quorum waits for room on the disk")
         size_bytes = BATCH_OVERHEAD_BYTES + sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
-        if size_bytes > MAX_BATCH_BYTES:
+        if size_bytes > self._log.max_batch_bytes:
             raise ApiError(RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes of metadata records in one batch")
         try:
             self._log.check_room(size_bytes)
         except StorageError as error:
             self._fail(error)
             raise
-        except ApiError as error:  # another voter may have room for it
-            if not self._core.is_only_voter:
-                logger.warning("Resigning as the active controller: %s", error.message)
-                asyncio.get_running_loop().call_soon(self.resign, leader_epoch)  # not amid a decision
-            raise
+        except ApiError as error:
+            if self._core.is_only_voter:
+                raise
+            logger.warning("Resigning as the active controller: %s", error.message)
+            asyncio.get_running_loop().call_soon(self.resign, leader_epoch)  # not during a decision
+            raise NotLeaderError(f"node {self.node_id} has no room for metadata: {error.message}") from error
         self._step(AppendRequested(leader_epoch, len(records), records, size_bytes))
         if self._fatal is not None:
             raise self._fatal
@@ -401,7 +402,7 @@ class Quorum:
     # ---- failure
 
     def _fail(self, error: BaseException) -> None:
-        """Stop: the disk holds what was promised, and further steps could contradict it."""
+        """Stop after a failure: further steps could contradict what the disk has and peers were promised."""
         if self._fatal is not None:
             return
         self._fatal = error
@@ -420,7 +421,7 @@ class Quorum:
         turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
-            while self._fatal is None and not self.effects.waiting:  # the log has what the core has
+            while self._fatal is None and not self.effects.waiting:  # now the log is up to date with the core
                 if not self._delivery.notify_next(self._log, self._core.high_watermark):
                     break
                 if turn.is_over():
@@ -458,13 +459,13 @@ class Quorum:
     def _clean(self) -> None:
         """Delete the segments and snapshots that Kafka's retention keys no longer keep."""
         try:
-            wall_ms = self._clock.wall_ms()
-            start_offset = self._log.maybe_trim(self._core.log.snapshots, now_ms=wall_ms)
-            self._log.delete_due_files(wall_ms)
+            # nothing is deleted while responses wait that may need it
+            snapshot_ids = [] if self.effects.waiting else self._core.log.snapshots
+            self._log.clean(snapshot_ids, now_ms=self._clock.wall_ms())
         except (StorageError, OSError, ApiError) as error:
             self._fail(error)
             return
-        if start_offset is not None:
+        if (start_offset := self._log.log.log_start_offset) > self._core.log.start_offset:
             self._step(LogPrefixDeleted(start_offset))
 
     # ---- time
@@ -494,6 +495,6 @@ class Quorum:
 
 
 def _new_counting(counts: "QuorumCounts", system: System) -> "QuorumCounting":
-    from kafkapy.runtime.quorum.counting import QuorumCounting  # most nodes count nothing
+    from kafkapy.runtime.quorum.counting import QuorumCounting  # most nodes have no metrics
 
     return QuorumCounting(counts, system.clock)

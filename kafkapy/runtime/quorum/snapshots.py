@@ -1,4 +1,4 @@
-"""When to take a snapshot of the metadata log, and writing it, one slice per turn of the loop."""
+"""Decides when to take a snapshot of the metadata log, and writes it, one slice per turn of the loop."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch
 
 REPLAYED_BYTES: Final = 1 << 20
-"""A start replays so much in 0.2 s; a log that is longer than this, and than its snapshot, is worth another one."""
+"""A start replays so much in 0.2 s. A log longer than this, and than its snapshot, gets a new snapshot soon."""
 AFTER_START_MS: Final = 5_000
-"""The start is over by then, or has much else to do."""
+"""The delay after the start, which is complete by then or has other work."""
 
 logger = logging.getLogger("kafkapy.runtime.quorum")
 
@@ -30,7 +30,7 @@ class SnapshotSchedule:
 
     Deviation: Apache Kafka takes no snapshot before one of these limits, and both count from the start of the process.
     Here one is also due soon after a start that had to replay more than `snapshot_bytes`, the size of the snapshot
-    before, because each restart elects all leaders anew. With restarts within the hour each took longer than the one
+    before, because each restart elects all leaders again. With restarts within the hour each took longer than the one
     before, up to 20 MiB of log.
     """
 
@@ -66,7 +66,7 @@ class SnapshotSchedule:
 
 
 class SnapshotContent(NamedTuple):
-    """What a snapshot holds. snapshot_id: the end of a committed batch. slices: framed records, a batch each."""
+    """The content of a snapshot. snapshot_id: the end of a committed batch. slices: framed records, a batch each."""
 
     snapshot_id: OffsetAndEpoch
     last_contained_log_timestamp_ms: int
@@ -96,7 +96,7 @@ class OwnSnapshots:
 
     @property
     def latest_age_ms(self) -> int:
-        """How long ago the last snapshot was taken; before the first, since when this node runs."""
+        """The time since the last snapshot; before the first one, since the start of this node."""
         return self._system.clock.monotonic_ms() - self._latest_ms
 
     def set_source(self, source: ImageSource) -> None:
@@ -183,6 +183,9 @@ class SnapshotJob:
         try:
             size_bytes = await self._write(open_writer(), self._content.slices)
         except OSError as raised:
+            error = raised
+        except Exception as raised:  # a bug costs this snapshot only: without on_done no other would be taken
+            logger.exception("Failed to write metadata snapshot %s", self._content.snapshot_id)
             error = raised
         self._on_done(self._content.snapshot_id, size_bytes, error)
 

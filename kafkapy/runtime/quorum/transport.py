@@ -2,7 +2,7 @@
 
 A request goes to the node's endpoint with the name of the controller listener. If a node's address changes, its old
 connection is closed. A response that cannot be decoded, or that refuses the request as a whole, counts as no response:
-the core backs off and retries.
+the core backs off and retries, in the first of these cases after a pause.
 """
 
 import asyncio
@@ -39,6 +39,11 @@ ZERO_MINIMUM_SINCE = 4
 """The first version of ApiVersions whose response includes features with minimum level 0."""
 RESPONSE_SLACK_MS = 500
 """Added to the core's own time-out, so that the core detects it first."""
+UNREADABLE_PAUSE_S = 1.0
+"""The pause after a response that cannot be decoded, for example because the records are damaged on the leader's disk:
+the next one is likely the same, may have 1 MiB, and would come 20 ms later."""
+UNREADABLE = -2
+"""Stands for the error code of such a response."""
 
 
 class NetworkRaftTransport:
@@ -61,7 +66,7 @@ class NetworkRaftTransport:
         self._software_version = software_version
         self._peers: dict[int, Peer] = {}
         self._refusals: dict[tuple[int, str], int] = {}
-        """The error codes with which nodes refused their last requests of a kind: each is logged once."""
+        """The error codes with which nodes refused their last requests of a kind, each logged once; or UNREADABLE."""
 
     def send(
         self,
@@ -150,22 +155,30 @@ class NetworkRaftTransport:
             self._log_refusal(node_id, type(request).__name__, error.code)
             response = None
         except (RecordsError, ProtocolError) as error:
-            logger.warning("Cannot parse the response of node %d to %s: %s", node_id, type(request).__name__, error)
-            response = None
+            kind = type(request).__name__
+            if self._is_new_refusal(node_id, kind, UNREADABLE):
+                logger.warning("Cannot parse the response of node %d to %s, trying again: %s", node_id, kind, error)
+            asyncio.get_running_loop().call_later(UNREADABLE_PAUSE_S, on_response, None)
+            return
         else:
             self._log_recovery(node_id, type(request).__name__)
         on_response(response)
 
     def _log_refusal(self, node_id: int, request: str, code: int) -> None:
-        """Log the error of a response to a request that is sent again, unless it was the last one, too.
+        """Log the error of a response to a request that is sent again, unless it was the same the last time.
 
         Deviation: Apache Kafka stops the node after CLUSTER_AUTHORIZATION_FAILED. Here it goes on to ask, because an
         ACL that was deleted by mistake would else stop all nodes at once.
         """
-        if self._refusals.get((node_id, request)) != code:
-            self._refusals[node_id, request] = code
+        if self._is_new_refusal(node_id, request, code):
             name = next((each.name for each in ErrorCode if each == code), str(code))
             logger.warning("Node %d refuses %s, trying again: %s", node_id, request, name)
+
+    def _is_new_refusal(self, node_id: int, request: str, code: int) -> bool:
+        """Keep the error code; return whether it differs from that of the last request of this kind."""
+        before = self._refusals.get((node_id, request))
+        self._refusals[node_id, request] = code
+        return before != code
 
     def _log_recovery(self, node_id: int, request: str) -> None:
         if self._refusals and self._refusals.pop((node_id, request), None) is not None:

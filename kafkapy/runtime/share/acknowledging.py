@@ -1,4 +1,4 @@
-"""What came of the acknowledgements of one request, which is known when their write has ended."""
+"""The outcomes of one request's acknowledgements, which are known when their write has ended."""
 
 import asyncio
 

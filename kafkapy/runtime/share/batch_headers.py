@@ -1,6 +1,6 @@
 """Headers of the batches in a region of a file, read in windows, as share partitions need them.
 
-Nothing is decoded but the first record of a control batch: whether it is an abort marker.
+Only the first record of a control batch is decoded, to see whether it is an abort marker.
 """
 
 from typing import Final
@@ -22,13 +22,13 @@ from kafkapy.share.fetched import FetchedBatch
 from kafkapy.storage.errors import NeedsWarming
 
 WINDOW_BYTES: Final = 16 * 1024
-"""Read at once: some hundred headers of small batches, one of a large one."""
+"""The size of a window: some hundred small batches, or the header of a large one."""
 _MARKER_BYTES: Final = HEADER_BYTES + 17
-"""Up to the end of the key of a transaction marker."""
+"""The length of a control batch up to the end of its marker's key."""
 
 
 class LocatedBatch(NamedTuple):
-    """A batch, and where it lies in the region."""
+    """A batch, and its position in the region."""
 
     batch: FetchedBatch
     position: int
@@ -36,7 +36,7 @@ class LocatedBatch(NamedTuple):
 
 
 class HeaderScan:
-    """Reads the headers of a region up to an offset; after NeedsWarming it goes on where it was."""
+    """Reads the headers of a region up to an offset; after NeedsWarming it continues where it stopped."""
 
     __slots__ = ("_end_offset", "_position", "_region", "_window", "_window_position", "batches")
 
@@ -50,7 +50,7 @@ class HeaderScan:
         self.batches: list[LocatedBatch] = []
 
     def run(self, max_batches: int) -> bool:
-        """Read the headers of so many more batches; return whether that was all.
+        """Read the headers of at most so many more batches; return whether these were the last.
 
         Raises NeedsWarming if it would block: run again after warming.
         """
@@ -64,7 +64,7 @@ class HeaderScan:
                 at = 0
             size_bytes = int.from_bytes(self._window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
             if not LOG_OVERHEAD_BYTES + MIN_MESSAGE_BYTES <= size_bytes <= length - self._position:
-                return True  # cut off: the file was truncated meanwhile
+                return True  # the file was truncated meanwhile
             found = LocatedBatch(_parse(self._window, at), self._position, size_bytes)
             self.batches.append(found)
             self._position += size_bytes
@@ -82,16 +82,18 @@ class HeaderScan:
 
 
 def _parse(window: bytes, at: int) -> FetchedBatch:
-    if window[at + MAGIC_POSITION] != 2:  # an older message: its offset is the last one of those compressed in it
+    if window[at + MAGIC_POSITION] != 2:  # magic 0 or 1: the offset is that of the last compressed message
         offset = int.from_bytes(window[at : at + 8], "big", signed=True)
         return FetchedBatch(offset, offset)
-    base_offset, _, _, _, _, attributes, last_delta, _, _, producer_id, _, _, _ = BATCH_HEADER.unpack_from(window, at)
+    header = BATCH_HEADER.unpack_from(window, at)
+    base_offset, _, _, _, _, attributes, last_delta, _, _, producer_id, _, _, record_count = header
+    has_marker = bool(attributes & CONTROL_FLAG) and record_count > 0  # the cleaner may have left only the header
     return FetchedBatch(
         base_offset,
         base_offset + last_delta,
         producer_id,
         is_transactional=bool(attributes & TRANSACTIONAL_FLAG),
-        is_abort_marker=bool(attributes & CONTROL_FLAG) and _is_abort(window, at + HEADER_BYTES),
+        is_abort_marker=has_marker and _is_abort(window, at + HEADER_BYTES),
     )
 
 

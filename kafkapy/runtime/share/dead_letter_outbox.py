@@ -3,8 +3,9 @@
 What waits for the same partition goes into one batch, as far as the topic's max.message.bytes allow; there is one
 request at a time for a partition, so that a slow leader is not sent more and more.
 
-With an authorizer this broker, too, is sent requests, by its inter-broker listener as in Apache Kafka: so the ACLs of
-the brokers' principal decide whether letters may be written, and topics created, whoever leads them.
+With an authorizer, letters for partitions that this broker leads also go as requests to its inter-broker listener, as
+in Apache Kafka. So the ACLs of the brokers' principal decide whether letters may be written and topics created,
+whichever broker leads them.
 
 Deviation: Apache Kafka sends dead letters to its own listener also without an authorizer, or without a login for that
 listener, which fails. Here the partitions that this broker leads are written at once then, as transaction markers are,
@@ -57,7 +58,7 @@ class Destination(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Of a Produce or CreateTopics: error code, 0 if it was done, and message. NETWORK_EXCEPTION: no response came."""
+    """The result of a Produce or CreateTopics: error code (NETWORK_EXCEPTION without a response) and message."""
 
     error_code: int
     message: str | None = None
@@ -74,7 +75,7 @@ class _Waiting:
 
 
 class DeadLetterOutbox:
-    """What is to be written to dead-letter topics, by destination."""
+    """The dead letters that are to be written, by destination."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class DeadLetterOutbox:
         """Apart: a creation may have to wait for a controller, and the responses behind its own with it."""
         self._request_timeout_ms = request_timeout_ms
         self._waiting: dict[Destination, deque[_Waiting]] = {}
-        """Of the destinations that have a task."""
+        """The waiting letters, by destination with a task."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def write(self, destination: Destination, letters: LetterRound) -> Outcome:
@@ -160,7 +161,7 @@ class DeadLetterOutbox:
             outcome = await self._write_here(destination, batch, TIMEOUT_MS)
             failpoint("share.dead_letter.after_append")
             return outcome
-        except Exception as error:  # who waits must get an outcome; with this one the records are archived
+        except Exception as error:  # the waiting copy must get an outcome; with this one the records are archived
             logger.exception("Writing %d dead letters to %s failed", len(records), destination.topic)
             return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
@@ -192,7 +193,7 @@ def _without_response(error: NoResponseError) -> Outcome:
 
 
 def _one_batch(queue: "deque[_Waiting]", max_bytes: int) -> list[_Waiting]:
-    """Take what goes into the next batch, at least one; not what is no longer waited for."""
+    """Remove and return the letters of the next batch, at least one; skip those whose sender no longer waits."""
     taken: list[_Waiting] = []
     size_bytes = 0
     while queue:

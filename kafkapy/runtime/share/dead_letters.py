@@ -1,20 +1,20 @@
 """Copies records that a share group gave up to its dead-letter topic (KIP-1191), before they are archived.
 
-What may go wrong is either waited for, with Apache Kafka's back-off (2, 4, 8 and 16 s), or the records are archived
-without a copy, which is logged as an error:
+After a failure the copy is either tried again, with Apache Kafka's back-off (2, 4, 8 and 16 s), or given up: then the
+records are archived without a copy, which is logged as an error.
 
-waited for     no leader, a leader that does not answer or is none any more; a topic that is being created
+tried again    no leader, a leader that does not answer or is none any more; a topic that is being created
 given up       no topic, and no auto-creation; a topic without errors.deadletterqueue.group.enable, or whose name lacks
                the prefix; a Produce or a CreateTopics that was refused
 
-As in Apache Kafka, a crash between the append of a dead letter and that of its state doubles it, and so does a leader
-that has appended it without a response.
+As in Apache Kafka, a dead letter is written twice after a crash between its append and that of its state, or if the
+leader's response to the first append is lost.
 
 Source: Apache Kafka's ShareGroupDLQStateManager.
 
-Deviation: Apache Kafka gives up at each refusal of a leader but NOT_LEADER_OR_FOLLOWER. Here those are waited for, too,
-after which nothing was written (UNKNOWN_TOPIC_ID of a leader that does not know a new topic yet, NOT_ENOUGH_REPLICAS, a
-disk that is full), because the dead letters would be lost.
+Deviation: Apache Kafka gives up at every error of a leader but NOT_LEADER_OR_FOLLOWER. Here it is tried again after any
+error that says that nothing was written (UNKNOWN_TOPIC_ID of a leader that does not know a new topic yet,
+NOT_ENOUGH_REPLICAS, a full disk), because the dead letters would be lost.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ COPY_RECORD: Final = "errors.deadletterqueue.copy.record.enable"
 GROUP_ENABLE: Final = "errors.deadletterqueue.group.enable"
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 
-MOST_TRIES: Final = 5
+MAX_TRIES: Final = 5
 FIRST_BACKOFF_MS: Final = 1_000
 MAX_BACKOFF_MS: Final = 30_000
 JITTER_PERCENT: Final = 20
 QUIET_MS: Final = 60_000
-"""For so long a reason is not logged again: a group that rejects everything would fill the log."""
-MOST_FAILURES: Final = 1_000
+"""For so long the same reason is not logged again: a group that rejects all records would fill the log."""
+MAX_FAILURES: Final = 1_000
 COPIED_BYTES: Final = 32 << 20
-"""Memory of all records that are being copied; a letter reserves what it may read."""
+"""Memory for all records that are being copied; each letter reserves the bytes that it may read."""
 
 _CREATED: Final = frozenset((ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.THROTTLING_QUOTA_EXCEEDED))
 _NO_RESPONSE: Final = frozenset((ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER))
@@ -70,11 +70,11 @@ _TRIED_AGAIN: Final = frozenset(
 logger = logging.getLogger("kafkapy.share")
 
 CreateTopic = Callable[[str], Awaitable[Outcome]]
-"""Creates a dead-letter topic; the outcome is that of CreateTopics."""
+"""Creates a dead-letter topic; returns the result of CreateTopics."""
 
 
 class LetterParts(NamedTuple):
-    """What dead letters need of the broker. message_max_bytes: returns message.max.bytes."""
+    """The parts of the broker that dead letters use. message_max_bytes: returns message.max.bytes."""
 
     image: Callable[[], MetadataImage]
     config: "Callable[[], ShareConfig]"
@@ -98,13 +98,13 @@ class DeadLetters:
 
     def __init__(self, parts: LetterParts) -> None:
         self._parts = parts
-        self._lane = Lane(most_bytes=COPIED_BYTES)
+        self._lane = Lane(max_bytes=COPIED_BYTES)
         self._creating: dict[str, asyncio.Future[Outcome]] = {}
         self._failures: dict[str, tuple[str, int, int]] = {}
-        """By group: the last reason that was logged, when, and how many records it has kept from the topic since."""
+        """By group: the last logged reason, its time, and how many records have had no dead letter since."""
 
     async def copy(self, key: SharePartitionKey, letter: DeadLetter) -> None:
-        """Copy records to the group's dead-letter topic; what cannot be copied is logged. Raises nothing."""
+        """Copy records to the group's dead-letter topic; log it if that fails. Raises nothing."""
         try:
             await self._copy(key, letter)
         except GivenUpError as error:
@@ -116,17 +116,17 @@ class DeadLetters:
             )  # fmt: skip
 
     def _log_failure(self, key: SharePartitionKey, letter: DeadLetter, reason: str) -> None:
-        """Log what has no dead letter: at once, but the same reason of a group again only after a minute.
+        """Log records without a dead letter: at once, but the same reason of a group again only after a minute.
 
-        Deviation: Apache Kafka writes a line for each. Here one a minute, because a group may give up records by the
-        thousand, and a log is not to grow with them.
+        Deviation: Apache Kafka writes a line for each. Here one a minute, because a group may reject thousands of
+        records, and the log would grow with them.
         """
         now_ms = self._parts.clock.monotonic_ms()
         last_reason, logged_at_ms, unlogged_count = self._failures.pop(key.group_id, ("", 0, 0))
         if reason == last_reason and now_ms < logged_at_ms + QUIET_MS:
             self._failures[key.group_id] = reason, logged_at_ms, unlogged_count + letter.record_count
             return
-        while len(self._failures) >= MOST_FAILURES:
+        while len(self._failures) >= MAX_FAILURES:
             del self._failures[next(iter(self._failures))]
         self._failures[key.group_id] = reason, now_ms, 0
         more = f"; so are {unlogged_count} records before" if unlogged_count else ""
@@ -136,7 +136,7 @@ class DeadLetters:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Stop sending; creations of topics end by themselves."""
+        """Stop sending. Requests to create topics end with their time-outs."""
         await self._parts.outbox.close()
 
     async def _copy(self, key: SharePartitionKey, letter: DeadLetter) -> None:
@@ -166,7 +166,7 @@ class DeadLetters:
     async def _try(
         self, key: SharePartitionKey, source: Source, letter: DeadLetter, first_offset: int, destination: Destination
     ) -> tuple[LetterRound, Outcome]:
-        """Write what fits into a batch; return it, and the outcome."""
+        """Write the records that fit into a batch; return them, and the outcome."""
         parts = self._parts
         copied_bytes = 0
         if self._own_keys(key.group_id).get(COPY_RECORD, "false").strip().lower() == "true":
@@ -192,7 +192,7 @@ class DeadLetters:
     # -- where to ------------------------------------------------------------------------------------------------
 
     async def _destination(self, source: Source, creations: "_Tries") -> Destination:
-        """Return the partition to write to; create the topic if it is missing. Raises GivenUpError."""
+        """Return the partition for the dead letters; create the topic if it is missing. Raises GivenUpError."""
         while True:
             topic = self._allowed_topic(source.group_id)
             destination = self._find(topic, source.partition)
@@ -213,7 +213,7 @@ class DeadLetters:
             await creations.back_off()
 
     def _allowed_topic(self, group_id: str) -> str:
-        """Return the name of the group's dead-letter topic. Raises GivenUpError if none may be written to."""
+        """Return the name of the group's dead-letter topic. Raises GivenUpError without an allowed one."""
         image, config = self._parts.image(), self._parts.config()
         topic = self._own_keys(group_id).get(TOPIC_KEY, "").strip()
         prefix = config.errors_deadletterqueue_topic_name_prefix
@@ -233,7 +233,7 @@ class DeadLetters:
         return topic
 
     def _find(self, topic: str, source_partition: int) -> Destination | None:
-        """Return the partition for the records of a partition with this number; None without it or its leader."""
+        """Return the partition for dead letters of a partition with this number; None without it or its leader."""
         image = self._parts.image()
         found = image.topics.by_name.get(topic)
         if found is None or not found.partitions:
@@ -248,7 +248,7 @@ class DeadLetters:
         return Destination(topic, found.topic_id, number, leader.id, max_bytes)
 
     async def _create(self, topic: str) -> Outcome:
-        """Create a topic. All that need it at the same time wait for one creation."""
+        """Create a topic. Letters that need it at the same time wait for the same request."""
         creating = self._creating.get(topic)
         if creating is None:
             creating = asyncio.ensure_future(self._parts.create_topic(topic))
@@ -261,7 +261,7 @@ class DeadLetters:
 
 
 class _Tries:
-    """Tries that failed one after the other, and how long to wait before the next."""
+    """Counts consecutive failed attempts, and waits before the next."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -271,9 +271,9 @@ class _Tries:
         self._count = 0
 
     def may_go_on(self) -> bool:
-        """Count a try that failed; return whether there is another one."""
+        """Count a failed attempt; return whether there is another one."""
         self._count += 1
-        return self._count < MOST_TRIES
+        return self._count < MAX_TRIES
 
     async def back_off(self) -> None:
         backoff_ms = min(FIRST_BACKOFF_MS << self._count, MAX_BACKOFF_MS)

@@ -1,4 +1,4 @@
-"""A share partition in use here: the machine, the partition that it reads, its timer, and who waits for it."""
+"""A share partition in use on this broker: its machine, the partition that it reads, its timer, its waiting fetches."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 
 class Waiter(Protocol):
-    """A fetch that waits (share_wait.py). `held`: what it reads now, alone."""
+    """A waiting fetch (share_wait.py)."""
 
-    held: "list[InUse]"
+    @property
+    def is_ready(self) -> bool:
+        """Whether it holds a share partition, or has to respond."""
 
-    def check(self, in_use: "InUse") -> None:
-        """Something has changed there: take it, or go on waiting."""
+    def check(self, in_use: "InUse") -> bool:
+        """Called when the share partition has changed: hold it if it has records. Return whether it is held."""
 
 
 NO_LEADER: Final = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 WATCH_MS: Final = 3_600_000
-"""For how long a share partition asks for news of its partition before it asks again."""
+"""For how long a share partition is registered for new data of its partition before it registers again."""
 
 
 class CallbackTimer(TimerEntry):
@@ -46,7 +48,7 @@ class CallbackTimer(TimerEntry):
 
 
 class Owner(Protocol):
-    """All share partitions (share_partitions.py)."""
+    """What a share partition needs of the object that has all of them (share_partitions.py)."""
 
     @property
     def wheel(self) -> TimingWheel: ...
@@ -54,14 +56,14 @@ class Owner(Protocol):
     def replica_manager(self) -> "ReplicaManager": ...
 
     def on_data(self, in_use: "InUse") -> None:
-        """The partition has more records, or another leader."""
+        """Called when the partition has more records, or another leader."""
 
     def on_due(self, in_use: "InUse") -> None:
-        """Locks may have timed out."""
+        """Called when locks may have timed out."""
 
 
 class InUse:
-    """One share partition. Made at its first fetch, dropped with its group's last session, or its leadership."""
+    """A share partition in use: from its first fetch to the end of its group's last session, or of its leadership."""
 
     __slots__ = ("_follow_count", "_owner", "_timer", "_watch", "hosted", "loading", "partition", "refusal", "waiters")
 
@@ -71,45 +73,50 @@ class InUse:
         self._follow_count = hosted.follow_count
         self._owner = owner
         self._timer: CallbackTimer | None = None
-        """Made when something is acquired first."""
+        """Created when a record is acquired for the first time."""
         self.waiters: dict[Waiter, None] = {}
         self._watch: PartitionsWatch | None = None
         self.loading: asyncio.Future[None] | None = None
         """While the state is being loaded."""
         self.refusal: Refusal | None = None
-        """Why it could not be loaded."""
+        """The error of a failed load."""
 
     def on_loaded(self, _loading: object) -> None:
-        """The load has ended: its task is dropped, because an idle share partition is to take little memory."""
+        """Called at the end of a load; drops its task, to save the memory of idle share partitions."""
         self.loading = None
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker has led the partition ever since the share partition was made."""
+        """Whether this broker has led the partition since the share partition was created."""
         return self.hosted.role is Role.LEADER and self.hosted.follow_count == self._follow_count
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether records can be acquired, if there are any."""
+        return self.partition.state is PartitionState.ACTIVE
+
+    @property
     def has_failed(self) -> bool:
-        """Whether nothing can be read of it any more."""
+        """Whether it can no longer be read."""
         return self.partition.state in (PartitionState.FAILED, PartitionState.FENCED) or not self.is_current
 
     @property
     def failure(self) -> Refusal | None:
-        """Why nothing can be read of it any more; None if it can be read, or is still being loaded."""
+        """Why it can no longer be read; None if it can be, or is still being loaded."""
         if not self.has_failed:
             return None
         refusal = self.refusal or self.partition.refusal
         return refusal if refusal is not None and self.is_current else NO_LEADER
 
     def readable(self, isolation: FetchIsolation) -> tuple[int, int]:
-        """Return from where to where records could be acquired: nothing if the first is not below the second."""
+        """Return (first, end): the offsets from which records can be acquired; none if first is not below end."""
         log = self.hosted.log
         if log is None or self.partition.state is not PartitionState.ACTIVE:
             return 0, 0
         return self.partition.next_fetch_offset(), end_offset(log, isolation)
 
     def watch(self) -> None:
-        """Tell the owner of each append to the partition, and of each change of its leader, until fence()."""
+        """Notify the owner of each append to the partition, and of each change of its leader, until fence()."""
         self._watch = None
         self._watch = self._owner.replica_manager.watch_for_data(
             [self.hosted], max_wait_ms=WATCH_MS, on_data=self._on_event
@@ -123,14 +130,15 @@ class InUse:
             self._owner.on_data(self)
 
     def notify(self) -> None:
-        """Wake those who wait, in the order in which they came, up to the one that takes what there is."""
+        """Wake the waiting fetches in order of arrival, up to the first that holds the share partition."""
         for waiter in list(self.waiters):
-            waiter.check(self)
-            if self in waiter.held:
+            if waiter.is_ready:
+                del self.waiters[waiter]
+            elif waiter.check(self):
                 return
 
     def schedule(self) -> None:
-        """Set the timer to the first lock's time-out. To be called after each change of locks."""
+        """Set the timer to the first lock's time-out; call it after each change of locks."""
         deadline_ms = self.partition.deadline_ms
         if deadline_ms is None or self.partition.state is not PartitionState.ACTIVE:
             return
@@ -139,7 +147,7 @@ class InUse:
             self._timer = timer = CallbackTimer(self._on_due)
         elif timer.is_scheduled:
             if timer.deadline_ms <= deadline_ms:
-                return  # it is set anew when it is due
+                return  # an earlier timer is set again when it is due
             timer.cancel()
         self._owner.wheel.add(timer, deadline_ms)
 
@@ -147,7 +155,7 @@ class InUse:
         self._owner.on_due(self)
 
     def fence(self) -> None:
-        """Give the share partition up: its waiting fetches are answered, its locks are nobody's any more."""
+        """End the use: waiting fetches are answered, and locks are dropped."""
         self.partition.fence()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Reads the records that are copied to a dead-letter topic: some of a letter's offsets, within a bound of memory."""
+"""Reads the records to copy to a dead-letter topic: some of a letter's offsets, within a bound of memory."""
 
 import logging
 from typing import Final
@@ -16,7 +16,7 @@ from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 
 READ_BYTES: Final = 1 << 20
-"""Read at once, as Apache Kafka does; one batch may be larger."""
+"""Bytes of a read, as in Apache Kafka; one batch may be larger."""
 
 logger = logging.getLogger("kafkapy.share")
 
@@ -27,7 +27,7 @@ async def read_originals(
     """Return the records of some offsets from first_offset on, of max_bytes together.
 
     A record that is larger than max_bytes, or in a compressed batch that inflates to more, is left out. After an error
-    the rest counts as looked at: those dead letters have headers only.
+    no more is read: the dead letters of the other offsets have headers only.
     """
     found = _Collected(last_offset, max_bytes, first_offset - 1)
     next_offset = first_offset
@@ -35,7 +35,7 @@ async def read_originals(
         try:
             data = await _read(hosted, next_offset, io_pool)
             advanced = await run_in_pool(io_pool, lambda data=data, at=next_offset: found.collect(data, at))  # type: ignore[misc]
-        except (ApiError, StorageError, OSError) as error:
+        except (ApiError, StorageError) as error:
             logger.warning(
                 "Dead letters of %s: offsets from %d on cannot be read, their records are not copied: %s",
                 hosted.topic_partition,
@@ -43,6 +43,7 @@ async def read_originals(
                 error,
             )
             return Originals(found.records, last_offset)
+        # The log has no more records here, or the next one did not fit.
         if advanced <= next_offset:
             return Originals(found.records, found.resolved_to if found.is_full else last_offset)
         next_offset = advanced
@@ -50,26 +51,30 @@ async def read_originals(
 
 
 async def _read(hosted: HostedPartition, offset: int, io_pool: IoPool) -> bytes:
-    """Return batches from the one with this offset on. Raises ApiError, StorageError."""
+    """Return batches from the one with this offset. Raises ApiError, StorageError."""
     while True:
         log = hosted.log
         if log is None:
             return b""
         try:
-            region = log.read(offset, READ_BYTES, isolation=FetchIsolation.HIGH_WATERMARK, min_one_batch=True).region
-        except NeedsWarming as cold:
-            await run_in_pool(io_pool, cold.warm)
-            continue
-        if region is None:
-            return b""
-        try:
-            return await run_in_pool(io_pool, region.read)
-        finally:
-            region.release()
+            try:
+                read = log.read(offset, READ_BYTES, isolation=FetchIsolation.HIGH_WATERMARK, min_one_batch=True)
+            except NeedsWarming as cold:
+                await run_in_pool(io_pool, cold.warm)
+                continue
+            region = read.region
+            if region is None:
+                return b""
+            try:
+                return await run_in_pool(io_pool, region.read)
+            finally:
+                region.release()
+        except OSError as error:
+            raise log.log_dir.handle_os_error(error, f"reading {hosted.topic_partition}") from error
 
 
 class _Collected:
-    """Records of a letter's offsets. is_full: the next record had no more room."""
+    """The records that were read. is_full: the next record did not fit."""
 
     def __init__(self, last_offset: int, max_bytes: int, resolved_to: int) -> None:
         self.records: dict[int, KeyAndValue] = {}
@@ -80,7 +85,7 @@ class _Collected:
         self._size_bytes = 0
 
     def collect(self, data: bytes, next_offset: int) -> int:
-        """Add what was read from next_offset on; return the offset to read from after that. Raises RecordsError."""
+        """Add the records of batches from next_offset on; return the next offset to read. Raises RecordsError."""
         for batch in batches(data):
             if self.is_full or next_offset > self._last_offset:
                 break
@@ -111,6 +116,6 @@ class _Collected:
 
 
 def _size_of(batch: RecordBatch, record: Record) -> int:
-    """Return the bytes of a record as they are in its batch."""
+    """Return the size of a record in its batch, in bytes."""
     fields = (record.timestamp_ms, record.key, record.value, record.headers)
     return len(encode_records((fields,), (record.offset - batch.base_offset,), batch.base_timestamp))

@@ -1,16 +1,16 @@
 """All share partitions that are in use on this broker, and the sessions that use them.
 
-A share partition is loaded at its first fetch, and given up when this broker no longer leads the partition, when its
+A share partition is loaded at its first fetch. It is dropped when this broker no longer leads the partition, when its
 state was fenced or deleted, or when the group's last session here ends. An acknowledgement is answered once its write
-stands; a write goes on when its requester is gone.
+has ended; a write continues if its connection has closed.
 
-Deviation: Apache Kafka lets a fetch wait that finds a share partition it cannot load. Here it is answered at once,
-because the client has to act on it.
+Deviation: Apache Kafka parks a fetch of a share partition that cannot be loaded. Here it is answered at once, because
+the client has to act on the error.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,7 +23,8 @@ from kafkapy.runtime.begun import begin
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.share.acknowledging import Acknowledging
 from kafkapy.runtime.share.in_use import InUse
-from kafkapy.runtime.turns import PAUSE_MS, STEPS_PER_TURN, Turn
+from kafkapy.runtime.share.session_ends import SessionEnds
+from kafkapy.runtime.turns import GiveWay, pauses
 from kafkapy.seams import Clock, IoPool
 from kafkapy.share.acknowledgement import OFFSETS_PER_STEP, AcknowledgementBatch
 from kafkapy.share.dead_letters import left_to_copy
@@ -38,7 +39,7 @@ from kafkapy.share.persister import (
     StateRead,
     TopicIdPartition,
 )
-from kafkapy.share.session import EndedSession, SessionKey, ShareSessionCache
+from kafkapy.share.session import SessionKey, ShareSessionCache
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
@@ -54,7 +55,7 @@ logger = logging.getLogger("kafkapy.share")
 R = TypeVar("R")
 
 BROKEN: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-NOT_IN_USE: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+NOT_IN_USE: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 FENCING: Final = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -63,21 +64,18 @@ FENCING: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Failures of a write after which the share partition is given up: the state is no longer this leader's."""
+"""Errors of a write after which the share partition is dropped: another leader has the state now."""
 
 NO_PARTITIONS: Final[Mapping[TopicIdPartition, InUse]] = {}
 
 WRITTEN_AT_ONCE: Final = 200
-"""State batches that are written in the turn of their request: one to two milliseconds."""
-
-GiveWay = Callable[[int], Awaitable[None] | None]
-"""Called after so many small steps (turns.py); what it returns is awaited before the next ones."""
+"""Up to so many state batches are written in the turn of their request: one to two milliseconds."""
 
 
 class ShareParts(NamedTuple):
-    """What share partitions need of the broker.
+    """The parts of the broker that share partitions use.
 
-    settings(group id): the group's current configuration. dead_letters: copies what is given up; without, it is
+    settings(group id): the group's current configuration. dead_letters: copies rejected records; without it they are
     archived at once.
     """
 
@@ -89,7 +87,7 @@ class ShareParts(NamedTuple):
     replica_manager: "ReplicaManager"
     dead_letters: "DeadLetters | None" = None
     counts: "ShareCounts | None" = None
-    """What share groups are counted in, if anywhere."""
+    """The metrics of share groups, if there are any."""
 
 
 class SharePartitions:
@@ -102,11 +100,12 @@ class SharePartitions:
         self.wheel = parts.wheel
         self.replica_manager = parts.replica_manager
         self.load_count = 0
-        """How many loads have begun. Most end within use(), so whoever uses many looks at this to give way."""
+        """The number of loads so far. Most end within use(), so requests count them as steps of their turn."""
         self._groups: dict[str, dict[TopicIdPartition, InUse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.session_ends = SessionEnds(self, parts.clock)
         self._copying: dict[SharePartitionKey, list[DeadLetter]] = {}
-        """What is on its way to a dead-letter topic, or is being archived after that."""
+        """The tasks that copy records to a dead-letter topic, and archive them after that."""
         self._archiving: dict[InUse, tuple[list[DeadLetter], asyncio.Task[None]]] = {}
 
     def __iter__(self) -> Iterator[InUse]:
@@ -114,12 +113,20 @@ class SharePartitions:
             yield from group.values()
 
     async def close(self) -> None:
-        """Cancel loads and writes; fence all share partitions."""
+        """Cancel loads, writes and releases; fence all share partitions."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._parts.dead_letters is not None:
             await self._parts.dead_letters.close()
+        self.end_all()
+
+    def end_all(self) -> None:
+        """End all sessions and fence all share partitions. Acquired records are not released: that was never written.
+
+        As in Apache Kafka, when the cluster no longer has share groups (share.version 0).
+        """
+        self.sessions.end_all()
         for group_id in list(self._groups):
             self._forget_group(group_id)
 
@@ -133,10 +140,10 @@ class SharePartitions:
         return self._parts.settings(group_id)
 
     def find(self, group_id: str, partition: TopicIdPartition) -> InUse | None:
-        """Return a share partition that is in use and was led here all the time."""
+        """Return a share partition in use, if this broker has led it since then."""
         in_use = self._groups.get(group_id, NO_PARTITIONS).get(partition)
         if in_use is not None and not in_use.is_current:
-            self._forget(in_use)
+            self.forget(in_use)
             return None
         return in_use
 
@@ -149,7 +156,7 @@ class SharePartitions:
             in_use.partition.configure(settings)
             return in_use
         if in_use is not None:
-            self._forget(in_use)
+            self.forget(in_use)
         key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
         machine = SharePartition(key, hosted.leader_epoch, settings)
         if self.counts is not None:
@@ -159,8 +166,9 @@ class SharePartitions:
         machine.begin_load()
         self.load_count += 1
         in_use.watch()
-        work = self._load(in_use)  # it must not overtake a write that is about to begin: of what was just given up
-        loading = self._start(work) if self._tasks else begin(work, self._start)
+        # The load must not overtake a write, about to begin, of a share partition that was just dropped.
+        work = self._load(in_use)
+        loading = self.start(work) if self._tasks else begin(work, self.start)
         if not loading.done():
             in_use.loading = loading
             loading.add_done_callback(in_use.on_loaded)
@@ -171,9 +179,10 @@ class SharePartitions:
         if in_use.is_current:
             in_use.notify()
         else:
-            self._forget(in_use)
+            self.forget(in_use)
 
-    def _forget(self, in_use: InUse) -> None:
+    def forget(self, in_use: InUse) -> None:
+        """Drop a share partition: its state is read again at its next fetch."""
         key = in_use.partition.key
         group = self._groups.get(key.group_id, {})
         partition = key.topic_partition
@@ -184,7 +193,7 @@ class SharePartitions:
         in_use.fence()
 
     def attempt(self, in_use: InUse, work: Callable[[], R]) -> R | None:
-        """Return what `work` returns. If it violates an invariant, give the share partition up, and return None.
+        """Return the result of `work`. If an invariant is violated, drop the share partition and return None.
 
         Its persisted state is read again at its next fetch.
         """
@@ -195,15 +204,15 @@ class SharePartitions:
             return None
 
     def _give_up(self, in_use: InUse) -> None:
-        """Give up a share partition whose invariant has just been violated."""
+        """Drop a share partition whose invariant has just been violated."""
         logger.exception(
             "Giving up share partition %s until its next fetch: an invariant is violated",
             in_use.partition.key.coordinator_key,
         )
-        self._forget(in_use)
+        self.forget(in_use)
 
     async def _attempt_steps(self, in_use: InUse, steps: SmallSteps[R], give_way: GiveWay) -> R | None:
-        """As attempt(), in steps; give_way() is called after each, and what it returns is awaited."""
+        """Like attempt(), in steps; after each, what give_way() returns is awaited, if anything."""
         while True:
             try:
                 next(steps)
@@ -217,19 +226,9 @@ class SharePartitions:
             if turn is not None:
                 await turn
 
-    def _give_way(self) -> GiveWay:
-        """Return what ends the turns of work that belongs to no request."""
-        turn = Turn(self._parts.clock, STEPS_PER_TURN)
-
-        async def pause() -> None:
-            await asyncio.sleep(PAUSE_MS / 1000)
-            turn.begin()
-
-        return lambda steps: pause() if turn.is_over(steps) else None
-
     def _forget_group(self, group_id: str) -> None:
         for in_use in list(self._groups.get(group_id, {}).values()):
-            self._forget(in_use)
+            self.forget(in_use)
 
     # -- loading --------------------------------------------------------------------------------------------------
 
@@ -256,9 +255,9 @@ class SharePartitions:
             self.counts.record_load(self._parts.clock.monotonic_ms() - began_ms)
         if refusal is not None:
             in_use.refusal = refusal
-            self._forget(in_use)
+            self.forget(in_use)
             return
-        # If it was in use here before, copies of that time may be under way: they are not made twice.
+        # Copies of an earlier use may be under way; they are not made twice.
         on_their_way = list(self._copying.get(key, ()))
         for letter in machine.unfinished_dead_letters():
             self._copy(in_use, left_to_copy(letter, on_their_way))
@@ -271,12 +270,16 @@ class SharePartitions:
         if settings.offset_reset == BY_DURATION:
             timestamp_ms = max(self._parts.clock.wall_ms() - settings.reset_duration_ms, 0)
         while True:
-            if not in_use.is_current or in_use.hosted.log is None:
+            log = in_use.hosted.log
+            if not in_use.is_current or log is None:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             try:
                 found = find_offset(in_use.hosted, timestamp_ms, FetchIsolation.HIGH_WATERMARK, is_from_client=True)
             except NeedsWarming as cold:
-                await run_in_pool(self._parts.io_pool, cold.warm)
+                try:
+                    await run_in_pool(self._parts.io_pool, cold.warm)
+                except OSError as error:
+                    raise log.log_dir.handle_os_error(error, f"reading {in_use.hosted.topic_partition}") from error
                 continue
             if found is NOT_FOUND:
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"there is no offset for timestamp {timestamp_ms}")
@@ -290,9 +293,9 @@ class SharePartitions:
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
         give_way: GiveWay,
     ) -> Acknowledging:
-        """Apply acknowledgements, and begin to write them: the outcomes are known when that has ended.
+        """Apply acknowledgements and begin to write them; the outcomes are known when the writes have ended.
 
-        When the requester is gone, the partition that is in work is acknowledged to its end, and what was changed is
+        If the connection closes meanwhile, the current partition is acknowledged completely, and all changes are
         written.
         """
         outcomes: dict[TopicIdPartition, Refusal | None] = {}
@@ -321,7 +324,7 @@ class SharePartitions:
         writes: list[tuple[InUse, PendingWrite]],
         give_way: GiveWay,
     ) -> Refusal | None:
-        """Acknowledge records of one share partition; add what has to be written to `writes`."""
+        """Acknowledge records of one share partition; add the resulting write to `writes`."""
         now_ms = self._parts.clock.monotonic_ms()
         steps = in_use.partition.acknowledge_steps(member_id, batches, now_ms)
         outcome = None
@@ -344,10 +347,10 @@ class SharePartitions:
         writes: Sequence[tuple[InUse, PendingWrite]],
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
     ) -> "asyncio.Future[list[Refusal | None]]":
-        """Begin to write, at once if that is little: a long write has a turn of the loop for itself."""
+        """Begin to write: at once if there are few state batches, else in a turn of the loop of its own."""
         work = self._write_acknowledged(group_id, writes, batches)
         is_little = sum(len(write.state_batches) for _, write in writes) <= WRITTEN_AT_ONCE
-        return begin(work, self._start) if is_little else self._start(work)
+        return begin(work, self.start) if is_little else self.start(work)
 
     async def _write_acknowledged(
         self,
@@ -355,7 +358,7 @@ class SharePartitions:
         writes: Sequence[tuple[InUse, PendingWrite]],
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
     ) -> list[Refusal | None]:
-        """Write states, and count the acknowledgements that stand then. Return what failed."""
+        """Write states, and count the written acknowledgements; return the failures."""
         refusals = await self._write(group_id, writes)
         for (in_use, _), refusal in zip(writes, refusals, strict=True):
             if refusal is None:
@@ -368,7 +371,7 @@ class SharePartitions:
                 self.counts.count_acknowledgements(batch.types, batch.record_count)
 
     async def _write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> list[Refusal | None]:
-        """Write states of share partitions of one group; complete the changes, or undo them. Return what failed."""
+        """Write states of share partitions of one group; complete or undo the changes. Return the failures."""
         states = [in_use.partition.state_write(write) for in_use, write in writes]
         try:
             results = await self._parts.persister().write(group_id, states)
@@ -380,7 +383,7 @@ class SharePartitions:
         except Exception:
             logger.exception("Writing the state of %d share partitions of group %s failed", len(writes), group_id)
             refusals = [Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)] * len(writes)
-        give_way = self._give_way()
+        give_way = pauses(self._parts.clock)
         for (in_use, write), refusal in zip(writes, refusals, strict=True):
             await self._finish(in_use, write, refusal, give_way)
         return refusals
@@ -391,12 +394,12 @@ class SharePartitions:
         if finished is None:
             return
         if refusal is not None:
-            in_use.schedule()  # what was undone is locked again
+            in_use.schedule()  # records whose change was undone are locked again
         if refusal is not None and refusal.error_code in FENCING:
             logger.info(
                 "Giving up share partition %s: %s", in_use.partition.key.coordinator_key, refusal.error_code.name
             )
-            self._forget(in_use)
+            self.forget(in_use)
             return
         self._copy(in_use, finished.dead_letters)
         in_use.notify()
@@ -406,13 +409,13 @@ class SharePartitions:
     def _copy(self, in_use: InUse, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
             self._copying.setdefault(in_use.partition.key, []).append(letter)
-            self._start(self._copy_letter(in_use, letter))
+            self.start(self._copy_letter(in_use, letter))
 
     async def _copy_letter(self, in_use: InUse, letter: DeadLetter) -> None:
         """Copy records to the dead-letter topic, then archive them, whether that succeeded or not.
 
-        If the share partition was given up meanwhile, its state is written all the same. If it is in use again, the one
-        that has loaded the state leaves to this copy what it found unfinished, and archives it afterwards, too.
+        If the share partition was dropped meanwhile, its state is written nevertheless. If it is in use again, its
+        records in state ARCHIVING are left to this copy, and archived after it there, too.
         """
         key = in_use.partition.key
         copying = self._copying[key]
@@ -420,10 +423,11 @@ class SharePartitions:
             if self._parts.dead_letters is not None:
                 await self._parts.dead_letters.copy(key, letter)
             while True:
-                in_use = self._latest(in_use)
-                if in_use.loading is not None:
-                    await asyncio.wait({in_use.loading})
+                latest = self._latest(in_use)
+                if latest.loading is not None:  # if that fails, the dropped one still has the state's epochs
+                    await asyncio.wait({latest.loading})
                     continue
+                in_use = latest
                 await self._archive(in_use, letter)
                 if self._latest(in_use) is in_use:
                     break
@@ -433,23 +437,23 @@ class SharePartitions:
                 self._copying.pop(key, None)
 
     def _latest(self, in_use: InUse) -> InUse:
-        """Return the share partition that is in use instead of one that was given up; else that one."""
+        """Return the share partition that has replaced a dropped one; without any, the dropped one."""
         key = in_use.partition.key
         return self._groups.get(key.group_id, {}).get(key.topic_partition, in_use)
 
     async def _archive(self, in_use: InUse, letter: DeadLetter) -> None:
-        """Archive the records of a letter. Those whose copies end in one pass of the loop are one write."""
+        """Archive the records of a letter. Letters whose copies end in one pass of the loop share a write."""
         under_way = self._archiving.get(in_use)
         if under_way is None:
             letters: list[DeadLetter] = []
-            under_way = self._archiving[in_use] = letters, self._start(self._archive_all(in_use, letters))
+            under_way = self._archiving[in_use] = letters, self.start(self._archive_all(in_use, letters))
         under_way[0].append(letter)
         await asyncio.shield(under_way[1])
 
     async def _archive_all(self, in_use: InUse, letters: list[DeadLetter]) -> None:
         await asyncio.sleep(0)
         del self._archiving[in_use]
-        write = self.attempt(in_use, lambda: in_use.partition.dead_lettered(*letters))
+        write = self.attempt(in_use, lambda: in_use.partition.archive_copied(*letters))
         if write is not None:
             await self._write(in_use.partition.key.group_id, [(in_use, write)])
 
@@ -459,41 +463,29 @@ class SharePartitions:
         """End a member's session: its records are released."""
         ended = self.sessions.end(key)
         if ended is not None:
-            self._release(ended)
+            self.session_ends.release([ended])
 
     def connection_closed(self, connection: object) -> None:
         """End the sessions of a connection."""
-        for ended in self.sessions.close_connection(connection):
-            self._release(ended)
-
-    def _release(self, ended: EndedSession) -> None:
-        group_id, now_ms = ended.key.group_id, self._parts.clock.monotonic_ms()
-        writes: list[tuple[InUse, PendingWrite]] = []
-        for partition in ended.partitions:
-            in_use = self.find(group_id, partition)
-            if in_use is None:
-                continue
-            write = self.attempt(in_use, partial(in_use.partition.release, ended.key.member_id, now_ms))
-            if write is not None:
-                writes.append((in_use, write))
-        if writes:
-            self._start(self._write(group_id, writes))
-        if ended.is_last:
-            self._forget_group(group_id)
+        self.session_ends.release(self.sessions.close_connection(connection))
 
     def on_due(self, in_use: InUse) -> None:
         if not in_use.is_current:
-            self._forget(in_use)
+            self.forget(in_use)
             return
         key = in_use.partition.key
         in_use.partition.configure(self._parts.settings(key.group_id).partition)
         write = self.attempt(in_use, partial(in_use.partition.expire, self._parts.clock.monotonic_ms()))
         in_use.schedule()
         if write is not None:
-            self._start(self._write(key.group_id, [(in_use, write)]))
+            self.start_write(key.group_id, [(in_use, write)])
             in_use.notify()
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    def start_write(self, group_id: str, writes: Sequence[tuple[InUse, PendingWrite]]) -> None:
+        """Write states of share partitions of one group, in a task that no connection owns."""
+        self.start(self._write(group_id, writes))
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,57 +1,121 @@
-"""A ShareFetch that waits for records: for new data, a release, a time-out of a lock, or a moved start.
+"""A ShareFetch that waits for records: new data, a release, the time-out of a lock, or a moved start offset.
 
-Members that wait for one partition do not all read what one gets: whoever finds something to acquire holds the share
-partition, in the same call in which it is woken, and the others go on waiting. When it lets go, the next is woken.
+Several fetches may wait for one share partition, but only one may acquire at a time. The first that finds records to
+acquire holds the share partition, in the same call that wakes it; the others continue to wait. When it ends, the next
+one is woken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final
 
 from kafkapy.runtime.share.in_use import InUse
+from kafkapy.runtime.turns import Walk
 from kafkapy.storage.log.reader import FetchIsolation
+
+LOOKED_AT_ONCE: Final = 100
+"""Share partitions that are checked before other requests get a turn: some tenths of a millisecond."""
 
 
 class ShareWait:
-    """One fetch and its share partitions, in the order in which it reads them."""
+    """A fetch and its share partitions, in the order in which it reads them.
 
-    __slots__ = ("_isolation", "_on_ready", "_partitions", "_seen", "has_failed", "held")
+    `look` checks them in turns. Once one has been checked, its changes call `check`, so that no change is lost between
+    two turns, or between the last turn and the wait.
+    """
+
+    __slots__ = ("_isolation", "_needs_records", "_on_ready", "_partitions", "_seen", "has_failed", "held", "is_enough")
 
     def __init__(
         self,
         partitions: Sequence[InUse],
         isolation: FetchIsolation,
-        seen: Mapping[InUse, tuple[int, int]] | None = None,
+        seen: Mapping[InUse, tuple[int, int]],
+        on_ready: Callable[[], None],
+        *,
+        needs_records: bool = True,
     ) -> None:
-        """seen: what could be read (InUse.readable) when that was not enough, so that more is waited for."""
+        """seen: the readable offsets (InUse.readable) that were too few: the fetch waits for more.
+
+        on_ready: called when a share partition is held, or can no longer be read.
+        needs_records: if false, the wait ends as soon as one share partition is loaded.
+        """
         self._partitions = partitions
         self._isolation = isolation
-        self._on_ready: Callable[[], None] | None = None
-        """Called when something is held, or a share partition can no longer be read. None until the wait begins."""
-        self._seen = {} if seen is None else seen
+        self._on_ready = on_ready
+        self._seen = seen
+        self._needs_records = needs_records
         self.held: list[InUse] = []
         self.has_failed = False
+        self.is_enough = False
+        """Whether the fetch needs no records, and a share partition is loaded."""
 
-    def begin(self, on_ready: Callable[[], None]) -> None:
-        """Be woken from now on."""
-        self._on_ready = on_ready
-        for in_use in self._partitions:
-            in_use.waiters[self] = None
+    @property
+    def is_ready(self) -> bool:
+        """Whether the wait has ended: a share partition is held, has failed, or is enough without records."""
+        return bool(self.held) or self.has_failed or self.is_enough
+
+    async def look(self, way: Walk) -> None:
+        """Hold the first share partition with records to acquire, if there is one; register with the others.
+
+        A failed one is recorded; records of other share partitions come first.
+        """
+        partitions = iter(self._partitions)
+        while some := list(islice(partitions, LOOKED_AT_ONCE)):
+            if way.is_over(len(some)):
+                await way.give_way()
+            for in_use in some:
+                if self.held:
+                    return
+                in_use.waiters[self] = None
+                if in_use.has_failed:
+                    self.has_failed = True
+                else:
+                    self.is_enough |= not self._needs_records and in_use.is_loaded
+                    if self._may_acquire(in_use):
+                        self._maybe_hold(in_use)
+
+    async def hold_others(self, way: Walk) -> None:
+        """Hold the other share partitions with records to acquire, too."""
+        mine = set(self.held)
+        partitions = iter(self._partitions)
+        while some := list(islice(partitions, LOOKED_AT_ONCE)):
+            if way.is_over(len(some)):
+                await way.give_way()
+            for in_use in some:
+                if in_use not in mine:
+                    self._maybe_hold(in_use)
 
     def end(self) -> None:
-        """Be woken no more, and let go of what is held; the next one is woken for that."""
-        if self._on_ready is not None:
-            for in_use in self._partitions:
-                in_use.waiters.pop(self, None)
-        self.let_go()
+        """End all registrations, and release the held share partitions, which wakes the next fetches."""
+        for in_use in self._partitions:
+            in_use.waiters.pop(self, None)
+        held, self.held = self.held, []
+        for in_use in held:
+            in_use.partition.release_fetch(self)
+        for in_use in held:
+            if in_use.waiters:
+                in_use.notify()
 
-    def try_hold(self) -> bool:
-        """Hold what has something to acquire, if there is more than has been seen; return whether something is held."""
-        if not self._seen or any(self._may_acquire(in_use) for in_use in self._partitions):
-            for in_use in self._partitions:
-                self._maybe_hold(in_use)
-        return bool(self.held)
+    def check(self, in_use: InUse) -> bool:
+        """Called when one of the share partitions has changed: hold it, or report that it can no longer be read.
+
+        Return whether it is held now.
+        """
+        assert not self.is_ready, "a fetch that goes on is not told of changes"
+        if in_use.has_failed:
+            self.has_failed = True
+            self._on_ready()
+        elif self._may_acquire(in_use) and self._maybe_hold(in_use):
+            self._on_ready()
+            return True
+        elif not self._needs_records and in_use.is_loaded:
+            self.is_enough = True
+            self._on_ready()
+        return False
 
     def _may_acquire(self, in_use: InUse) -> bool:
-        """Return whether there may be something to acquire: a released record, or one after the end."""
+        """Return whether there may be records to acquire: released ones, or new ones."""
         readable = in_use.readable(self._isolation)
         return readable[0] < readable[1] and readable != self._seen.get(in_use)
 
@@ -64,29 +128,3 @@ class ShareWait:
             return False
         self.held.append(in_use)
         return True
-
-    def let_go(self) -> None:
-        held, self.held = self.held, []
-        for in_use in held:
-            in_use.partition.release_fetch(self)
-        for in_use in held:
-            if in_use.waiters:
-                in_use.notify()
-
-    def check(self, in_use: InUse) -> None:
-        """Something has changed in one of the share partitions: hold it, or report that it cannot be read any more."""
-        if self.held or self.has_failed:
-            return
-        assert self._on_ready is not None, "only a wait that has begun is told of changes"
-        if in_use.has_failed:
-            self.has_failed = True
-            self._on_ready()
-        elif self._may_acquire(in_use) and self._maybe_hold(in_use):
-            self._on_ready()
-
-    def hold_others(self) -> None:
-        """Hold also what else has something to acquire, when the wait has ended."""
-        mine = set(self.held)
-        for in_use in self._partitions:
-            if in_use not in mine:
-                self._maybe_hold(in_use)

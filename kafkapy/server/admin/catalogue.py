@@ -1,4 +1,4 @@
-"""Which metrics of Apache Kafka /metrics does not have, and why; and which it has under a name that no rules give.
+"""The metrics of Apache Kafka that /metrics lacks, with the reason; and those that it has under a name of its own.
 
 The names are those that Strimzi's rules of the JMX exporter give to the MBeans of Apache Kafka 4.3.1
 (tests/golden/metrics.tsv). Each of them is either served or here.
@@ -18,8 +18,24 @@ COORDINATORS: Final = ("kafka_server_group_coordinator_metrics_", "kafka_server_
 QUEUE_TIMES: Final = tuple(f"event_queue_time_ms_{each}" for each in ("p50", "p95", "p99", "p999", "max"))
 FLUSH_TIMES: Final = tuple(f"batch_flush_time_ms_{each}" for each in ("p50", "p95", "p99", "p999", "max"))
 OF_RUNTIME: Final = ("thread_idle_ratio_avg", "event_queue_size", "batch_flush_rate", *QUEUE_TIMES, *FLUSH_TIMES)
-UNNAMED: Final = frozenset(f"{kind}{name}" for kind in COORDINATORS for name in OF_RUNTIME) | frozenset(
-    {
+OF_GROUPS: Final = frozenset(
+    f"{COORDINATORS[0]}{event}_{figure}"
+    for event in (
+        "offset_commit",
+        "offset_expiration",
+        "offset_deletion",
+        "group_completed_rebalance",
+        "consumer_group_rebalance",
+        "share_group_rebalance",
+        "streams_group_rebalance",
+    )
+    for figure in ("rate", "count_total")
+)
+OF_BOTH: Final = frozenset(f"{kind}{name}" for kind in COORDINATORS for name in OF_RUNTIME)
+UNNAMED: Final = (
+    OF_BOTH
+    | OF_GROUPS
+    | {
         "kafka_log_logcleaner_last_clean_bytes_before",
         "kafka_log_logcleaner_last_clean_bytes_after",
         "kafka_log_logcleaner_last_clean_records_read",
@@ -31,8 +47,7 @@ UNNAMED: Final = frozenset(f"{kind}{name}" for kind in COORDINATORS for name in 
         "kafka_server_group_coordinator_metrics_partition_load_time_avg",
         "kafka_server_group_coordinator_metrics_partition_load_time_max",
         "kafka_server_group_coordinator_metrics_share_group_count",
-        "kafka_server_group_coordinator_metrics_share_group_rebalance_count_total",
-        "kafka_server_group_coordinator_metrics_share_group_rebalance_rate",
+        "kafka_server_group_coordinator_metrics_streams_group_count",
         "kafka_server_share_coordinator_metrics_num_partitions",
         "kafka_server_share_coordinator_metrics_partition_load_time_avg",
         "kafka_server_share_coordinator_metrics_partition_load_time_max",

@@ -12,14 +12,14 @@ from kafkapy.server.admin.names import Tags
 
 ALL: Final = ".*"
 MAX_REMEMBERED: Final = 100_000
-"""Of names, and whether they match: anybody who may create topics or groups adds to them."""
+"""Names with cached results: any client that may create topics or groups adds to them."""
 MAX_REMEMBERED_NAME: Final = 249
 """Characters, the maximum of a topic name. Groups, and the labels of clients' own metrics, may be longer."""
 LABELS: Final = {"topic": "topics", "consumergroup": "groups", "group": "groups"}
 
 
 class SeriesFilter:
-    """Tells whether a series is shown, by its labels. Patterns match whole names."""
+    """Decides by its labels whether a series is shown. Patterns match whole names."""
 
     def __init__(self, topics: str = ALL, groups: str = ALL) -> None:
         """Raises ConfigError for a pattern that is not one of RE2."""

@@ -8,7 +8,7 @@ from kafkapy.gauge import Distribution, Gauge, Measured
 from kafkapy.server.admin.broker_gauges import directory_gauges, log_gauges, replica_gauges, session_gauges
 from kafkapy.server.admin.broker_state import BrokerState, state_gauges
 from kafkapy.server.admin.coordinator_gauges import runtime_gauges
-from kafkapy.server.admin.group_gauges import group_gauges
+from kafkapy.server.admin.group_gauges import event_gauges, group_gauges
 from kafkapy.server.admin.metadata_gauges import (
     MILLISECONDS,
     applied_metadata_gauges,
@@ -102,6 +102,7 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
         yield from share_gauges(node.counts.shares, parts.coordinators.share_reads.made)
         yield from share_coordinator_gauges(parts.coordinators.share.made, node.counts.shares, node.counts.rates)
         yield from rebalance_gauges(node.counts.shares, node.counts.rates)
+        yield from event_gauges(parts.coordinators.groups.settings.counts, node.counts.rates)
         yield from runtime_gauges(node.counts)
     yield from move_gauges(log_manager)
     yield from assignment_gauges(services.log_dir_mover)

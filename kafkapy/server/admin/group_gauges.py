@@ -1,9 +1,10 @@
-"""Gauges of groups: their number by kind and state, and the lag of each, under kafka_exporter's names.
+"""Gauges of groups: their number by kind and state, what happens to them, and the lag of each (kafka_exporter's names).
 
 kafka_exporter queries every coordinator and leader each time; here the coordinator reads its own state and the local
 logs. The lag of a partition without a replica on this broker is not reported.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.gauge import Gauge
 
 if TYPE_CHECKING:
+    from kafkapy.group.counts import GroupCounts
     from kafkapy.group.group import Group
     from kafkapy.group.offsets import GroupOffsets
+    from kafkapy.metrics.rates import Rates
     from kafkapy.replication.hosted_partitions import HostedPartitions
     from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
 
@@ -24,8 +27,18 @@ STATES_BY_TYPE: Final = {
     "classic": STATES,
     "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
     "share": ("Empty", "Stable", "Dead"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
 """The states that each kind of group can be in."""
+EVENTS: Final = {
+    "offset-commit": "offset_commits",
+    "offset-expiration": "offset_expirations",
+    "offset-deletion": "offset_deletions",
+    "group-completed-rebalance": "classic_rebalances",
+    "consumer-group-rebalance": "consumer_rebalances",
+    "streams-group-rebalance": "streams_rebalances",
+}
+"""Apache Kafka's names of what GroupCounts has."""
 EXPORTER: Final = ""
 SHARE_GROUP: Final = "share"
 
@@ -44,6 +57,15 @@ def group_gauges(coordinator: "GroupCoordinator", partitions: "HostedPartitions"
         count = sum(counts[kind, state] for kind in STATES_BY_TYPE)
         yield Gauge(METADATA_MANAGER, f"NumGroups{state}", count)
     yield from _by_type(counts)
+
+
+def event_gauges(counts: "GroupCounts", rates: "Rates") -> Iterator[Gauge]:
+    """Yield how often each event has happened to groups that are coordinated here, and how often of late."""
+    now_s = time.monotonic()
+    for name, attribute in EVENTS.items():
+        count = getattr(counts, attribute)
+        yield Gauge(GROUP_COORDINATOR, f"{name}-rate", rates.per_second(f"groups: {name}", count, now_s))
+        yield Gauge(GROUP_COORDINATOR, f"{name}-count", count, is_counter=True)
 
 
 def _by_type(counts: Counter[tuple[str, str]]) -> Iterator[Gauge]:

@@ -19,13 +19,13 @@ from kafkapy.dataclass import dataclass
 MAX_CONNECTIONS: Final = 64
 """Probes and a few Prometheus servers; the oldest incomplete one makes room for another."""
 MAX_HEAD_BYTES: Final = 8192
-"""As most HTTP servers take: a scrape sends some 300."""
+"""The limit of most HTTP servers: a scrape sends some 300 bytes."""
 CONNECTION_TIMEOUT_S: Final = 30.0
 """Three times Prometheus' time-out for a scrape."""
 HEAD_TIMEOUT_S: Final = 5.0
 """A client sends a request's head at once: half a head for so long is none."""
 MAX_UNREAD_BYTES: Final = 32 << 20
-"""Of all responses that clients have not read yet. To make room, the connection that has waited longest is closed."""
+"""Bytes of all responses that clients have not read yet. Beyond it the connection that waits longest is closed."""
 GOODBYE_TIMEOUT_S: Final = 1.0
 """How long further input is read and dropped, as closing with unread input would discard the response."""
 METHODS: Final = ("GET", "HEAD")

@@ -105,7 +105,7 @@ class AdminListener:
             return Response(HTTPStatus.OK, exposition.content_type, exposition.body)
 
     def _of_process(self) -> Iterator[Gauge]:
-        """Yield what this thread can read itself; it may wait for the disk."""
+        """Yield the values that this thread reads itself; it may wait for the disk."""
         from kafkapy.server.admin.own_gauges import disk_io_gauges, process_gauges, space_gauges
 
         yield from process_gauges()
@@ -170,7 +170,7 @@ def _bound(text: str) -> socket.socket:
     """Return a socket that listens on host:port; an empty host means all addresses. Raises OSError."""
     try:
         host, port = host_and_port(text)
-        family, *_, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
+        family, *_, address = socket.getaddrinfo((host or "0.0.0.0").encode(), port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise OSError(error.errno, f"cannot serve {KEY}={text}: {error.strerror}") from error

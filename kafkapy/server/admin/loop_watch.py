@@ -30,9 +30,9 @@ class LoopWatch:
 
     def _wait(self) -> None:
         self._due_s = time.monotonic() + INTERVAL_S
-        self._timer = self._loop.call_later(INTERVAL_S, self._look)
+        self._timer = self._loop.call_later(INTERVAL_S, self._measure)
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         late_us = round((time.monotonic() - self._due_s) * 1e6)
         self._counts.loop_lag_us[bucket_of(late_us)] += 1
         self._wait()

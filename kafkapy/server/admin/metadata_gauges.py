@@ -107,12 +107,12 @@ def controller_gauges(controller: "MetadataRuntime", now_ms: int) -> Iterator[Ga
     for broker_id, broker in image.cluster.brokers.items() if is_active else ():
         tags = (("broker", str(broker_id)),)
         yield Gauge(CONTROLLER, "BrokerRegistrationState", _state_of(broker), tags)
-    for broker_id, age_ms in controller.contact_ages_ms().items():
+    for broker_id, age_ms in controller.heartbeat_ages_ms().items():
         yield Gauge(CONTROLLER, "TimeSinceLastHeartbeatReceivedMs", age_ms, (("broker", str(broker_id)),))
 
 
 def operation_gauges(counts: "OperationCounts") -> Iterator[Measured]:
-    """Yield what a controller has decided and followed.
+    """Yield the values of a controller: decisions and applied metadata.
 
     A heartbeat has no time-out here: it never times out in the queue.
     """
@@ -155,7 +155,7 @@ def election_gauges(counts: "NodeCounts") -> Iterator[Gauge]:
 
 
 def loader_gauges(image: "MetadataImage", quorum: "Quorum") -> Iterator[Gauge]:
-    """Yield what every node has loaded of the metadata."""
+    """Yield the values of every node: the metadata that it has loaded."""
     yield Gauge(LOADER, "CurrentControllerId", quorum.leader_id)
     yield Gauge(LOADER, "CurrentMetadataVersion", image.features.metadata_version or 0)
     levels = {**image.features.levels, "kraft.version": quorum.finalized_kraft_version}

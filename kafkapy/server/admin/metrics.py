@@ -115,7 +115,7 @@ class Exposition:
         self._joined = set()
 
     def _add_by_rules(self, rules: "Rules", measured: "Bean", now_s: float) -> int:
-        """Add what the rules make of something measured; return how much work that was, in samples."""
+        """Add the samples that the rules make of a measurement; return how much work that was, in samples."""
         for sample in rules.apply(measured, self._windows, now_s):
             family = self._family(Named(sample.name, sample.kind), sample.help or "by kafkapy.metrics.rules")
             labels = self._label_text(sample.tags, family) if sample.tags else ""

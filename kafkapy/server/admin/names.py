@@ -45,7 +45,7 @@ SOFTWARE: Final = ("kafka.server:type=socket-server-metrics", "connections")
 QUORUM_TYPES: Final = ("raftmetrics", "raftchannelmetrics")
 """Types whose maxima are counters by Strimzi's rules."""
 MAXIMUM_SUFFIX: Final = "_max_total"
-"""Of their names."""
+"""The suffix of names of maxima."""
 RETENTION_SIZE: Final = ("kafka.log:type=Log", "RetentionSizeInPercent")
 _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9]+")
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")

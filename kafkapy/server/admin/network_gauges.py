@@ -72,6 +72,18 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Ite
     for acceptor in reactor.acceptors:
         of_listener = (("listener", acceptor.listener_name),)
         yield Gauge(ACCEPTOR, "AcceptorBlockedPercent", acceptor.blocked_ns, of_listener, is_counter=True)
+    yield from _connection_gauges(reactor, counts, idle, rates, now_s)
+    for (name, version, listener, index), count in software.items():
+        where = (("listener", listener), ("networkProcessor", str(index)))
+        client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
+        yield Gauge(SOCKETS, "connections", count, client + where)
+
+
+def _connection_gauges(
+    reactor: "Reactor", counts: "Counter[tuple[str, int]]", idle: "IdleShare", rates: "Rates", now_s: float
+) -> Iterator[Gauge]:
+    """Yield the gauges of each listener's connections at each processor. `counts`: how many there are."""
+    traffic = reactor.traffic if reactor.traffic is not None else {}
     for (listener, index), created in list(reactor.created_counts.items()):
         tags = (("listener", listener), ("networkProcessor", str(index)))
         count = counts[listener, index]
@@ -85,10 +97,6 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Ite
             yield from polls_of(SOCKETS, traffic[listener, index].polls, tags, idle, rates, now_s)
             expired = traffic[listener, index].expired
             yield Gauge(SOCKETS, "expired-connections-killed-count", expired, tags)
-    for (name, version, listener, index), count in software.items():
-        where = (("listener", listener), ("networkProcessor", str(index)))
-        client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
-        yield Gauge(SOCKETS, "connections", count, client + where)
 
 
 def traffic_of(group: str, counts: "ConnectionTraffic", tags: Tags, rates: "Rates", now_s: float) -> Iterator[Gauge]:
@@ -102,14 +110,14 @@ def traffic_of(group: str, counts: "ConnectionTraffic", tags: Tags, rates: "Rate
         ("response", counts.received_frames),
         ("successful-authentication", counts.logins),
         ("failed-authentication", counts.failed_logins),
-        ("successful-reauthentication", counts.renewals),
-        ("failed-reauthentication", counts.failed_renewals),
+        ("successful-reauthentication", counts.reauthentications),
+        ("failed-reauthentication", counts.failed_reauthentications),
     ):
         yield Gauge(group, f"{name}-total", total, tags, is_counter=True)
         yield Gauge(group, f"{name}-rate", rates.per_second((group, name, tags), total, now_s), tags)
-    without_renewal = counts.logins_without_renewal
-    yield Gauge(group, "successful-authentication-no-reauth-total", without_renewal, tags, is_counter=True)
-    latencies = zip(("avg", "max"), counts.renewal_ms.read(now_ms), strict=True)
+    without_reauthentication = counts.logins_without_reauthentication
+    yield Gauge(group, "successful-authentication-no-reauth-total", without_reauthentication, tags, is_counter=True)
+    latencies = zip(("avg", "max"), counts.reauthentication_ms.read(now_ms), strict=True)
     for name, value in latencies:
         yield Gauge(group, f"reauthentication-latency-{name}", value, tags)
     average = counts.sent_bytes / counts.sent_frames if counts.sent_frames else math.nan

@@ -28,7 +28,7 @@ UTIME, STIME, START_TIME, VIRTUAL_BYTES, RESIDENT_PAGES = 11, 12, 19, 20, 21
 
 
 def process_gauges() -> Iterator[Gauge]:
-    """Yield what the operating system reports about the process; may be called on any thread."""
+    """Yield the values that the operating system reports about the process; may be called on any thread."""
     try:
         stat = (PROC / "self/stat").read_text().rpartition(")")[2].split()
         boot_time = next(line for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime "))
@@ -45,7 +45,7 @@ def process_gauges() -> Iterator[Gauge]:
 
 
 def disk_io_gauges(server: str) -> Iterator[Gauge]:
-    """Yield what the process has read from and written to disks and caches; nothing if that is unknown.
+    """Yield the bytes that the process has read and written, on disks and in caches; none if that is unknown.
 
     Apache Kafka 4.4 has these names: bytes of disks, bytes and calls that may have met the page cache alone.
     """

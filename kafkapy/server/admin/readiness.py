@@ -1,4 +1,4 @@
-"""What a node lacks before it can serve clients: for /readyz, and for systemd's status during the start."""
+"""The conditions that a node still lacks to serve clients: for /readyz, and for systemd's status during the start."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -128,7 +128,7 @@ class Rules:
                 )
 
     def _name(self, attribute: _Attribute, value: float) -> _Named | None:
-        """Return what the first rule that matches makes of an attribute, None if none does."""
+        """Return the result of the first rule that matches an attribute, None if none does."""
         named, depends_on_value = None, False
         if self._is_wanted(attribute):
             named, depends_on_value = self._match(attribute, value)

@@ -28,7 +28,7 @@ SHARE_COORDINATOR: Final = "kafka.server:type=share-coordinator-metrics"
 
 
 def share_gauges(counts: "ShareCounts", shares: "SharePartitions | None") -> Iterator[Measured | None]:
-    """Yield what this broker does for share groups; `shares` is None while there have been none."""
+    """Yield the values of this broker's share partitions; `shares` is None while there have been none."""
     for type_id, type_name in enumerate(ACKNOWLEDGE_TYPES):
         if type_id:
             tags = (("ackType", type_name),)
@@ -88,7 +88,7 @@ def _counted(counts: "SharePartitionCounts", tags: tuple[tuple[str, str], ...]) 
 def share_coordinator_gauges(
     coordinator: "ShareCoordinator | None", counts: "ShareCounts", rates: "Rates"
 ) -> Iterator[Gauge]:
-    """Yield what this broker does as a share coordinator; None: it has not been one so far."""
+    """Yield the values of this broker as a share coordinator; None: it has not been one so far."""
     now_ms = counts.now_ms()
     rate = rates.per_second("share-coordinator-writes", counts.state_writes, time.monotonic())
     yield Gauge(SHARE_COORDINATOR, "write-rate", rate)

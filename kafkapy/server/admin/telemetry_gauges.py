@@ -26,7 +26,7 @@ TOTAL: Final = "_total"
 INFO: Final = "info"
 OF_THE_BROKER: Final = ("telemetry_", "instances")
 SUFFIXES: Final = ("_bucket", "_sum", "_count")
-"""Of the samples of a histogram."""
+"""The suffixes of a histogram's samples."""
 BOUND: Final = "le"
 """The label of a histogram's buckets. A sample that had it twice would spoil the whole scrape."""
 LABELS_PER_STEP: Final = 4

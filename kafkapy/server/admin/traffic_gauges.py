@@ -24,7 +24,7 @@ NAMES: Final = {
     "share_acknowledgements": "TotalShareAcknowledgementRequestsPerSec",
     "share_fetches": "TotalShareFetchRequestsPerSec",
 }
-"""Of the broker and of topics: the counts of TopicTraffic."""
+"""Metrics of the broker and of topics, from the counts of TopicTraffic."""
 BROKER_NAMES: Final = {
     "replication_bytes_in": "ReplicationBytesInPerSec",
     "replication_bytes_out": "ReplicationBytesOutPerSec",
@@ -34,7 +34,7 @@ BROKER_NAMES: Final = {
     "invalid_sequence_records": "InvalidOffsetOrSequenceRecordsPerSec",
     "records_without_key": "NoKeyCompactedTopicRecordsPerSec",
 }
-"""Of the broker only: the counts of BrokerTraffic."""
+"""Metrics of the broker only, from the counts of BrokerTraffic."""
 NEVER: Final = ("FetchMessageConversionsPerSec", "InvalidMagicNumberRecordsPerSec")
 """Metrics that Kafka 4 still has, but never counts: it takes one batch, of magic 2, whose records have no magic."""
 

@@ -14,7 +14,7 @@ from kafkapy.gauge import Distribution
 from kafkapy.metrics.histogram import LAST_BUCKET, quantiles
 
 WINDOW_S: Final = 300.0
-"""As far back as the decaying histograms reach from which Apache Kafka's quantiles come."""
+"""The time that Apache Kafka's decaying histograms, the source of its quantiles, cover."""
 MIN_AGE_S: Final = 30.0
 """So a window has ten states, however often it is scraped."""
 QUANTILES: Final = (0.50, 0.75, 0.95, 0.98, 0.99, 0.999)

@@ -1,4 +1,4 @@
-"""Has the controller elect leaders of partitions (KIP-460)."""
+"""Requests elections of partition leaders from the controller (KIP-460)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Which directory, at which address, becomes a voter of any cluster, or ends to be one; voters.py carries it out."""
+"""Finds the directory and address that join a cluster's quorum as a voter, or leave it; voters.py makes the change."""
 
 from typing import Final
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol, Self
 from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
 from kafkapy.errors import KafkapyError, ProtocolError
+from kafkapy.private_file import write_private
 from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.moving import move, replicas_of, targets
 from kafkapy.server.cluster.plan import (
@@ -26,10 +27,10 @@ from kafkapy.server.cluster.plan import (
     ClusterError,
     ClusterPlan,
     NodePlan,
+    Proxied,
     add_proxies,
     free_ports,
     new_plan,
-    write_private,
 )
 from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeChannels, NodeProcess
 from kafkapy.server.cluster.status import ClusterStatus, NodeStatus, add_partitions, or_none
@@ -41,10 +42,14 @@ from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
 
 START_TIMEOUT_S: Final = 60.0
+"""A cluster is ready in a few seconds, on a busy machine in ten times as many."""
 
 
 class NodeProxies(Protocol):
     """Proxies through which the nodes of a test's cluster reach each other (embedded/proxies.py)."""
+
+    @property
+    def proxied(self) -> Proxied: ...
 
     def listen(self, node: NodePlan) -> None:
         """Open the proxies of a node: what connects there is forwarded to the node's own ports. Raises OSError."""
@@ -56,7 +61,7 @@ class NodeProxies(Protocol):
         """Keep back what the sources send to the targets until `heal`: requests and responses. Nothing is closed."""
 
     def heal(self) -> None:
-        """Let all nodes reach each other, and let pass what was kept back."""
+        """Reconnect all nodes, and deliver the bytes that were held back."""
 
 
 class LocalCluster:
@@ -95,7 +100,7 @@ class LocalCluster:
             controller_count,
             properties or {},
             first_port=first_port,
-            is_proxied=proxies is not None,
+            proxied=Proxied.NONE if proxies is None else proxies.proxied,
             client_protocol=client_protocol,
         )
         for node in plan.nodes:
@@ -117,7 +122,7 @@ class LocalCluster:
         return cls(data_dir.resolve(), ClusterPlan.load(data_dir))
 
     def use_channels(self, channels: NodeChannels) -> None:
-        """Let nodes that are started from now on have a channel to this process."""
+        """Give nodes that are started from now on a channel to this process."""
         self._channels = channels
 
     # -- all nodes ------------------------------------------------------------------------------------------------
@@ -247,7 +252,8 @@ class LocalCluster:
 
     def _prepare(self, node: NodePlan) -> NodePlan:
         if self._proxies is not None:
-            add_proxies(node, [port for port in free_ports(4) if port not in (node.port, node.controller_port)])
+            ports = [port for port in free_ports(5) if port not in (node.port, node.controller_port)]
+            add_proxies(node, ports, to_clients=self._proxies.proxied is Proxied.CLIENTS_TOO)
             self._proxies.listen(node)
         elif node.is_broker and self.plan.client_protocol != PLAINTEXT:
             node.peer_port = next(port for port in free_ports(2) if port != node.port)
@@ -273,7 +279,7 @@ class LocalCluster:
         self.processes[node_id].send(signal.SIGCONT)
 
     def log_of(self, node_id: int) -> str:
-        """Return what a node has printed so far. Raises ClusterError."""
+        """Return the output of a node so far. Raises ClusterError."""
         self.plan.node(node_id)
         return self.processes[node_id].log_file.read_text(errors="replace")
 
@@ -413,14 +419,14 @@ class LocalCluster:
         return "running, active controller" if quorum is not None and quorum.leader_id == node.node_id else "running"
 
     def _find_broker(self) -> queries.Ask | None:
-        """Return what asks a broker that answers; None if none does."""
+        """Return the function that sends requests to a broker that answers; None if none does."""
         for node in self.plan.brokers:
             if self.processes[node.node_id].pid is not None and self._is_ready(node):
                 return queries.asking(node.query_address)
         return None
 
     def ask_broker(self) -> queries.Ask:
-        """Return what asks a broker that answers. Raises ClusterError."""
+        """Return the function that sends requests to a broker that answers. Raises ClusterError."""
         ask = self._find_broker()
         if ask is None:
             raise ClusterError("no broker answers: `kafkapy cluster up` starts what does not run")

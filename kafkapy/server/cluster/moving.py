@@ -38,7 +38,8 @@ def targets(replicas: Replicas, broker_ids: Sequence[int], factor: int | None = 
     for partition_id, current in sorted(replicas.items()):
         count = len(current) if factor is None else factor
         if count > len(broker_ids):
-            raise ClusterError(f"partition {partition_id} is to have {count} replicas: name as many brokers at least")
+            wanted = f"partition {partition_id} is to have {count} replicas"
+            raise ClusterError(f"{wanted}: name as many brokers at least, or fewer replicas by -r")
         first = partition_id % len(broker_ids)
         found[partition_id] = [*broker_ids[first:], *broker_ids[:first]][:count]
     return found

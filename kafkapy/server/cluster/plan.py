@@ -4,8 +4,8 @@ DATA_DIR/cluster.json keeps it. Node N has the files node-N.properties, node-N.l
 directory node-N. The quorum's voters are in its log (kraft.version 1, KIP-853).
 """
 
+import enum
 import json
-import os
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, field
@@ -16,10 +16,11 @@ from typing import Final
 from kafkapy.config.embedded import PROTOCOL_MAP
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
+from kafkapy.private_file import write_private
 
 HOST: Final = "127.0.0.1"
 LISTENING_PORTS: Final = range(15_000, 32_000)
-"""Below the kernel's ephemeral ports: an outgoing connection could take one that was found to be free."""
+"""Ports below the kernel's ephemeral ones, of which an outgoing connection could take one that was free."""
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1
 FIRST_CONTROLLER_ID: Final = 101
@@ -39,12 +40,20 @@ class ClusterError(KafkapyError):
     """A request that the cluster cannot fulfil; one line that says what to do instead."""
 
 
+class Proxied(enum.Enum):
+    """Whose connections to the nodes go through proxies: a test may cut those."""
+
+    NONE = enum.auto()
+    NODES = enum.auto()
+    CLIENTS_TOO = enum.auto()
+
+
 @dataclass(slots=True)
 class NodePlan:
     """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 if it is only a broker.
 
     `peer_port`, where a broker listens for other nodes, is 0 if they use the clients' listener. The proxies' ports,
-    which a node advertises to others, are 0 without proxies between the nodes.
+    which a node advertises to others, are 0 without proxies between the nodes, or to clients.
     """
 
     node_id: int
@@ -54,6 +63,7 @@ class NodePlan:
     peer_port: int = 0
     peer_proxy_port: int = 0
     controller_proxy_port: int = 0
+    client_proxy_port: int = 0
 
     @property
     def is_proxied(self) -> bool:
@@ -68,6 +78,11 @@ class NodePlan:
     def query_address(self) -> tuple[str, int]:
         """The address where it answers plain requests without a login."""
         return HOST, self.peer_port or self.port or self.controller_port
+
+    @property
+    def advertised_port(self) -> int:
+        """The port of the client listener that clients get."""
+        return self.client_proxy_port or self.port
 
     @property
     def advertised_controller_port(self) -> int:
@@ -114,7 +129,7 @@ class ClusterPlan:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{HOST}:{node.port}" for node in self.brokers)
+        return ",".join(f"{HOST}:{node.advertised_port}" for node in self.brokers)
 
     @property
     def bootstrap_controllers(self) -> str:
@@ -160,9 +175,7 @@ class ClusterPlan:
     def save(self, data_dir: Path) -> None:
         """Write cluster.json. Raises OSError."""
         text = json.dumps({"version": STATE_VERSION, **asdict(self)}, indent=2)
-        temporary = data_dir / f"{STATE_FILE}.tmp"
-        write_private(temporary, text + "\n")
-        os.replace(temporary, data_dir / STATE_FILE)
+        write_private(data_dir / STATE_FILE, text + "\n")
 
     @classmethod
     def load(cls, data_dir: Path) -> "ClusterPlan":
@@ -178,7 +191,7 @@ class ClusterPlan:
             ) from None
         except (ValueError, LookupError, TypeError) as error:
             raise ClusterError(
-                f"{path} cannot be read ({error}): restore it, or begin anew in another --data-dir"
+                f"{path} cannot be read ({error}): restore it, or start again in another --data-dir"
             ) from error
 
 
@@ -202,9 +215,9 @@ OWN_KEYS: Final = frozenset(
 
 
 def _peer_properties(node: NodePlan, listeners: Sequence[str], client_protocol: str) -> dict[str, str]:
-    """Return what makes a node listen for other nodes on a listener of its own, and advertise its proxies to them."""
+    """Return the keys by which a node has a listener for other nodes, and advertises its proxies to them."""
     peer_port = node.peer_proxy_port or node.peer_port
-    advertised = [f"{client_protocol}://{HOST}:{node.port}", f"{PEERS_LISTENER}://{HOST}:{peer_port}"]
+    advertised = [f"{client_protocol}://{HOST}:{node.advertised_port}", f"{PEERS_LISTENER}://{HOST}:{peer_port}"]
     properties = {"listener.security.protocol.map": f"{PROTOCOL_MAP},{PEERS_LISTENER}:PLAINTEXT"}
     if node.is_broker:
         properties["inter.broker.listener.name"] = PEERS_LISTENER
@@ -216,12 +229,14 @@ def _peer_properties(node: NodePlan, listeners: Sequence[str], client_protocol: 
     return {**properties, "listeners": ",".join(listeners), "advertised.listeners": ",".join(advertised)}
 
 
-def add_proxies(node: NodePlan, ports: list[int]) -> None:
+def add_proxies(node: NodePlan, ports: list[int], *, to_clients: bool) -> None:
     """Give a node a listener for other nodes, and proxies, at the first of these ports, which are removed."""
     if node.is_broker:
         node.peer_port, node.peer_proxy_port = ports.pop(0), ports.pop(0)
     if node.is_controller:
         node.controller_proxy_port = ports.pop(0)
+    if node.is_broker and to_clients:
+        node.client_proxy_port = ports.pop(0)
 
 
 def new_plan(
@@ -231,25 +246,21 @@ def new_plan(
     properties: Mapping[str, str],
     first_port: int = 0,
     *,
-    is_proxied: bool = False,
+    proxied: Proxied = Proxied.NONE,
     client_protocol: str = PLAINTEXT,
 ) -> ClusterPlan:
     """Return the plan of a new cluster. Without separate controllers, the first brokers are also controllers.
 
-    first_port: of the first broker, the next ports for the others; 0 for free ones. Raises ClusterError.
+    first_port: of the first broker, the next ports for the others; 0 for free ones. `proxied`: who connects to the
+    nodes through proxies. Raises ClusterError.
     """
-    if broker_count < 1:
-        raise ClusterError(f"{broker_count} brokers are too few: a cluster has at least one")
-    if controller_count < 0:
-        raise ClusterError(f"{controller_count} separate controllers are too few: 0 lets brokers be controllers, too")
-    taken = sorted(OWN_KEYS.intersection(properties))
-    if taken:
-        raise ClusterError(f"{taken[0]} differs from node to node: leave it out, the cluster sets it")
+    _check_arguments(broker_count, controller_count, properties)
+    is_proxied, has_client_proxies = proxied is not Proxied.NONE, proxied is Proxied.CLIENTS_TOO
     combined = 0 if controller_count else combined_count(broker_count)
     all_controllers = max(combined, controller_count)
     has_peer_ports = client_protocol != PLAINTEXT and not is_proxied
     count = broker_count + all_controllers + (2 * broker_count + all_controllers if is_proxied else 0)
-    count += broker_count if has_peer_ports else 0
+    count += broker_count * (has_peer_ports + has_client_proxies)
     # the brokers' come first: theirs are the ports that clients know, all others only the cluster itself
     ports = (
         free_ports(count)
@@ -265,11 +276,22 @@ def new_plan(
         if node.is_controller:
             node.controller_port = ports.pop(0)
         if is_proxied:
-            add_proxies(node, ports)
+            add_proxies(node, ports, to_clients=has_client_proxies)
         elif has_peer_ports and node.is_broker:
             node.peer_port = ports.pop(0)
     all_properties = {**defaults(broker_count), **topic_defaults(broker_count), **properties}
     return ClusterPlan(cluster_id, nodes, all_properties, client_protocol)
+
+
+def _check_arguments(broker_count: int, controller_count: int, properties: Mapping[str, str]) -> None:
+    """Raise ClusterError if no cluster is planned with these."""
+    if broker_count < 1:
+        raise ClusterError(f"{broker_count} brokers are too few: a cluster has at least one")
+    if controller_count < 0:
+        raise ClusterError(f"{controller_count} separate controllers are too few: 0 lets brokers be controllers, too")
+    taken = sorted(OWN_KEYS.intersection(properties))
+    if taken:
+        raise ClusterError(f"{taken[0]} differs from node to node: leave it out, the cluster sets it")
 
 
 def combined_count(broker_count: int) -> int:
@@ -292,7 +314,7 @@ def defaults(broker_count: int) -> dict[str, str]:
 
 
 def topic_defaults(broker_count: int) -> dict[str, str]:
-    """Return what topics get that are created without a number of replicas; three survive the loss of a node.
+    """Return the replication defaults of new topics; three replicas survive the loss of a node.
 
     The cluster keeps these when it grows. One or two brokers could not write after the loss of one with 2 in sync.
     """
@@ -325,11 +347,3 @@ def _ports_from(first_port: int, count: int) -> Sequence[int]:
         except (OSError, OverflowError):
             raise ClusterError(f"port {port} cannot be used: --port takes another first one, 0 free ones") from None
     return ports
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read: properties hold passwords. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, 0o600)  # it may have been there
-        file.write(text)

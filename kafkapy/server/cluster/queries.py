@@ -101,11 +101,11 @@ class QuorumView:
     listeners: dict[int, tuple[str, str, int]] = field(default_factory=dict)
 
 
-def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S, most_version: int | None = None) -> Any:
-    """Return the response to a request at its newest version, or at `most_version`. Raises OSError, ProtocolError."""
+def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S, max_version: int | None = None) -> Any:
+    """Return the response to a request at its newest version, or at `max_version`. Raises OSError, ProtocolError."""
     api_key = request.API_KEY
     assert api_key is not None
-    version = APIS[api_key].max_version if most_version is None else most_version
+    version = APIS[api_key].max_version if max_version is None else max_version
     frame = Writer()
     write_request_header(frame, api_key=api_key, api_version=version, correlation_id=1, client_id=CLIENT_ID)
     frame += request.encode(version)
@@ -118,7 +118,7 @@ def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S, m
 
 
 def asking(address: Address) -> Ask:
-    """Return what sends requests to this node."""
+    """Return the function that sends requests to this node."""
     return functools.partial(query, address)
 
 

@@ -69,7 +69,7 @@ def _until_in_sync(cluster: LocalCluster, done: int, when: str, timeout_s: float
 
 
 def _missing(cluster: LocalCluster) -> str:
-    """Return what is not in sync in words, empty if all is."""
+    """Return in words which replicas are not in sync; empty if all are."""
     try:
         ask = cluster.ask_broker()
         return not_in_sync(queries.partitions(ask), queries.quorum(ask))

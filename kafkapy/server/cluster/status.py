@@ -41,7 +41,7 @@ class ClusterStatus:
     under_min_isr: list[str] = field(default_factory=list)
     """Fewer replicas in sync than min.insync.replicas: acks=all is refused."""
     at_min_isr: list[str] = field(default_factory=list)
-    """As many replicas in sync as min.insync.replicas: acks=all is refused after the loss of one."""
+    """Partitions with exactly min.insync.replicas in sync: acks=all is refused after the loss of one."""
     reassigning: list[str] = field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ def status_of_controllers(ask: Ask) -> ClusterStatus:
 
 
 def add_partitions(ask: Ask, status: ClusterStatus) -> None:
-    """Add what it takes more requests to know of the partitions. Raises OSError, KafkapyError."""
+    """Add the facts of partitions that take more requests. Raises OSError, KafkapyError."""
     assert status.partitions is not None
     status.under_min_isr, status.at_min_isr = queries.by_min_isr(ask, status.partitions)
     if status.quorum is not None:  # without a controller nobody answers

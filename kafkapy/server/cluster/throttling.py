@@ -1,9 +1,9 @@
 """Limits how fast moved partitions are replicated (KIP-73), by the configs that kafka-reassign-partitions.sh sets.
 
-A broker's rates hold for the replicas that the topics' lists name: `partition:broker`, those that serve a move in the
-leaders' list, those that are being added in the followers'. Replicas in sync are not slowed down. The rates are set as
-the cluster's default, where Apache Kafka's tool sets them for each broker: that takes a request to each of them, and
-misses those that do not run.
+A broker's rates apply to the replicas in two lists of the topic, as `partition:broker`: one list has the replicas that
+are read from, the other those that are being added. Replicas in sync are not throttled. The rates are set as the
+cluster's default. Apache Kafka's tool sets them for each broker, which takes a request to each of them, and misses
+those that do not run.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ class Throttle:
 
 
 def limit(ask: Ask, rate: int, moves: Collection[Move]) -> None:
-    """Limit each broker to bytes a second for the replicas of the moves. Raises ApiError, OSError, ProtocolError."""
+    """Set the rate (bytes a second) and the lists of the moved replicas. Raises ApiError, OSError, ProtocolError."""
     changes = [_change(BROKER, ALL_BROKERS, dict.fromkeys(RATES, str(rate)))]
     for topic in sorted({each.topic for each in moves}):
         of_topic = [each for each in moves if each.topic == topic]
@@ -61,7 +61,7 @@ def limit(ask: Ask, rate: int, moves: Collection[Move]) -> None:
 
 
 def lift(ask: Ask, topics: Iterable[str]) -> None:
-    """Take the limits away, and the lists of these topics. Raises as `limit`."""
+    """Delete the rates, and the lists of these topics. Raises as `limit`."""
     changes = [_change(TOPIC, topic, dict.fromkeys(LISTS)) for topic in topics]
     _alter(ask, [_change(BROKER, ALL_BROKERS, dict.fromkeys(RATES)), *changes])
 
@@ -80,7 +80,7 @@ def throttles(ask: Ask, topics: Iterable[str]) -> Iterator[Throttle]:
 
 
 def _change(kind: int, name: str, values: Mapping[str, str | None]) -> AlterConfigsResource:
-    """None as a value deletes the config."""
+    """Return the changes of one resource; a config whose value is None is deleted."""
     configs = [
         AlterableConfig(key, config_operation=DELETE if value is None else SET, value=value)
         for key, value in values.items()

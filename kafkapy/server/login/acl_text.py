@@ -23,24 +23,34 @@ def parse_acl(text: str, *, host: str = WILDCARD) -> Acl:
     if len(words) != WORDS:
         raise AclTextError(f"{quoted(text)} must read `allow|deny USER OPERATION TYPE:NAME`")
     permission, user, operation, resource = words
-    kind, _, name = resource.partition(":")
-    resource_type = _member(ResourceType, kind, "resource type")
+    resource_type, name, pattern_type = parse_resource(resource)
     if resource_type is ResourceType.CLUSTER:
         name = name or CLUSTER_NAME
     if not name:
         raise AclTextError(f"{quoted(text)}: the resource has no name")
-    pattern_type = PatternType.LITERAL
-    if name.endswith("*") and name != WILDCARD:
-        name, pattern_type = name[:-1], PatternType.PREFIXED
     return Acl(
         resource_type,
         name,
         pattern_type,
-        user if ":" in user else f"User:{user}",
+        principal_of(user),
         host,
         _member(AclOperation, operation, "operation"),
         _member(PermissionType, permission, "permission"),
     )
+
+
+def parse_resource(text: str) -> tuple[ResourceType, str, PatternType]:
+    """Return type, name and pattern of TYPE:NAME; the name is "" if there is none. Raises AclTextError."""
+    kind, _, name = text.partition(":")
+    resource_type = _member(ResourceType, kind, "resource type")
+    if name.endswith("*") and name != WILDCARD:
+        return resource_type, name[:-1], PatternType.PREFIXED
+    return resource_type, name, PatternType.LITERAL
+
+
+def principal_of(user: str) -> str:
+    """Return the principal of a user's name; a principal is returned as it is."""
+    return user if ":" in user else f"User:{user}"
 
 
 def _member(kind: type[Kind], name: str, what: str) -> Kind:

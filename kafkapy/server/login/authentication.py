@@ -51,7 +51,7 @@ NAMED_CLASSES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 }
 """Keys that name a class, with the supported mechanisms and names."""
 NONCE_BITS: Final = 130
-"""As many as in Apache Kafka."""
+"""The number of random bits of a nonce, as in Apache Kafka."""
 
 logger = logging.getLogger("kafkapy.server")
 

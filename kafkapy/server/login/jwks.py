@@ -151,7 +151,7 @@ def _named(keys: list[Key], key_id: str | None) -> list[Key]:
 
 
 def _version(url: str) -> tuple[int, int, int] | None:
-    """Return what differs whenever a file has changed: time, size and inode; None if there is no file."""
+    """Return a value that differs after each change of a file: time, size and inode; None without a file."""
     try:
         status = os.stat(_path(url))
     except OSError:

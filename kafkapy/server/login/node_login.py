@@ -1,4 +1,4 @@
-"""How a node logs in to another by PLAIN or SCRAM: with username and password of the listener's login module."""
+"""The login of a node to another by PLAIN or SCRAM: with username and password of the listener's login module."""
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ConfigError

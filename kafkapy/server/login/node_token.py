@@ -118,8 +118,8 @@ class NodeToken:
 
     def _fail(self, refusal: BaseException, now_ms: int, properties: Mapping[str, str]) -> None:
         self._failures += 1
-        first_ms, most_ms = (int(properties[f"sasl.login.retry.backoff.{name}"]) for name in ("ms", "max.ms"))
-        backoff_ms = min(first_ms << min(self._failures - 1, 20), most_ms)
+        first_ms, max_ms = (int(properties[f"sasl.login.retry.backoff.{name}"]) for name in ("ms", "max.ms"))
+        backoff_ms = min(first_ms << min(self._failures - 1, 20), max_ms)
         if not getattr(refusal, "is_retriable", True):
             backoff_ms = max(backoff_ms, RETRY_AFTER_REFUSAL_MS)
         self._not_before_ms = now_ms + backoff_ms

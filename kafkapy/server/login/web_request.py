@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 MAX_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
+"""A token or a set of keys has a few KB. The time is that of the connection, and of the response."""
 
 
 FINAL_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505})
@@ -80,9 +81,8 @@ def _limit(connected: socket.socket, timeout_s: float) -> Iterator[None]:
     def cut() -> None:
         is_over.set()
         try:
-            socket.socket.shutdown(
-                connected, socket.SHUT_RDWR
-            )  # SSLSocket.shutdown would let the reader continue without TLS
+            # Not SSLSocket.shutdown, which would let the reader continue without TLS.
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
         except OSError:
             return  # it has ended by itself
 

@@ -24,7 +24,8 @@ from kafkapy.server.tls.key_stores import TYPES
 NAMES_SHOWN: Final = 5
 SERVED_GROUPS: Final = frozenset({"", "classic", "consumer", "share", "streams", "unknown"})
 SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-LEAST_VOTERS: Final = 3
+MIN_VOTERS: Final = 3
+"""With fewer controllers, the loss of one leaves no majority."""
 
 NOT_DONE: Final = {
     "alter.config.policy.class.name": "no policy is loaded: configs that it refuses would be accepted",
@@ -115,7 +116,7 @@ def _of_nodes(survey: Survey) -> Iterator[Finding]:
     for node_id in survey.fenced:
         remedy = f"start it, or forget it: kafka-cluster.sh unregister --bootstrap-server HOST --id {node_id}"
         yield Finding(Kind.WAITS, f"broker {node_id}", "registered, but not alive", remedy)
-    if len(survey.voters) < LEAST_VOTERS:
+    if len(survey.voters) < MIN_VOTERS:
         text = f"{len(survey.voters)} of them vote: while one is exchanged there is no active controller"
         yield Finding(Kind.NOTE, "controllers", text, "add controllers first, or accept the pause")
 
@@ -157,8 +158,9 @@ def _of_groups(survey: Survey) -> Iterator[Finding]:
             text = f"of a kind that kafkapy does not serve: {group_type}"
             yield Finding(Kind.BLOCKS, f"groups {_shown(sorted(names))}", text, "stop their members, delete them")
     if survey.subscriptions:
-        text = f"clients push no metrics here: {_shown(survey.subscriptions)}"
-        yield Finding(Kind.NOTE, "client-metrics subscriptions", text)
+        text = f"nodes take the metrics of clients only if a key says where they go: {_shown(survey.subscriptions)}"
+        remedy = "set kafkapy.admin.listener or kafkapy.telemetry.otlp.endpoint"
+        yield Finding(Kind.NOTE, "client-metrics subscriptions", text, remedy)
 
 
 def _of_apis(survey: Survey) -> Iterator[Finding]:

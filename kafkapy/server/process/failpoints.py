@@ -19,7 +19,7 @@ def install_from_environment() -> None:
     """Install the failpoints of the variable, if it is set. Raises ConfigError."""
     text = os.environ.get(VARIABLE)
     if text:
-        set_failpoint_hook(Failpoints(text).pass_by)
+        set_failpoint_hook(Failpoints(text).on_reached)
 
 
 class Failpoints:
@@ -34,7 +34,7 @@ class Failpoints:
                 raise ConfigError(VARIABLE, entry, "an entry reads name=kill or name=kill@<passing>")
             self._left[name] = int(passing or 1)
 
-    def pass_by(self, name: str) -> None:
+    def on_reached(self, name: str) -> None:
         """Kill the process if this call of the failpoint was requested."""
         if name in self._left:
             self._left[name] -= 1

@@ -150,7 +150,7 @@ class FileSink:
         self._open()
 
     def write(self, line: bytes) -> None:
-        found = self._look()
+        found = self._reopen_if_replaced()
         is_full = self._max_bytes is not None and found.st_size and found.st_size + len(line) > self._max_bytes
         if is_full and stat.S_ISREG(found.st_mode):
             self._rotate()
@@ -161,7 +161,7 @@ class FileSink:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _look(self) -> os.stat_result:
+    def _reopen_if_replaced(self) -> os.stat_result:
         """Open the file again if the path has another one; return its status."""
         try:
             there = os.stat(self._path)

@@ -205,6 +205,11 @@ def _load_keys(context: ssl.SSLContext, tls: TlsConfig, keys: tuple[KeyMaterial,
                 context.load_cert_chain(path, password=lambda: material.password or "")  # noqa: B023
         except ssl.SSLError as error:
             raise ConfigError(key, shown, _why(error, material)) from None
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # no descriptor for a file in memory; a password that OpenSSL cannot take
+            raise ConfigError(key, shown, f"the key or its certificate cannot be loaded: {error}") from None
     return certificates
 
 

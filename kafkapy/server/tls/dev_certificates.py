@@ -71,7 +71,7 @@ class DevAuthority:
         return Issued(key_pem, self._signed(builder))
 
     def _builder(self, common_name: str, key: "EllipticCurvePrivateKey") -> "x509.CertificateBuilder":
-        """Return what every certificate for a key has, not signed yet."""
+        """Return an unsigned certificate for a key, with the fields that all have."""
         from cryptography import x509
 
         now = datetime.datetime.now(datetime.UTC)

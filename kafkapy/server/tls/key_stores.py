@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOCATION, KEY, CHAIN = "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"
 TRUST_LOCATION, TRUST_CERTIFICATES = "ssl.truststore.location", "ssl.truststore.certificates"
 TYPES: Final = ("JKS", "PKCS12", "PEM")
-MOST_FILE_BYTES: Final = 4 << 20
+MAX_FILE_BYTES: Final = 4 << 20
 """Limit of a key or trust store: twenty times the size of an operating system's CA certificates."""
 _DER_SEQUENCE: Final = 0x30
 
@@ -133,8 +133,8 @@ def _read(key: str, path: str) -> bytes:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise ConfigError(key, path, "it is no regular file")
-        if found.st_size > MOST_FILE_BYTES:
-            raise ConfigError(key, path, f"it has more than {MOST_FILE_BYTES} bytes")
+        if found.st_size > MAX_FILE_BYTES:
+            raise ConfigError(key, path, f"it has more than {MAX_FILE_BYTES} bytes")
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
@@ -209,7 +209,7 @@ def _open_trust_file(path: str, password: str | None) -> tuple[bytes, ...]:
         if password is None:  # Java does not see encrypted certificates then, and reports no error
             return _plain_parts(data).trusted
         return _pkcs12_trusted(_open_pkcs12(data, password))
-    except jks.KeyStoreError as error:
+    except (jks.KeyStoreError, DerError) as error:
         raise ConfigError(TRUST_LOCATION, path, str(error)) from error
 
 
@@ -269,7 +269,19 @@ def _open_key(encrypted: bytes, password: str) -> Any:
 
 
 def _pkcs12_keys(store: "PKCS12KeyAndCertificates", data: bytes, password: str) -> tuple[KeyMaterial, ...]:
-    """Return each key of a PKCS12 file with its chain. cryptography returns one key and all certificates."""
+    """Return each key of a PKCS12 file with its chain. Raises KeyStoreError."""
+    from kafkapy.security import jks
+
+    try:
+        return _keys_with_chains(store, data, password)
+    except jks.KeyStoreError:
+        raise
+    except Exception as error:  # cryptography reads names and public keys only when they are asked for
+        raise jks.KeyStoreError(f"a certificate of the PKCS12 file cannot be read ({error})") from error
+
+
+def _keys_with_chains(store: "PKCS12KeyAndCertificates", data: bytes, password: str) -> tuple[KeyMaterial, ...]:
+    """As _pkcs12_keys, but any error may be raised. cryptography returns one key and all certificates."""
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         NoEncryption,

@@ -44,7 +44,7 @@ RELOADED: Final = frozenset(
     }
 )
 CLIENT_AUTH: Final = "ssl.client.auth"
-MOST_PRINCIPALS: Final = 256
+MAX_PRINCIPALS: Final = 256
 """Certificates of clients whose principals are remembered. OpenSSL has verified them; one has some 1,000 bytes."""
 
 logger = logging.getLogger("kafkapy.server")
@@ -69,7 +69,7 @@ class TlsListeners:
         """`static`: the configuration without dynamic changes."""
         self._static = static
         self._added: dict[str, BrokerConfig] = {}
-        """Of a listener that was added at run time the configuration then, in place of the static one."""
+        """By listener that was added at run time: the configuration at that time, in place of the static one."""
         self._secured: dict[str, tuple[_Served, ServerTls]] = {}
         self._ignored: set[str] = set()
         """Keys of dynamic configs without effect for which a warning was logged."""
@@ -256,7 +256,7 @@ def principals(tls: TlsConfig) -> Callable[[bytes | None], str]:
     except MappingRuleError as error:
         raise ConfigError("ssl.principal.mapping.rules", tls.ssl_principal_mapping_rules, str(error)) from error
 
-    @lru_cache(MOST_PRINCIPALS)
+    @lru_cache(MAX_PRINCIPALS)
     def principal_of(certificate: bytes | None) -> str:
         return ANONYMOUS if certificate is None else f"User:{mapper.name_of(subject_of(certificate))}"
 

@@ -144,7 +144,7 @@ class BatchFilter:
         return _whole(batch)
 
     def _keep_judged(self, batch: RecordBatch) -> KeptBatch | None:
-        """Keep what the marks of the retained offsets say, of a batch that they cover."""
+        """Keep the records that are marked in the retained offsets, of a batch that these cover."""
         verdict = self._retained.judge(batch)
         self.records_without_key += verdict.without_key
         if not verdict.kept:
@@ -191,7 +191,7 @@ class BatchFilter:
         if None in keys or batch.last_offset > latest_offset:
             indexes = [index for index in range(batch.record_count) if self._is_last(keys[index], offsets[index])]
         else:
-            last_offsets = map(self._offsets.__getitem__, keys)  # type: ignore[arg-type]  # none of them is None
+            last_offsets = self._offsets.of(keys)  # type: ignore[arg-type]  # none of them is None
             indexes = [at for at, own, last in zip(count(), offsets, last_offsets, strict=False) if own >= last]
         return indexes
 

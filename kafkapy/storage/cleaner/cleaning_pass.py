@@ -5,11 +5,14 @@ complete and synced; it changes no file of the log. The log's owner swaps in eac
 pass can run in the helper process (steps.py), away from the log. Its input is a CleaningPlan. The owner may drop it
 between two steps: the next pass or start deletes its files.
 
+If the offset map is full before the dirty section ends, the pass ends at the last indexed offset (`clean_to`), and the
+next pass continues there.
+
 All groups are filtered by the same offset map and may be swapped in one by one: a record is dropped because of a newer
 one with the same key, which is kept even if the following groups are not swapped in.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -105,7 +108,7 @@ class CleaningPass:
 
     def run(self) -> Iterator[Progress]:
         """Run the pass step by step. Raises OSError, RecordsError, CorruptIndexError; the pass is then over."""
-        yield from self._index_dirty_part()
+        yield from self._index_dirty_section()
         self._retained.mark_kept(self.offset_map)
         if self.clean_to <= 0:
             return
@@ -123,8 +126,8 @@ class CleaningPass:
 
     # Indexing
 
-    def _index_dirty_part(self) -> Iterator[Progress]:
-        """Fill the offset map from the first dirty offset to the end, or until it is full."""
+    def _index_dirty_section(self) -> Iterator[Progress]:
+        """Put the last offset of each key into the map, from the first dirty offset to the end, or until it is full."""
         plan = self.plan
         transactions = CleanedTransactions(
             entry for entry in self._aborted if entry.last_offset >= plan.first_dirty_offset
@@ -141,7 +144,8 @@ class CleaningPass:
                 if is_full:
                     return
             indexer.flush()
-            self.offset_map.latest_offset = end_offset - 1  # the last offsets may be missing
+            # Compaction may have removed the segment's last offsets: no batch has them.
+            self.offset_map.latest_offset = end_offset - 1
 
     def _position_of_first_dirty(self, base_offset: int) -> int:
         if base_offset >= self.plan.first_dirty_offset:
@@ -155,7 +159,7 @@ class CleaningPass:
             index.handle.close()
 
     def _index(self, batch: RecordBatch, indexer: OffsetIndexer, transactions: CleanedTransactions) -> bool:
-        """Add a batch to the map; return whether the map is full.
+        """Add a batch of the dirty section to the map; return whether the map is full.
 
         A damaged batch is an error: records that it seems to supersede would be dropped from earlier groups.
         """
@@ -173,34 +177,32 @@ class CleaningPass:
         self.offset_map.latest_offset = batch.last_offset
         return False
 
-    def _keys_and_offsets(self, batch: RecordBatch) -> tuple[list[bytes], list[int]]:
+    def _keys_and_offsets(self, batch: RecordBatch) -> tuple[list[bytes], Sequence[int]]:
         """Return the keys in a batch and their offsets, without records that have no key or are not dirty."""
         if batch.magic == 2:
             if batch.record_count == 0:
                 return [], []
             columns = record_columns(batch.records_payload(), batch.record_count)
-            base_offset = batch.base_offset
-            self._add_peculiar(batch, columns)
-            if base_offset >= self.plan.first_dirty_offset and None not in columns.keys:
-                offsets = [base_offset + delta for delta in columns.offset_deltas]
+            offsets = _offsets_of(batch, columns)
+            self._mark_special_records(batch, columns, offsets)
+            if batch.base_offset >= self.plan.first_dirty_offset and None not in columns.keys:
                 return columns.keys, offsets  # type: ignore[return-value]  # none of them is None
-            found = zip(columns.keys, (base_offset + delta for delta in columns.offset_deltas), strict=True)
+            found: Iterable[tuple[bytes | None, int]] = zip(columns.keys, offsets, strict=True)
         else:
             records = list(batch.records())
             found = zip([record.key for record in records], (record.offset for record in records), strict=True)
         dirty = [(key, at) for key, at in found if key is not None and at >= self.plan.first_dirty_offset]
         return [key for key, _ in dirty], [at for _, at in dirty]
 
-    def _add_peculiar(self, batch: RecordBatch, columns: RecordColumns) -> None:
-        """Mark tombstones and records without a key; note whether records are out of order."""
-        base_offset, deltas = batch.base_offset, columns.offset_deltas
-        if batch.record_count == batch.next_offset - base_offset and deltas != list(range(batch.record_count)):
+    def _mark_special_records(self, batch: RecordBatch, columns: RecordColumns, offsets: Sequence[int]) -> None:
+        """Mark tombstones and records without a key; set has_disorder if offsets do not ascend."""
+        if batch.record_count == batch.next_offset - batch.base_offset and not isinstance(offsets, range):
             self._retained.has_disorder = True
         if columns.null_values:
-            self._retained.mark((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
+            self._retained.mark((offsets[index] for index in columns.null_values), TOMBSTONE)
         if None in columns.keys:
-            without_key = (delta for key, delta in zip(columns.keys, deltas, strict=True) if key is None)
-            self._retained.mark((base_offset + delta for delta in without_key), NO_KEY)
+            without_key = (offset for key, offset in zip(columns.keys, offsets, strict=True) if key is None)
+            self._retained.mark(without_key, NO_KEY)
 
     # Writing
 
@@ -224,12 +226,15 @@ class CleaningPass:
         plan = self.plan
         assert group == sorted(group), f"segments {group} are read in order"
         assert group[-1] < plan.end_offset, f"segments {group} of a pass up to {plan.end_offset}"
+        # A pass that was killed may have left files of the same names.
         delete_cleaned_files(self._disk, plan.directory, group[0])
         cleaned = Segment.create(
             self._files, plan.directory, group[0], self._config, now_ms=plan.now_ms, suffix=CLEANED_SUFFIX
         )
         with closing(cleaned):
             for base_offset in group:
+                # Batches of magic 0 and 1 have no field for a delete horizon: their tombstones go by the age of their
+                # segment.
                 batch_filter.keeps_legacy_tombstones = self._modified_ms(base_offset) > legacy_horizon_ms
                 for chunk in self._chunks(base_offset, 0):
                     kept = [each for each in map(batch_filter.keep, batches(chunk)) if each is not None]
@@ -296,6 +301,14 @@ class CleaningPass:
                 chunk = _read_whole_batches(file, position, end, max(self.plan.io_buffer_bytes, MIN_CHUNK_BYTES))
                 yield chunk
                 position += len(chunk)
+
+
+def _offsets_of(batch: RecordBatch, columns: RecordColumns) -> Sequence[int]:
+    """Return the offset of each record; a range if they follow each other from the batch's base offset on."""
+    base_offset, deltas = batch.base_offset, columns.offset_deltas
+    if deltas == list(range(len(deltas))):
+        return range(base_offset, base_offset + len(deltas))
+    return [base_offset + delta for delta in deltas]
 
 
 def _read_whole_batches(file: File, position: int, end: int, chunk_bytes: int) -> memoryview:

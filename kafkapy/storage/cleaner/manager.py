@@ -73,7 +73,7 @@ class CleaningReport:
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Failures:
     """Failures of a partition's passes since its last complete one. Does not apply to another topic of that name."""
 
     topic_id: Uuid | None
@@ -88,7 +88,7 @@ class CleanerManager:
     def __init__(self, log_manager: LogManager, disk: Disk) -> None:
         self._log_manager = log_manager
         self._disk = disk
-        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._failures: dict[TopicPartition, _Failures] = {}
         """The partitions whose last pass failed: others are cleaned first."""
         self.reports: dict[int, CleaningReport] = {}
         """The last report by worker id; the newest is the last item."""
@@ -96,7 +96,7 @@ class CleanerManager:
         """By worker id: the longest delay beyond max.compaction.lag.ms of any log, when the worker last got a log."""
         self.max_dirty_ratio = 0.0
         """The dirty ratio of the dirtiest log at the last choice."""
-        self.looked_at_ms = 0
+        self.last_check_ms = 0
         """The time of the last choice."""
         self.io_bytes = 0
         """What the cleaner has read and written."""
@@ -106,7 +106,7 @@ class CleanerManager:
 
     @property
     def logs_set_aside(self) -> list[Log]:
-        logs = [self._log_manager.get_log(each) for each in self._troubles]
+        logs = [self._log_manager.get_log(each) for each in self._failures]
         return [log for log in logs if log is not None and self._reason(log) is not None]
 
     @property
@@ -115,21 +115,21 @@ class CleanerManager:
         return {log.topic_partition: self._reason(log) or "" for log in self.logs_set_aside}
 
     def _reason(self, log: Log) -> str | None:
-        trouble = self._trouble_of(log)
-        return trouble.reason if trouble is not None else None
+        failures = self._failures_of(log)
+        return failures.reason if failures is not None else None
 
-    def _trouble_of(self, log: Log) -> _Trouble | None:
+    def _failures_of(self, log: Log) -> _Failures | None:
         """Return the failures of the log's partition, in any log directory, or None."""
-        trouble = self._troubles.get(log.topic_partition)
-        return trouble if trouble is not None and trouble.topic_id == log.topic_id else None
+        failures = self._failures.get(log.topic_partition)
+        return failures if failures is not None and failures.topic_id == log.topic_id else None
 
-    def _record_trouble(self, log: Log) -> _Trouble:
-        trouble = self._trouble_of(log)
-        if trouble is None:
-            trouble = _Trouble(log.topic_id)
+    def _failures_for_update(self, log: Log) -> _Failures:
+        failures = self._failures_of(log)
+        if failures is None:
+            failures = _Failures(log.topic_id)
             if self._is_hosted(log.topic_partition, log.topic_id):
-                self._troubles[log.topic_partition] = trouble
-        return trouble
+                self._failures[log.topic_partition] = failures
+        return failures
 
     def _is_hosted(self, topic_partition: TopicPartition, topic_id: Uuid | None) -> bool:
         """Return whether the partition of this topic id is still on this broker."""
@@ -137,9 +137,9 @@ class CleanerManager:
         return log is not None and log.topic_id == topic_id
 
     def _forget_deleted(self) -> None:
-        gone = [each for each, trouble in self._troubles.items() if not self._is_hosted(each, trouble.topic_id)]
+        gone = [each for each, failures in self._failures.items() if not self._is_hosted(each, failures.topic_id)]
         for topic_partition in gone:
-            del self._troubles[topic_partition]
+            del self._failures[topic_partition]
 
     def compacted_logs(self, at_work: Container[TopicPartition] = ()) -> list[Log]:
         """Return the compacted logs that may be cleaned now; at_work: partitions being cleaned.
@@ -162,7 +162,7 @@ class CleanerManager:
     # Choosing
 
     def assess(self, log: Log, now_ms: int) -> "LogToClean | None":
-        """Return what a pass over the log would do; None if there is nothing to clean, or the disk fails."""
+        """Return the extent of a pass over the log; None if there is nothing to clean, or the disk fails."""
         from kafkapy.storage.cleaner.plan import log_to_clean
 
         try:
@@ -203,7 +203,7 @@ class CleanerManager:
         due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
         if due:
             self.overdue_ms[worker_id] = max(to_clean.overdue_ms for _, to_clean in assessed)
-        return max(due, key=lambda each: (self._trouble_of(each[0]) is None, each[1].dirty_ratio), default=None)
+        return max(due, key=lambda each: (self._failures_of(each[0]) is None, each[1].dirty_ratio), default=None)
 
     # A pass
 
@@ -280,7 +280,7 @@ class CleanerManager:
     def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:
         """Record a complete pass and return its report; the caller writes the checkpoint."""
         cleaning.log.on_cleaned(facts["clean_to"])
-        self._troubles.pop(cleaning.log.topic_partition, None)
+        self._failures.pop(cleaning.log.topic_partition, None)
         self.reports.pop(cleaning.worker_id, None)
         self.reports[cleaning.worker_id] = report = CleaningReport(
             topic_partition=cleaning.log.topic_partition,
@@ -313,7 +313,7 @@ class CleanerManager:
         if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
             return  # retention deleted a segment during the pass
         if error_number and error_number != errno.ENOENT:
-            self._record_trouble(log)
+            self._failures_for_update(log)
             log.log_dir.handle_os_error(OSError(error_number, message), f"cleaning {log.topic_partition}")
             return
         self.set_aside(log, message)
@@ -324,26 +324,26 @@ class CleanerManager:
 
     def postpone(self, log: Log) -> None:
         """Record a pass that a shortage prevented or stopped: other logs are cleaned first."""
-        self._record_trouble(log)
+        self._failures_for_update(log)
 
     def helper_lost(self, cleaning: Cleaning, message: str) -> None:
         """Record that the helper process died during a pass; after MAX_LOST_PASSES set the log aside."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
-        trouble = self._record_trouble(log)
-        trouble.lost_passes += 1
+        failures = self._failures_for_update(log)
+        failures.lost_passes += 1
         logger.warning(
             "The helper process that cleaned %s ended unexpectedly, %d times so far: %s",
             log.topic_partition,
-            trouble.lost_passes,
+            failures.lost_passes,
             message,
         )
-        if trouble.lost_passes >= MAX_LOST_PASSES:
+        if failures.lost_passes >= MAX_LOST_PASSES:
             self.set_aside(log, message)
 
     def set_aside(self, log: Log, reason: str) -> None:
         """Exclude the log from cleaning until the next start."""
-        self._record_trouble(log).reason = reason
+        self._failures_for_update(log).reason = reason
         logger.error(
             "Cleaning of %s in dir %s failed; marking its partition as uncleanable: %s",
             log.topic_partition,

@@ -33,7 +33,7 @@ def cleaner_gauges(manager: CleanerManager, log_dirs: list[str], now_ms: int) ->
     yield Gauge(CLEANER, "last-clean-records-read", last.records_read if last is not None else 0)
     yield Gauge(CLEANER, "last-clean-records-kept", last.records_kept if last is not None else 0)
     yield Gauge(MANAGER, "max-dirty-percent", int(100 * manager.max_dirty_ratio))
-    yield Gauge(MANAGER, "time-since-last-run-ms", max(now_ms - manager.looked_at_ms, 0))
+    yield Gauge(MANAGER, "time-since-last-run-ms", max(now_ms - manager.last_check_ms, 0))
     yield Gauge("kafka.utils:type=Throttler", "cleaner-io", manager.io_bytes, is_counter=True)
     for log_dir in log_dirs:
         aside = [log for log in manager.logs_set_aside if log.log_dir.path == log_dir]

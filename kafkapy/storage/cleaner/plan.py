@@ -45,7 +45,7 @@ class LogState(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """What a pass over a log would do. Sizes in bytes; overdue_ms: the time since max.compaction.lag.ms has passed."""
+    """The extent of a pass over a log. Sizes in bytes; overdue_ms: the time since max.compaction.lag.ms has passed."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int

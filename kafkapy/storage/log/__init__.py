@@ -1,4 +1,4 @@
-"""A partition's log: segments in order, and what is known of its offsets, producers and leader epochs.
+"""A partition's log: its segments in order, its offsets, producers and leader epochs.
 
 log.py            Log, which the others work on: begin here
 opening.py        opens or recovers its directory
@@ -8,15 +8,15 @@ local_log.py      the files: rolled, truncated, deleted
 reader.py lookup.py    offsets to regions of files; offsets by time, aborted transactions
 flush.py          fsync off the loop
 truncation.py replacement.py    a replica that has diverged; a log that was moved
-retention.py maintenance.py pending_files.py    which segments go; deletes them; files that readers may still use
+retention.py maintenance.py pending_files.py    which segments are due; deletes them; files that readers may still use
 
-Records enter a log by four doors. The last two are short ways for the usual case: what they do not know they refuse
-before any change, and their caller takes the first door. The outcome is the same: bytes, indexes, producer state.
+Four functions append to a log. The last two are fast paths for the usual case: they refuse what they do not support
+before they change anything, and their caller then uses the first. Bytes, indexes and producer state are the same.
 
 Log.append_as_leader      a client's records: checked, placed, written; append_checked goes on after a check on a worker
 Log.append_as_follower    as the leader placed them: only headers, CRCs and the order of offsets are checked
-own_append                what this broker encodes itself, not parsed again: 7 us a record in place of 19
-coalesced_append          small batches that came together: checked one by one, one write: 3.5 us each in place of 8
+own_append                records that this broker encodes itself, and does not parse again: 7 us a record, not 19
+coalesced_append          small batches of several requests, each checked, in one write: 3.5 us a batch, not 8
 
 Called by `replication/`, `storage/manager/` and `runtime/coordinators/`.
 """

@@ -10,7 +10,7 @@ Here it rolls at its log end, if the segment's indexes allow it, because a gap w
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_SEQUENCE, NO_TIMESTAMP
@@ -34,17 +34,12 @@ from kafkapy.storage.producers.state import (
     ProducerState,
     VerificationGuard,
 )
-from kafkapy.storage.segment.segment import Segment
-from kafkapy.storage.segment.txn_index import AbortedTransaction
 from kafkapy.storage.workers import give_way
 from kafkapy.types import TopicPartition
 
-if TYPE_CHECKING:
-    from kafkapy.storage.log.log import Log
-
 
 class AppendResult:
-    """Where records were written. Offsets are inclusive; -1 if nothing was appended (an empty follower append).
+    """The place of appended records. Offsets are inclusive; -1 if nothing was appended (an empty follower append).
 
     log_append_time_ms is -1 for CreateTime. For a duplicate, the offsets are those of the original append. stats: of a
     single batch that is compressed or re-encoded.
@@ -250,19 +245,14 @@ def in_sequence_batch(producer: ProducerEntry, span: BatchSpan) -> PlacedBatch:
 
 
 def assign_leader_epochs(epochs: LeaderEpochs, batches: Sequence[AppendedBatch]) -> None:
-    """Note where leader epochs begin in appended batches."""
+    """Record where leader epochs begin in appended batches."""
     for batch in batches:
         if batch.leader_epoch >= 0:
             epochs.assign(batch.leader_epoch, batch.base_offset)
 
 
-def commit_producers(log: "Log", prepared: PreparedAppend, segment: Segment) -> None:
+def commit_producers(producers: ProducerState, prepared: PreparedAppend) -> None:
     """Update producer state after an append was written, and complete the transactions that it ended."""
-    producers = log.producer_state
     producers.commit(prepared)
     for completed in prepared.completed:
-        last_stable_offset = producers.last_stable_offset_after(completed)
-        if completed.is_aborted:
-            with log.failures("writing the transaction index"):
-                segment.txn_index.append(AbortedTransaction(*completed[:3], last_stable_offset))
         producers.complete(completed)

@@ -20,7 +20,7 @@ from kafkapy.storage.log.append import PlacedBatch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
 from kafkapy.storage.producers.state import PreparedAppend
-from kafkapy.types import INT32_MAX, LEAST_VIEW_BYTES
+from kafkapy.types import INT32_MAX, MIN_VIEW_BYTES
 
 MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
@@ -130,7 +130,7 @@ class CoalescedAppend:
         elif self._verify is not None:
             return False
         tail = self._tail
-        if size < LEAST_VIEW_BYTES:
+        if size < MIN_VIEW_BYTES:
             position = len(tail)
             tail += data[start:end]
             _pack_place(tail, position, base_offset, size - LOG_OVERHEAD_BYTES, self._epoch)
@@ -148,7 +148,7 @@ class CoalescedAppend:
         return True
 
     def _begin_transaction(self, batch: ProducerBatch) -> bool:
-        """Have a transaction's first batch verified; it is then the only one of this append until it is written."""
+        """Verify a transaction's first batch; it is then the only one of this append until it is written."""
         producers = self._log.producer_state
         assert self._verify is not None
         if batch.producer_epoch < 0 or batch.base_sequence < 0:

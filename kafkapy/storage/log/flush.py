@@ -80,6 +80,7 @@ class Flush:
         failpoint("log.flush.after_files")
         try:
             for call in self.others:
+                # These calls open files by name. After a rename the name may be that of another, new log.
                 self._check_names()
                 call()
         except OSError as error:

@@ -1,13 +1,14 @@
 """The files of one log: rolling, truncating, deleting and finding segments.
 
 This layer knows offsets and bytes only; `Log` above it holds producers, epochs, the high watermark and the log start
-offset. Methods let OSError through unchanged.
+offset. Methods let OSError through unchanged, except that of syncing a file that was truncated.
 """
 
 import logging
 from collections.abc import Callable
 
 from kafkapy.config.log import LogConfig
+from kafkapy.errors import StorageError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage import checkpoint
@@ -48,6 +49,8 @@ class LocalLog:
         self.has_new_names = loaded.has_new_names
         self._has_new_topic_id = self._is_new_directory = loaded.has_new_names
         """Whether partition.metadata, and the directory's own name, may not be durable."""
+        self._has_unsynced_removals = False
+        """Whether a truncation has removed segments, and the directory could not be synced after that."""
         self._files = shared.files
         self._disk = shared.files.disk
         self._log_dir = shared.log_dir
@@ -61,16 +64,16 @@ class LocalLog:
         """The files that the same flush syncs."""
         self._closed: list[Segment] = []
         """Segments closed by a roll since the last flush: the roll changed their indexes, so they must be synced."""
-        self._give_jitter(self.segments.active)
+        self._set_roll_jitter(self.segments.active)
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         """Create an empty segment; it is not part of the log yet."""
         segment = Segment.create(self._files, self.directory, base_offset, self.config, now_ms=now_ms)
-        self._give_jitter(segment)
+        self._set_roll_jitter(segment)
         self.has_new_names = True
         return segment
 
-    def _give_jitter(self, segment: Segment) -> None:
+    def _set_roll_jitter(self, segment: Segment) -> None:
         """Spread the rolls of logs that were created at the same time."""
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if jitter_ms > 0 and self._jitter is not None:
@@ -96,7 +99,7 @@ class LocalLog:
         self.reader.known.remember(log_end_offset, segment, 0)
         return segment
 
-    def cut(self, offset: int, now_ms: int) -> None:
+    def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove all batches that end at or after `offset`, which is not below the first base offset. Syncs.
 
         The truncation is durable before anything else is written. Otherwise, if the next segment began at `offset`,
@@ -107,15 +110,26 @@ class LocalLog:
         self.has_new_names = True  # the snapshots at and above `offset` are deleted
         behind = [segment for segment in self.segments if segment.base_offset > offset]
         if behind:
+            self._has_unsynced_removals = True
             self.schedule_deletion(behind[::-1])  # the last first, all before the truncation: a crash leaves no gap
+        if self._has_unsynced_removals:  # also if that failed for lack of room, and is tried again
             self._disk.sync_directory(self.directory)
+            self._has_unsynced_removals = False
         active = self.segments.active
         assert active.base_offset <= offset, f"{active} is to be cut at {offset}"
         self._closed = [segment for segment in self._closed if segment is not active]  # it is written to again
         cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
         failpoint("log.truncate.after_cut")
         if cut_bytes:
-            active.log.file.sync()
+            self._sync_cut(active)
+
+    def _sync_cut(self, segment: Segment) -> None:
+        """Raises StorageError after any failure, as a flush does: a second truncation would find nothing to cut."""
+        try:
+            segment.log.file.sync()
+        except OSError as error:
+            self._log_dir.go_offline(f"syncing {segment}: {error}")
+            raise StorageError(self._log_dir.path, f"syncing {segment}: {error}") from error
 
     def start_over(self, offset: int, now_ms: int) -> None:
         """Replace all segments and snapshots by one empty segment at `offset`."""
@@ -217,7 +231,7 @@ class LocalLog:
 
     def largest_timestamp_ms(self, segment: Segment) -> int:
         """Return a segment's largest timestamp, or its file's modification time if no record has a timestamp."""
-        largest_ms = segment.largest.timestamp_ms
+        largest_ms = segment.largest_timestamp.timestamp_ms
         return largest_ms if largest_ms >= 0 else self.modified_ms(segment)
 
     def modified_ms(self, segment: Segment) -> int:
@@ -312,7 +326,7 @@ class LocalLog:
             epochs.is_dirty = False
 
     def forget_syncs(self, epochs: LeaderEpochs) -> None:
-        """Have other_syncs return its last calls again: they were not run, or not all of them."""
+        """Make other_syncs return its last calls again: they were not run, or not all of them."""
         epochs.is_dirty = self.has_new_names = self._has_new_topic_id = self._is_new_directory = True
         for handle in self._syncing_files:
             handle.mark_written()
@@ -345,7 +359,7 @@ class LocalLog:
 
 
 class SharedByLogs(NamedTuple):
-    """What the logs of one directory share. jitter(n): returns a random int in [0, n) for segment.jitter.ms."""
+    """Shared by the logs of one directory. jitter(n): returns a random int in [0, n) for segment.jitter.ms."""
 
     files: OpenFiles
     log_dir: LogDirState
@@ -354,7 +368,7 @@ class SharedByLogs(NamedTuple):
 
     @classmethod
     def by_one(cls, disk: Disk, directory: str) -> "SharedByLogs":
-        """Return what a log needs that shares nothing; `directory`: the log's own."""
+        """Return the shared objects for a log that shares none; `directory`: the log's own."""
         return cls(OpenFiles(disk), LogDirState(directory.rpartition("/")[0] or "."))
 
 

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, CorruptIndexError
+from kafkapy.errors import ApiError, CorruptIndexError, StorageError
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
@@ -122,7 +122,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: the start of the oldest open transaction, or the high watermark."""
+        """The end for read_committed readers: the start of the oldest open transaction, or the high watermark."""
         first_unstable_offset = self.producer_state.first_unstable_offset
         if first_unstable_offset is None or first_unstable_offset >= self.high_watermark:
             return self.high_watermark
@@ -149,13 +149,13 @@ class Log:
         """Convert an OSError by LogDirState.handle_os_error, a CorruptIndexError to KAFKA_STORAGE_ERROR."""
         try:
             yield
-        except OSError as error:
-            raise self.log_dir.handle_os_error(error, f"{doing} in {self.topic_partition}") from error
-        except CorruptIndexError as error:
-            raise self._corrupt(error) from error
+        except (OSError, CorruptIndexError) as error:
+            raise self._failure(error, f"{doing} in {self.topic_partition}") from error
 
-    def _corrupt(self, error: CorruptIndexError) -> ApiError:
-        """Return the error for an index that was damaged after the log was loaded; the next start rebuilds it."""
+    def _failure(self, error: OSError | CorruptIndexError, doing: str) -> ApiError | StorageError:
+        """Return the error to raise. The next start rebuilds an index that was damaged after the log was loaded."""
+        if isinstance(error, OSError):
+            return self.log_dir.handle_os_error(error, doing)
         logger.error("An index of %s is damaged; the next start rebuilds it: %s", self.topic_partition, error)
         return ApiError(KAFKA_STORAGE_ERROR, f"an index of {self.topic_partition} is damaged")
 
@@ -283,10 +283,11 @@ class Log:
         # the last stable offset lies between the first two by its definition
         assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, f"{self}"
         assert self.log_end_offset <= batches[0].base_offset < end_offset, f"{self}: {batches[0]} to {end_offset}"
+        aborted = () if prepared is None else self.producer_state.aborted_by(prepared)
         try:
-            segment.append(data, size_bytes, batches)
-        except OSError as error:
-            raise self.log_dir.handle_os_error(error, f"appending to {self.topic_partition}") from error
+            segment.append(data, size_bytes, batches, aborted)
+        except (OSError, CorruptIndexError) as error:
+            raise self._failure(error, f"appending to {self.topic_partition}") from error
         self.now_ms = now_ms
         self.log_end_offset = end_offset
         self._reader.known.remember(end_offset, segment, segment.size)
@@ -297,7 +298,7 @@ class Log:
             delta = each.last_offset - each.base_offset
             each.producer.add_batch(each.last_sequence, each.last_offset, delta, each.max_timestamp)
         if prepared is not None:
-            commit_producers(self, prepared, segment)
+            commit_producers(self.producer_state, prepared)
         self.producer_state.record_end_offset(end_offset)
         if end_offset - self.recovery_point >= self.flush_messages:
             self.flush_required_to = end_offset
@@ -373,10 +374,8 @@ class Log:
                 min_one_batch=min_one_batch,
                 wait=wait,
             )
-        except OSError as error:
-            raise self.log_dir.handle_os_error(error, f"reading {self.topic_partition}") from error
-        except CorruptIndexError as error:
-            raise self._corrupt(error) from error
+        except (OSError, CorruptIndexError) as error:
+            raise self._failure(error, f"reading {self.topic_partition}") from error
         return read
 
     # Offsets

@@ -36,7 +36,7 @@ def offset_of_max_timestamp(
     """
     log.log_dir.check_online()
     with log.failures("searching"):
-        latest = max(log.segments, key=lambda segment: segment.largest.timestamp_ms)
+        latest = max(log.segments, key=lambda segment: segment.largest_timestamp.timestamp_ms)
         return find_largest(latest, wait=wait, searched=searched)
 
 

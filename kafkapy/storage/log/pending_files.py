@@ -35,7 +35,7 @@ class FileDeletion:
             failpoint("log.delete.after_unlink")
 
     def put_back(self, now_ms: int) -> None:
-        """Have the files that `run` did not unlink deleted later. On the event loop's thread."""
+        """Schedule the files again that `run` did not unlink. On the event loop's thread."""
         self._log.put_back(self._files[self._deleted_count :], now_ms)
 
     def describe(self) -> str:

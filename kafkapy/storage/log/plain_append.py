@@ -12,7 +12,7 @@ from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, unpack_header
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import AppendResult, PlacedBatch
-from kafkapy.types import INT32_MAX, LEAST_VIEW_BYTES
+from kafkapy.types import INT32_MAX, MIN_VIEW_BYTES
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
@@ -63,7 +63,7 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
         segment = log.roll(now_ms, at_offset=base_offset)
     place = _pack_place(base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
     buffers: list[ReadableBuffer] = (
-        [place + data[_PLACE_BYTES:]] if size < LEAST_VIEW_BYTES else [place, memoryview(data)[_PLACE_BYTES:]]
+        [place + data[_PLACE_BYTES:]] if size < MIN_VIEW_BYTES else [place, memoryview(data)[_PLACE_BYTES:]]
     )
     batch = PlacedBatch(size, base_offset, last_offset, max_timestamp, leader_epoch, producer, base_sequence + delta)
     log.write_batches(segment, buffers, size, (batch,), now_ms, () if producer is None else (batch,))

@@ -26,7 +26,7 @@ max_bytes regardless. Here the read ends before, because each aborted transactio
 
 
 class FetchIsolation(Enum):
-    """How far a read may go."""
+    """The offset up to which a read may go."""
 
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"

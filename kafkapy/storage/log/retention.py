@@ -23,7 +23,7 @@ class SegmentFacts(NamedTuple):
 
 
 class DueSegments(NamedTuple):
-    """How many of the oldest segments are due, and why."""
+    """The number of oldest segments that are due for deletion, and the reason."""
 
     segment_count: int
     reason: str

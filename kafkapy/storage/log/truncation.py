@@ -47,7 +47,7 @@ def truncate_fully_and_start_at(log: "Log", offset: int, log_start_offset: int |
 
 def _cut(log: "Log", offset: int) -> None:
     log.on_truncation_begun(offset)
-    log.local_log.cut(offset, log.now_ms)
+    log.local_log.truncate_to(offset, log.now_ms)
     log.on_truncated(offset, min(log.log_start_offset, offset))
     log.leader_epochs.truncate_to(offset)
     _rebuild_producers(log)

@@ -40,7 +40,7 @@ Steps: TypeAlias = Iterator[list[CheckpointWrite]]
 
 
 class LogCheckpoints:
-    """Collects, writes and reads offset checkpoints. `all_logs()` returns the logs in service and the future logs."""
+    """Collects and writes offset checkpoints. `all_logs()` returns the logs in service and the future logs."""
 
     def __init__(
         self, directories: LogDirectories, all_logs: Callable[[], list[Log]], *, logs_per_step: int = LOGS_PER_STEP
@@ -76,6 +76,41 @@ class LogCheckpoints:
         yield from self.log_start_offsets()
         yield from self.high_watermarks()
 
+    def forget_deleted(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Write the checkpoints that have offsets of a log that is gone, before another of its name is created.
+
+        Raises as write_now. Deviation: Apache Kafka writes them at each deletion. Here that is done only if the name
+        comes back before the next write, because each write waits for the disk.
+        """
+        for name in directory.checkpoints_with(topic_partition):
+            self.write_now(self._collect(name), (directory.path,))
+
+    def _collect(self, name: str) -> Steps:
+        """Collect the checkpoint of a name."""
+        collect = {
+            checkpoint.RECOVERY_POINT_FILE: self.recovery_points,
+            checkpoint.LOG_START_OFFSET_FILE: self.log_start_offsets,
+            checkpoint.HIGH_WATERMARK_FILE: self.high_watermarks,
+            checkpoint.CLEANER_OFFSET_FILE: self.cleaner_offsets,
+        }
+        return collect[name]()
+
+    def lower_recovery_points(self, offsets: Mapping[Log, int]) -> None:
+        """Write the recovery points of the directories in which a log will be truncated below its recovery point.
+
+        That is the one on disk, too: an earlier attempt may have lowered the log's alone. Raises as write_now.
+        """
+        paths = set()
+        for log, offset in offsets.items():
+            directory = self._directories.at(log.log_dir.path)
+            assert directory is not None, f"{log} lies in none of log.dirs"
+            on_disk = directory.offset_on_disk(checkpoint.RECOVERY_POINT_FILE, log.topic_partition)
+            if offset < max(log.recovery_point, on_disk):
+                log.lower_recovery_point(offset)
+                paths.add(log.log_dir.path)
+        if paths:
+            self.write_now(self.recovery_points(), paths)
+
     def write_now(self, steps: Steps, paths: Collection[str] | None = None) -> None:
         """Write checkpoints on this thread, of all directories or of these. Blocks.
 
@@ -83,6 +118,7 @@ class LogCheckpoints:
         """
         for write in chain.from_iterable(steps):
             if paths is not None and write.directory.path not in paths:
+                write.directory.on_not_written(write.name, sequence=write.sequence)
                 continue
             try:
                 write.run()
@@ -93,7 +129,7 @@ class LogCheckpoints:
     def _steps(self, name: str, offsets_of: Callable[[list[Log]], Offsets]) -> Steps:
         """Collect offsets, LOGS_PER_STEP logs a step. `offsets_of(logs)` is one comprehension: calls would cost more.
 
-        A log that is deleted and made anew meanwhile must not get its old offset: those that left the service are
+        A log that is deleted and made again meanwhile must not get its old offset: those that left the service are
         dropped at the end. A recovery point that is lowered meanwhile is written at once, with a later sequence.
         """
         self._sequence += 1
@@ -106,32 +142,10 @@ class LogCheckpoints:
                 offsets[path].update(offsets_of(collected))
         if len(logs) > self._logs_per_step:
             _drop_removed(offsets, logs, self._all_logs())
-        yield [
-            CheckpointWrite(directory, name, offsets[directory.path], sequence)
-            for directory in self._directories.live
-            if directory.is_loaded
-        ]
-
-    def read_high_watermarks(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the checkpointed high watermarks, by directory path, for partitions about to be served."""
-        return {each.path: self._read(each, checkpoint.HIGH_WATERMARK_FILE) for each in self._directories.live}
-
-    def read_cleaner_offsets(self) -> None:
-        """Set each log's clean offset from the cleaner-offset-checkpoints."""
-        logs = {(log.log_dir.path, log.topic_partition): log for log in self._all_logs()}
-        for directory in self._directories.live:
-            for partition, offset in self._read(directory, checkpoint.CLEANER_OFFSET_FILE).items():
-                log = logs.get((directory.path, partition))
-                if log is not None:
-                    log.on_cleaned(offset)
-
-    def _read(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint; if that fails, the directory goes offline."""
-        try:
-            return directory.read_offsets(name)
-        except OSError as error:
-            directory.state.go_offline(f"Error while reading {directory.file(name)}: {error}")
-            return {}
+        writable = [directory for directory in self._directories.live if directory.is_loaded]
+        for directory in writable:
+            directory.on_collected(name, offsets[directory.path], sequence=sequence)
+        yield [CheckpointWrite(directory, name, offsets[directory.path], sequence) for directory in writable]
 
 
 def _by_path(paths: Collection[str], logs: list[Log]) -> dict[str, list[Log]]:

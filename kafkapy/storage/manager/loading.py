@@ -1,7 +1,8 @@
 """Load all logs of a broker at its start: plan, load one log after another, then resolve interrupted moves.
 
     loading = LogLoading(...)
-    for item in loading.plan(): loading.load(item)      # a driver may have a helper process recover it first
+    items = yield from loading.plan_steps()             # a second's work with 100,000 logs: in turns
+    for item in items: loading.load(item)               # a driver may have a helper process recover it first
     loading.finish()
 
 After an interrupted move between directories a replica may be found twice, or only as a future log. The assignment in
@@ -15,8 +16,8 @@ the metadata log decides: a move first reports the new directory to the controll
 """
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
@@ -41,12 +42,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafkapy.storage")
 
+LOGS_PER_STEP: Final = 200
+"""Names, or logs to load, looked at in a step: half a millisecond."""
+
+FoundDirectory = tuple[str, TopicPartition, str]
+"""Name, partition, and marker of a partition's directory."""
+
 
 @dataclass(slots=True)
 class LogToLoad:
     """A partition directory and its checkpointed offsets.
 
-    clean_to: as LastStop has it. is_recovered: a helper process has recovered it, which took recovery_ms.
+    clean_to: as LastStop has it. cleaner_offset: the cleaner's checkpoint, None if it does not name the log.
+    is_recovered: a helper process has recovered it, which took recovery_ms.
     """
 
     directory: LogDirectory
@@ -57,6 +65,8 @@ class LogToLoad:
     log_start_offset: int
     recovery_point: int
     clean_to: int | None
+    cleaner_offset: int | None
+    high_watermark: int
     is_recovered: bool = False
     recovery_ms: int = 0
 
@@ -112,14 +122,14 @@ class LogLoading:
         is_recovering = any(not each.was_clean_shutdown for each in directories.live if each.path in self._counts)
         return f"{'recovering' if is_recovering else 'loading'} {done} of {total} logs"
 
-    def plan(self) -> list[LogToLoad]:
-        """Return the logs to load from all readable directories; the others go offline."""
+    def plan_steps(self) -> Generator[None, None, list[LogToLoad]]:
+        """Yield between steps; return the logs to load from all readable directories; the others go offline."""
         directories = self._manager.directories
         logger.info("Loading logs from log dirs %s", ", ".join(each.path for each in directories.live))
         items: list[LogToLoad] = []
         for directory in directories.live:
             try:
-                found = self._plan_directory(directory)
+                found = yield from self._plan_directory(directory)
             except OSError as error:
                 directory.state.go_offline(f"Error while loading log dir {directory.path}: {error}")
                 continue
@@ -127,15 +137,16 @@ class LogLoading:
             items += found
         return items
 
-    def _plan_directory(self, directory: LogDirectory) -> list[LogToLoad]:
-        names = _partition_directories(directory)
+    def _plan_directory(self, directory: LogDirectory) -> Generator[None, None, list[LogToLoad]]:
+        names = yield from _partition_directories(directory)
         for name, partition in directory.damaged_names():
             self._manager.damaged_logs.add(partition, directory.state, directory.file(name), "it is no directory")
         directory.forget_names()
         is_clean = directory.pop_clean_shutdown()  # before anything is written: from here on a crash is no clean stop
-        recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
-        start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
-        clean_offsets = directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE)
+        recovery_points = yield from directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
+        start_offsets = yield from directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
+        clean_offsets = yield from directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE)
+        high_watermarks = yield from directory.read_offsets(checkpoint.HIGH_WATERMARK_FILE)
         if not names:
             logger.info("No logs found to be loaded in %s", directory.path)
         elif is_clean:
@@ -144,20 +155,26 @@ class LogLoading:
             )
         else:
             logger.info("Recovering %d logs from %s since no clean shutdown file was found", len(names), directory.path)
-        return [
-            LogToLoad(
-                directory,
-                name,
-                partition,
-                marker,
-                self._config(partition.topic),
-                start_offsets.get(partition, 0),
-                recovery_points.get(partition, 0),
-                # None: without a recovery point a gap that a power cut left looks like one of the cleaner's
-                clean_offsets.get(partition, 0) if partition in recovery_points else None,
-            )
-            for name, partition, marker in names
-        ]
+        items: list[LogToLoad] = []
+        for first in range(0, len(names), LOGS_PER_STEP):
+            items += [
+                LogToLoad(
+                    directory,
+                    name,
+                    partition,
+                    marker,
+                    self._config(partition.topic),
+                    start_offsets.get(partition, 0),
+                    recovery_points.get(partition, 0),
+                    # None: without a recovery point a gap that a power cut left looks like one of the cleaner's
+                    clean_offsets.get(partition, 0) if partition in recovery_points else None,
+                    clean_offsets.get(partition),
+                    high_watermarks.get(partition, 0),
+                )
+                for name, partition, marker in names[first : first + LOGS_PER_STEP]
+            ]
+            yield
+        return items
 
     def _config(self, topic: str) -> LogConfig:
         if self._config_for is None:
@@ -227,6 +244,10 @@ class LogLoading:
                 item.clean_to,
             ),
         )
+        # Before any other checkpoint is written, and before the log may be truncated: later they might be wrong.
+        log.update_high_watermark(item.high_watermark)
+        if item.cleaner_offset is not None:
+            log.on_cleaned(item.cleaner_offset)
         self._add_log(log, is_future=item.marker == FUTURE_DIRECTORY_SUFFIX)
         return log
 
@@ -291,10 +312,12 @@ class LogLoading:
         return is_assigned and has_all
 
 
-def _partition_directories(directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
-    """Return (name, partition, marker) of the directories to load. Raises OSError."""
-    found = []
-    for name, is_directory in directory.names():
+def _partition_directories(directory: LogDirectory) -> Generator[None, None, list[FoundDirectory]]:
+    """Yield between steps; return the directories to load. Raises OSError."""
+    found: list[FoundDirectory] = []
+    for count, (name, is_directory) in enumerate(directory.names(), 1):
+        if count % LOGS_PER_STEP == 0:
+            yield
         if not is_directory:
             continue
         parsed = parse_partition_directory(name)

@@ -19,7 +19,7 @@ from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.types import Uuid
 
 ALL_CORDONED: Final = "*"
-"""As the only entry of cordoned.log.dirs: all log directories."""
+"""The only entry of cordoned.log.dirs if all log directories are cordoned."""
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -157,7 +157,7 @@ class LogDirectories:
                 )
 
     def forget_clean_stop(self, path: str) -> None:
-        """Have the next start recover the directory `path`, even if its logs are closed cleanly."""
+        """Make the next start recover the directory `path`, even if its logs are closed cleanly."""
         directory = self.at(path)
         if directory is not None:
             directory.needs_recovery = True

@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import DirectoryLock, Disk
@@ -12,6 +13,9 @@ from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, CheckpointError
 from kafkapy.storage.file_names import parse_partition_directory
 from kafkapy.storage.log_dir import SHORTAGES, LogDirState
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
+
+LINES_PER_STEP: Final = 500
+"""Entries of a checkpoint read in a step."""
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -35,6 +39,8 @@ class LogDirectory:
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
         self._durable_recovery_points: Mapping[TopicPartition, int] = {}
+        self._offsets: dict[str, dict[int, Mapping[TopicPartition, int]]] = {}
+        """What a checkpoint may have on disk, by sequence: what was read (0), or written last, and what may yet be."""
         self._sequences: dict[str, int] = {}
         self._writing = threading.Lock()
         """Held while a checkpoint is written: workers and the loop use the same temporary file."""
@@ -101,7 +107,7 @@ class LogDirectory:
         return self._names
 
     def forget_names(self) -> None:
-        """Let the next call of `names` look again."""
+        """Make the next call of `names` read the directory again."""
         self._names = None
 
     def damaged_names(self) -> list[tuple[str, TopicPartition]]:
@@ -139,13 +145,49 @@ class LogDirectory:
         data = checkpoint.encode_clean_shutdown(broker_epoch)
         self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), data)
 
-    def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Read an offset checkpoint; a damaged one counts as empty, as in Kafka. Raises OSError."""
+    def read_offsets(self, name: str) -> Generator[None, None, dict[TopicPartition, int]]:
+        """Read an offset checkpoint, yielding between steps of a millisecond. Raises OSError.
+
+        A damaged one counts as empty, as in Kafka.
+        """
+        path = self.file(name)
+        offsets: dict[TopicPartition, int] = {}
         try:
-            return checkpoint.read_offsets(self._disk, self.file(name))
+            lines = checkpoint.decode_checkpoint(self._disk.read_file(path), path) if self._disk.exists(path) else []
+            for first in range(0, len(lines), LINES_PER_STEP):
+                offsets |= checkpoint.offsets_of(lines[first : first + LINES_PER_STEP], path)
+                yield
         except CheckpointError as error:
             logger.warning("%s; continuing without it", error)
             return {}
+        self._offsets.setdefault(name, {0: offsets})
+        return offsets
+
+    def on_collected(self, name: str, offsets: Mapping[TopicPartition, int], *, sequence: int) -> None:
+        """Record the offsets of a checkpoint that is going to be written."""
+        self._offsets.setdefault(name, {})[sequence] = offsets
+
+    def on_not_written(self, name: str, *, sequence: int) -> None:
+        """Forget the offsets of a checkpoint that was collected, but will not be written."""
+        self._offsets.get(name, {}).pop(sequence, None)
+
+    def offset_on_disk(self, name: str, topic_partition: TopicPartition) -> int:
+        """Return the largest offset that a checkpoint may have, or get, on disk for a partition; 0 if it has none."""
+        largest = 0
+        for offsets in list(self._offsets.get(name, {}).values()):  # a copy at once: a worker may remove some
+            largest = max(largest, offsets.get(topic_partition, 0))
+        return largest
+
+    def checkpoints_with(self, topic_partition: TopicPartition) -> list[str]:
+        """Return the checkpoints that may have, or get, an offset above 0 of a partition on disk."""
+        names = []
+        # not by offset_on_disk: a call for each name would cost each new log more
+        for name, known in list(self._offsets.items()):
+            for offsets in list(known.values()):
+                if offsets.get(topic_partition, 0) > 0:
+                    names.append(name)
+                    break
+        return names
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, sequence: int) -> None:
         """Write an offset checkpoint if it changed. Blocks, as it syncs; safe on a worker.
@@ -158,11 +200,31 @@ class LogDirectory:
         assert min(offsets.values(), default=0) >= 0, f"negative offsets in {name} of {self.path}"
         with self._writing:
             if sequence < self._sequences.get(name, 0):
+                self.on_not_written(name, sequence=sequence)
                 return
             self._sequences[name] = sequence
-            self._write_offsets(name, checkpoint.encode_offsets(offsets))
+            try:
+                self._write_offsets(name, checkpoint.encode_offsets(offsets))
+            except ApiError:  # the file has either offsets
+                self._forget_before(sequence, name, self._largest(name, sequence))
+                raise
+            self._forget_before(sequence, name, offsets)
             if name == checkpoint.RECOVERY_POINT_FILE:
                 self._durable_recovery_points = offsets
+
+    def _largest(self, name: str, sequence: int) -> Mapping[TopicPartition, int]:
+        """Return the largest offset of each partition in what was collected up to a sequence."""
+        largest: dict[TopicPartition, int] = {}
+        for offsets in [each for key, each in list(self._offsets.get(name, {}).items()) if key <= sequence]:
+            largest |= {partition: max(offset, largest.get(partition, 0)) for partition, offset in offsets.items()}
+        return largest
+
+    def _forget_before(self, sequence: int, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Keep `offsets` in the place of all that was collected up to a sequence."""
+        known = self._offsets.setdefault(name, {})
+        known[sequence] = offsets
+        for earlier in [key for key in list(known) if key < sequence]:
+            del known[earlier]
 
     def durable_recovery_point(self, topic_partition: TopicPartition) -> int:
         """Return the recovery point of the last complete write since the start, which a power failure cannot undo."""

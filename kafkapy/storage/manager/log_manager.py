@@ -50,7 +50,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LogDirFacts:
-    """What DescribeLogDirs returns for a directory. error_code: KAFKA_STORAGE_ERROR if it is offline, else 0."""
+    """The facts of a directory for DescribeLogDirs. error_code: KAFKA_STORAGE_ERROR if it is offline, else 0."""
 
     path: str
     error_code: int = 0
@@ -62,7 +62,7 @@ class LogDirFacts:
 
 
 class DirectoryWatcher(NamedTuple):
-    """What is called when a log directory fails (after its logs have left `logs`), is full, or has room again."""
+    """Called when a log directory fails (after its logs have left `logs`), is full, or has room again."""
 
     on_failed: Callable[[str], None]
     on_full: Callable[[LogDirState], None] | None = None
@@ -161,6 +161,8 @@ class LogManager:
         """
         path = directory.file(name)
         self.pending_log_deletions.make_way(path)
+        if last_stop is NEW_LOG:  # after a crash, offsets of a deleted log would be taken for this one's
+            self.checkpoints.forget_deleted(topic_partition, directory)
         shared = SharedByLogs(self.files, directory.state, self._new_producer_state, self._jitter)
         try:
             log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
@@ -183,11 +185,11 @@ class LogManager:
     def configure_producers(
         self, *, expiration_ms: int, is_verification_enabled: bool, max_producers: int = MAX_GRANTED
     ) -> None:
-        """Change the producer settings of all logs, including open ones."""
+        """Change the producer settings of all logs, including open ones; they are not walked over for the same ones."""
         self.producer_counts.max_granted = max_producers
-        self.producer_id_expiration_ms = expiration_ms
-        self.is_verification_enabled = is_verification_enabled
-        for log in self.all_logs():
+        before = self.producer_id_expiration_ms, self.is_verification_enabled
+        self.producer_id_expiration_ms, self.is_verification_enabled = expiration_ms, is_verification_enabled
+        for log in self.all_logs() if before != (expiration_ms, is_verification_enabled) else ():
             log.producer_state.configure(expiration_ms, is_verification_enabled=is_verification_enabled)
 
     def _jitter(self, limit: int) -> int:
@@ -350,7 +352,7 @@ class LogManager:
     def truncate_to(self, offsets: Mapping[TopicPartition, int], *, is_future: bool = False) -> None:
         """Truncate logs. Lower their recovery points on disk first: recovery does not check records below. Blocks."""
         table = self.future_logs if is_future else self.logs
-        self._lower_recovery_points({table[partition]: offset for partition, offset in offsets.items()})
+        self.checkpoints.lower_recovery_points({table[partition]: offset for partition, offset in offsets.items()})
         for partition, offset in offsets.items():
             truncate_to(table[partition], offset)
 
@@ -364,18 +366,8 @@ class LogManager:
     ) -> None:
         """Empty a log and set its log end offset to `offset`; lower its recovery point on disk first. Blocks."""
         log = (self.future_logs if is_future else self.logs)[topic_partition]
-        self._lower_recovery_points({log: 0})
+        self.checkpoints.lower_recovery_points({log: 0})
         truncate_fully_and_start_at(log, offset, log_start_offset)
-
-    def _lower_recovery_points(self, offsets: Mapping[Log, int]) -> None:
-        """Write the recovery points of the directories in which a log will be truncated below its recovery point."""
-        paths = set()
-        for log, offset in offsets.items():
-            if offset < log.recovery_point:
-                log.lower_recovery_point(offset)
-                paths.add(log.log_dir.path)
-        if paths:
-            self.checkpoints.write_now(self.checkpoints.recovery_points(), paths)
 
     # Called periodically by a driver
 
@@ -465,7 +457,7 @@ class LogManager:
         return [[log for log in self.all_logs() if log.log_dir is state] for state in directories]
 
     def abandon(self) -> None:
-        """Let `close` only close files and release locks, as a crash would: the next start recovers the logs."""
+        """Make `close` only close files and release locks, as a crash would: the next start recovers the logs."""
         self._is_abandoned = True
 
     def close(self, broker_epoch: int = -1) -> None:

@@ -51,7 +51,7 @@ class Deletion(NamedTuple):
         self.disk.sync_directory(self.log_dir.path)
 
     def put_back(self, now_ms: int) -> None:
-        """Have the directory deleted later: a shortage kept `run` from it. On the event loop's thread."""
+        """Schedule the directory again: a shortage kept `run` from deleting it. On the event loop's thread."""
         self.pending.add(self.log_dir, self.path, now_ms + RETRY_MS)
 
     def describe(self) -> str:

@@ -47,6 +47,7 @@ def recover(
     producer_id_expiration_ms: int,
 ) -> str | None:
     """Recover a log; return the error message if that failed, else None. The broker may then try it itself."""
+    # The arguments came as JSON, which has lists only.
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
     shared = SharedByLogs.by_one(SystemDisk(), directory)._replace(
         new_producer_state=lambda: ProducerState(producer_id_expiration_ms=producer_id_expiration_ms)

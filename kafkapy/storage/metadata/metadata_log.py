@@ -32,6 +32,7 @@ from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segment
 from kafkapy.storage.log.opening import assign_topic_id, open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
+from kafkapy.storage.log_dir import is_shortage
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile
 from kafkapy.storage.metadata.snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
 from kafkapy.storage.recovery.loader import LastStop
@@ -75,6 +76,11 @@ def metadata_log_config(config: QuorumConfig) -> LogConfig:
     )
 
 
+def max_batch_bytes(config: QuorumConfig) -> int:
+    """Return the maximum size of a batch that the log takes."""
+    return min(MAX_BATCH_BYTES, config.internal_metadata_max_batch_size_in_bytes)
+
+
 class MetadataLog:
     """The metadata log, its snapshots and quorum-state in one directory.
 
@@ -99,6 +105,7 @@ class MetadataLog:
         self.state_file = QuorumStateFile(disk, directory)
         self.snapshots = SnapshotStore(disk, directory)
         self._config = config
+        self.max_batch_bytes = max_batch_bytes(config)
         self._was_clean = was_clean_shutdown
         disk.make_directory(directory)
         snapshot_ids = self._usable_snapshots(disk)
@@ -139,7 +146,7 @@ class MetadataLog:
             if error.code != INCONSISTENT_TOPIC_ID:
                 raise
             path = f"{self.directory}/{PARTITION_METADATA_FILE}"
-            message = f"{path} is damaged: it names another topic. Delete it; the next start writes it anew"
+            message = f"{path} is damaged: it names another topic. Delete it; the next start writes it again"
             raise StorageError(self.directory, message) from error
 
     # ---- recovery
@@ -170,11 +177,21 @@ class MetadataLog:
             return
         latest = snapshot_ids[-1]
         log_epoch = self.log.latest_epoch or 0
+        if latest.leader_epoch > log_epoch:  # or leader-epoch-checkpoint was lost: then nothing may be
+            log_epoch = max(log_epoch, self._newest_epoch())
         is_ahead = latest.offset > self.log.log_end_offset and latest.leader_epoch >= log_epoch
         if latest.offset > 0 and (is_ahead or latest.leader_epoch > log_epoch):
             truncate_fully_and_start_at(self.log, latest.offset)
             self.drop_snapshots_before(latest, now_ms=0)
             snapshot_ids[:] = [latest]
+
+    def _newest_epoch(self) -> int:
+        """Return the newest epoch of the batches up to a damaged one, 0 if there are none."""
+        newest = 0
+        with suppress(RecordsError, NothingToReadError):
+            for batch in self.read(self.log.log_start_offset, self.log.log_end_offset):
+                newest = max(newest, batch.partition_leader_epoch)
+        return newest
 
     def _recover_view(self) -> None:
         """Build offsets, epochs and voters from the latest snapshot and all batches, checking each."""
@@ -214,8 +231,8 @@ class MetadataLog:
         return StorageError(self.directory, f"the metadata log is damaged: {found}. {advice}")
 
     def _recover_batch(self, batch: RecordBatch, snapshot_end: int) -> None:
-        least_epoch = self.view.epoch_starts[-1][0] if self.view.epoch_starts else 0
-        if batch.base_offset != self.view.end_offset or batch.partition_leader_epoch < least_epoch:
+        min_epoch = self.view.epoch_starts[-1][0] if self.view.epoch_starts else 0
+        if batch.base_offset != self.view.end_offset or batch.partition_leader_epoch < min_epoch:
             found = f"offset {batch.base_offset} of epoch {batch.partition_leader_epoch}"
             raise CorruptRecordError(f"{found} behind {self.view.end}")
         if not batch.is_valid():
@@ -303,10 +320,23 @@ class MetadataLog:
 
     # ---- trimming
 
-    def maybe_trim(self, snapshot_ids: list[OffsetAndEpoch], *, now_ms: int) -> int | None:
-        """Delete the prefix beyond metadata.max.retention.bytes and .ms; return the new start offset, or None."""
+    def clean(self, snapshot_ids: list[OffsetAndEpoch], *, now_ms: int) -> None:
+        """Delete what retention no longer keeps, and files that are due; the log may then start at a later snapshot.
+
+        A shortage leaves the rest for the next time, even if the log's start has moved. Raises StorageError, OSError.
+        """
+        try:
+            self.maybe_trim(snapshot_ids, now_ms=now_ms)
+            self.delete_due_files(now_ms)
+        except (ApiError, StorageError, OSError) as error:
+            if not is_shortage(error):
+                raise
+            logger.warning("The clean-up of %s has to wait: %s", METADATA_PARTITION, error)
+
+    def maybe_trim(self, snapshot_ids: list[OffsetAndEpoch], *, now_ms: int) -> None:
+        """Delete the prefix beyond metadata.max.retention.bytes and .ms."""
         if len(snapshot_ids) < 2:
-            return None
+            return
         keep_from = snapshots_to_trim_to(
             [self.snapshots.facts_of(snapshot_id) for snapshot_id in snapshot_ids],
             log_bytes=self.log.size_bytes,
@@ -315,13 +345,12 @@ class MetadataLog:
             now_ms=now_ms,
         )
         if keep_from is None or keep_from.offset <= self.log.log_start_offset:
-            return None
+            return
         failpoint("quorum.trim.before_segments")
         self.log.maybe_increment_log_start_offset(keep_from.offset)
         delete_old_segments(self.log, now_ms)
         failpoint("quorum.trim.after_segments")
         self.drop_snapshots_before(keep_from, now_ms=now_ms)
-        return keep_from.offset
 
     def drop_snapshots_before(self, keep_from: OffsetAndEpoch, *, now_ms: int) -> None:
         due_ms = now_ms + self._config.internal_metadata_delete_delay_millis

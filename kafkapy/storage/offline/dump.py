@@ -301,8 +301,11 @@ def _check_times(data: bytes, base_offset: int) -> None:
 
 
 def _batches(file: File, position: int, end: int) -> Iterator[RecordBatch]:
-    """Yield the whole batches in [position, end). Raises CorruptRecordError for an invalid length."""
-    while end - position >= _HEADER_BYTES:
+    """Yield the whole batches in [position, end), none from a negative position, as a damaged index may have.
+
+    Raises CorruptRecordError for an invalid length.
+    """
+    while 0 <= position <= end - _HEADER_BYTES:
         length = int.from_bytes(file.pread(4, position + 8), "big", signed=True)
         if length < MIN_MESSAGE_BYTES:
             raise CorruptRecordError(f"a batch with length {length} at position {position}")

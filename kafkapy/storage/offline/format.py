@@ -96,7 +96,7 @@ class FormatRequest:
 
 
 class _Content(NamedTuple):
-    """What the directories begin with: the quorum's voters, if they are given, and the level of each feature."""
+    """The first content of the directories: the quorum's voters, if they are given, and the level of each feature."""
 
     voters: Sequence[Voter] | None
     features: Mapping[str, int]
@@ -143,7 +143,7 @@ def check_not_lost(disk: Disk, config: BrokerConfig, formatted: Mapping[str, Met
             raise FormatError(
                 f"No readable {META_PROPERTIES_FILE} files found. {path} holds {len(names)} logs, such as {names[0]}. "
                 f"Nothing was touched. Restore {META_PROPERTIES_FILE} (cluster.id, node.id, directory.id) from a "
-                "backup; or, to begin anew without these logs, move their directories away."
+                "backup; or, to start without these logs, move their directories away."
             )
 
 

@@ -24,8 +24,8 @@ from kafkapy.protocol.messages.user_scram_credential_record import UserScramCred
 from kafkapy.seams import Random
 from kafkapy.storage.offline.format import FormatError
 
-MOST_DIGITS: Final = 1_000
-"""Of the iterations, leading zeros included."""
+MAX_DIGITS: Final = 1_000
+"""Digits of the iterations, leading zeros included."""
 
 
 def parse_scram_argument(argument: str, random: Random) -> UserScramCredentialRecord:
@@ -101,7 +101,7 @@ def _decoded(what: str, text: str | None) -> bytes | None:
 def _parsed_iterations(text: str) -> int:
     """Return the number as Java's Integer.parseInt reads it: no spaces, no underscores, 32 bits."""
     digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if not digits.isdecimal() or len(digits) > MOST_DIGITS or not -(1 << 31) <= int(text) < 1 << 31:
+    if not digits.isdecimal() or len(digits) > MAX_DIGITS or not -(1 << 31) <= int(text) < 1 << 31:
         raise FormatError(f"Failed to parse iterations count: {text}")
     return int(text)
 

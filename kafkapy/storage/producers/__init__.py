@@ -1,4 +1,4 @@
-"""What a log knows of its producers: sequences of idempotent ones, open transactions, the last stable offset.
+"""A log's producer state: sequences of idempotent producers, open transactions, the last stable offset.
 
 entry.py        one producer: epoch, last five batches, open transaction
 state.py        all of a partition: duplicates, gaps, fenced epochs

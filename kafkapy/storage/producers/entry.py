@@ -20,6 +20,7 @@ from kafkapy.types import INT32_MAX
 MAX_BATCHES_KEPT: Final = 5
 """Idempotent clients keep at most five requests in flight."""
 MAX_INT16: Final = 0x7FFF
+"""The largest producer epoch, an int16."""
 NO_TRANSACTION: Final = -1
 
 

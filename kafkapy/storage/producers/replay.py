@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafkapy.record.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, increment_sequence, last_sequence
@@ -68,18 +68,15 @@ def read_marker(data: ReadableBuffer, position: int) -> TransactionMarker | None
     )
 
 
-def replay_producer_batch(producers: ProducerState, batch: ProducerBatch | None) -> list[AbortedTransaction]:
+def replay_producer_batch(producers: ProducerState, batch: ProducerBatch | None) -> Sequence[AbortedTransaction]:
     """Apply a batch that is in the log to the state; return the transactions that it aborts."""
     if batch is None:
-        return []
+        return ()
     prepared = producers.prepare((batch,), AppendOrigin.REPLICATION)
+    aborted = producers.aborted_by(prepared)
     producers.commit(prepared)
-    aborted = []
     for completed in prepared.completed:
-        last_stable_offset = producers.last_stable_offset_after(completed)
         producers.complete(completed)
-        if completed.is_aborted:
-            aborted.append(AbortedTransaction(*completed[:3], last_stable_offset))
     return aborted
 
 
@@ -172,6 +169,7 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
         return
     for entry in producers.producers.values():
         batches = found[entry.producer_id]
+        # A tail that does not end with the producer's last batch says nothing about the batches before that one.
         if batches and entry.batches and batches[-1][:2] == entry.batches[-1][:2]:
             entry.batches[:-1] = list(batches)[:-1]
 

@@ -57,6 +57,7 @@ class ProducerSnapshots:
         data = state.encode_snapshot()
         file = self._disk.open(path, create=True)
         try:
+            # A file of this name may be left of an earlier run, and be longer.
             file.truncate(len(data))
             failpoint("log.snapshot.before_write")
             file.pwrite((data,), 0)

@@ -14,7 +14,8 @@ log reads and writes the `.snapshot` files, whose format is:
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -36,6 +37,7 @@ from kafkapy.storage.producers.entry import (
     VerificationState,
 )
 from kafkapy.storage.producers.producer_counts import ProducerCounts
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 __all__ = [
     "NO_TRANSACTION",
@@ -52,7 +54,7 @@ __all__ = [
 ]
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""As in Apache Kafka: its coordinator ends a transaction only a while after the longest time-out (KIP-664)."""
+"""A transaction is late if it is open for so long after the longest time-out, as in Apache Kafka (KIP-664)."""
 VERIFICATION_EXPIRATION_MS: Final = 5 * 60 * 1000
 """How long an unused verification is valid: longer than a producer retries a batch (delivery.timeout.ms, 2 min).
 
@@ -261,18 +263,29 @@ class ProducerState:
             if staged.has_transactional_data or not is_next_one:
                 del self._verifications[producer_id]
 
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset after `completed` is completed, as recorded in .txnindex.
+    def aborted_by(self, prepared: PreparedAppend) -> Sequence[AbortedTransaction]:
+        """Return the entries of .txnindex for the transactions that an append is about to abort, before `commit`.
 
         A lookup in that index ends at the first entry whose last stable offset is at or above the end of its range.
         Deviation: Apache Kafka ignores all open transactions of the same producer here. Here only this one, because if
         one append holds this transaction and the next, its entry would imply that the next one has ended, too, and
         read_committed readers would get the next one's records if it is aborted later.
         """
-        for first_offset in self._open:  # ordered, and `completed` is one of them: two steps at most
-            if first_offset != completed.first_offset:
-                return first_offset
-        return completed.last_offset + 1
+        if not prepared.completed:
+            return ()
+        aborted: list[AbortedTransaction] = []
+        ended: set[int] = set()
+        started = sorted(offset for staged in prepared.staged.values() for offset in staged.started)
+        open_offsets = chain(self._open, started)  # ordered: an append's offsets are above those before it
+        oldest = next(open_offsets, None)
+        for completed in prepared.completed:
+            ended.add(completed.first_offset)
+            while oldest is not None and oldest in ended:
+                oldest = next(open_offsets, None)
+            if completed.is_aborted:
+                last_stable_offset = completed.last_offset + 1 if oldest is None else oldest
+                aborted.append(AbortedTransaction(*completed[:3], last_stable_offset))
+        return aborted
 
     def complete(self, completed: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until the high watermark has passed its marker."""
@@ -327,6 +340,7 @@ class ProducerState:
             self._verifications[producer_id] = state
         elif producer_epoch > state.producer_epoch:
             state.producer_epoch, state.lowest_sequence = producer_epoch, sequence
+        # Several batches may be in flight, and arrive in any order: the transaction begins with the lowest sequence.
         elif producer_epoch == state.producer_epoch:
             state.lowest_sequence = min(state.lowest_sequence, sequence)
         return state.guard

@@ -1,4 +1,4 @@
-"""What a log is after a crash: interrupted work completed, damage cut off, indexes rebuilt.
+"""Recovers a log after a crash: completes interrupted work, truncates damage, rebuilds indexes.
 
 loader.py              loads one log: begin here
 crash_cleanup.py       files pending deletion, interrupted replacements of segments

@@ -77,7 +77,7 @@ class LoadedLog:
 
 @dataclass(frozen=True, slots=True)
 class LastStop:
-    """What is known of a log from the last stop; its offsets come from the checkpoints.
+    """The facts about a log from the last stop; its offsets come from the checkpoints.
 
     is_recovered: a recovery process has repaired the files, but not synced them. clean_to: the cleaner's checkpoint, 0
     if it does not name the log; None if the log has no checkpointed recovery point: any segment may be a cleaned one.
@@ -113,7 +113,7 @@ class LogLoader:
         self._start_checkpoint = last_stop.log_start_offset
         self._recovery_point = last_stop.recovery_point
         self._last_stop = last_stop
-        """As the caller gave it. _recovery_point and _was_clean change if all segments have to be read."""
+        """The argument. _recovery_point and _was_clean change if all segments have to be read."""
         self._was_clean = last_stop.was_clean or last_stop.is_recovered
         self._is_durable = last_stop.was_clean
         self._new_producer_state = new_producer_state

@@ -166,7 +166,7 @@ class SegmentRecovery:
         segment.txn_index.reset()
         self._read_all()
         self._write_offset_entries()
-        segment.set_largest(self._largest)
+        segment.set_largest_timestamp(self._largest)
         cut_bytes = self._cut() if self._valid_bytes < segment.size else 0
         segment.offset_index.trim()
         self._sync(segment.offset_index.handle)

@@ -65,6 +65,7 @@ def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
             if not crc_is_valid(scanned.chunk, header.position, header.size_bytes):
                 break
             if parts and header.base_offset <= parts[-1].last_offset:
+                # Which of the two base offsets is damaged cannot be told if the part before is a single batch.
                 if parts[-1].batch_count == 1:
                     parts.pop()
                 break

@@ -84,14 +84,20 @@ NO_PINS: Final[frozenset[object]] = frozenset()
 
 
 class OpenFiles:
-    """The handles with an open file; at most `capacity`, not counting pinned ones."""
+    """The handles with an open file; at most `capacity`, not counting pinned ones.
 
-    __slots__ = ("_ring", "capacity", "disk")
+    While so many are pinned that a walk leaves more open, an eighth more may be opened before the next one: else each
+    open would walk over all of them, milliseconds each, and a wide fetch opens thousands.
+    """
+
+    __slots__ = ("_patience", "_ring", "capacity", "disk")
 
     def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
         assert capacity > 0, "a file is open while it is used"
         self.disk = disk
         self.capacity = capacity
+        self._patience = 0
+        """How many may be open before the next walk, if the last one left more than `capacity`."""
         self._ring: OrderedDict[FileHandle, None] = OrderedDict()
         """Not a dict: to find the first key of one that lost many takes as many steps, 200 ms for 10,000 files."""
 
@@ -101,16 +107,21 @@ class OpenFiles:
     def add(self, handle: "FileHandle") -> None:
         """Add a handle that opened its file; close others if there are too many."""
         self._ring[handle] = None
-        if len(self._ring) > self.capacity:
+        if len(self._ring) > max(self.capacity, self._patience):
             self._close_some(handle)
+            is_above = len(self._ring) > self.capacity
+            self._patience = len(self._ring) + self.capacity // 8 if is_above else 0
 
     def resize(self, capacity: int) -> None:
         """Change the maximum; files beyond a smaller one are closed when the next is opened."""
         assert capacity > 0
         self.capacity = capacity
+        self._patience = 0
 
     def discard(self, handle: "FileHandle") -> None:
         self._ring.pop(handle, None)
+        if len(self._ring) <= self.capacity:
+            self._patience = 0
 
     def close_in(self, directory: str) -> None:
         """Close the files in a directory whose log could not be loaded, and which therefore have no owner."""
@@ -135,7 +146,7 @@ class FileHandle:
     """A file by its path, opened on use. Has one owner (a segment or an index); for the event loop's thread only.
 
     is_dirty: the next flush must sync the file: its owner has called `mark_written`. Of a .log file only truncations
-    are noted: offsets tell whether there are appends to sync.
+    are recorded: offsets tell whether there are appends to sync.
     """
 
     __slots__ = ("_file", "_files", "_is_deleted", "is_dirty", "is_referenced", "path", "pins")
@@ -163,6 +174,10 @@ class FileHandle:
     def is_open(self) -> bool:
         return self._file is not None
 
+    def size(self) -> int:
+        """Return the file's size, without opening it: a start asks for those of all logs. Raises OSError."""
+        return self._files.disk.size(self.path) if self._file is None else self._file.size()
+
     def create(self) -> File:
         """Open the file, creating it if missing."""
         return self._open(create=True) if self._file is None else self.file
@@ -175,7 +190,7 @@ class FileHandle:
         return file
 
     def mark_written(self) -> None:
-        """Have the next flush sync the file: its content or size has changed."""
+        """Mark the file for the next flush: its content or size has changed."""
         self.is_dirty = True
 
     def mark_synced(self) -> None:

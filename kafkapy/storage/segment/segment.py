@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from kafkapy.config.log import LogConfig
+from kafkapy.errors import CorruptIndexError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, NO_TIMESTAMP
 from kafkapy.record.errors import CorruptRecordError
@@ -27,7 +28,7 @@ from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.segment.offset_index import OffsetIndex
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
-from kafkapy.storage.segment.txn_index import TransactionIndex
+from kafkapy.storage.segment.txn_index import AbortedTransaction, TransactionIndex
 from kafkapy.types import INT32_MAX
 
 SCAN_WINDOW_BYTES: Final = 4096 + HEADER_BYTES
@@ -35,7 +36,7 @@ SCAN_WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 
 
 class BatchInfo(Protocol):
-    """What `append` needs to know of each batch (kafkapy.record.validate.BatchSpan)."""
+    """The facts about each batch that `append` needs (kafkapy.record.validate.BatchSpan)."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -65,8 +66,8 @@ class Segment:
 
     __slots__ = (
         "_first_timestamp",
-        "_is_longer",
-        "_largest",
+        "_largest_timestamp",
+        "_may_exceed_size",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
@@ -100,9 +101,9 @@ class Segment:
         self.is_index_full = False
         self.index_room = 0
         """Entries that both indexes of an active segment can still take, at least: exact whenever it reaches 0."""
-        self._largest: TimestampOffset | None = None
+        self._largest_timestamp: TimestampOffset | None = None
         self._first_timestamp: int | None = None
-        self._is_longer = False
+        self._may_exceed_size = False
         """Whether the .log file may be longer than `size`."""
 
     @classmethod
@@ -113,12 +114,12 @@ class Segment:
         segment = cls(files, directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         file = segment.log.create()
         if config.preallocate:
-            segment._is_longer = True
+            segment._may_exceed_size = True
             file.truncate(config.segment_bytes)
         segment.offset_index.reset(config.segment_index_bytes)
         segment.time_index.reset(config.segment_index_bytes)
-        segment._largest = TimestampOffset(NO_TIMESTAMP, base_offset)
-        segment._mark_full()
+        segment._largest_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
+        segment._update_index_room()
         return segment
 
     @classmethod
@@ -135,15 +136,25 @@ class Segment:
     ) -> "Segment":
         """Load a segment from existing files, reading only the size of the .log file. Raises OSError."""
         segment = cls(files, directory, base_offset, config, now_ms=now_ms, suffix=suffix)
-        segment.size = segment.log.file.size()
+        segment.size = segment.log.size()
         path = segment.txn_index.handle.path
         segment.txn_index = TransactionIndex(files, path, base_offset, exists=has_txn_index)
         return segment
 
-    def append(self, buffers: Sequence[ReadableBuffer], size_bytes: int, batches: Sequence[BatchInfo]) -> None:
-        """Write batches at the end, and the index entries that are due. The last offsets must fit the indexes.
+    def append(
+        self,
+        buffers: Sequence[ReadableBuffer],
+        size_bytes: int,
+        batches: Sequence[BatchInfo],
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> None:
+        """Write batches at the end, and add index entries for some of them. The last offsets must fit the indexes.
 
-        Raises OSError; the segment is then unchanged.
+        A batch gets an entry in both indexes if more than index.interval.bytes were written since the last entry.
+
+        aborted: the transactions whose abort markers are among the batches. Without its entry in the index of aborted
+        transactions, readers would take the records of one for committed. Raises OSError, CorruptIndexError (of that
+        index); the segment is then unchanged.
 
         Deviation: Apache Kafka fails if the indexes become full amid the batches. Here the rest of them gets no
         entries, and the next append rolls, because a follower that has fetched such batches would stop following.
@@ -153,37 +164,40 @@ class Segment:
         try:
             self.log.file.pwrite(buffers, position)
             for batch in batches:
-                largest = self._largest
+                largest = self._largest_timestamp
                 if largest is None or batch.max_timestamp > largest.timestamp_ms or not self.size:
                     self._record_timestamp(batch.max_timestamp, batch.last_offset)
                 if self.bytes_since_index_entry > self.index_interval_bytes and not self.is_index_full:
+                    # The counts before this append: the indexes are truncated to them if it fails.
                     if index_entries < 0:
                         index_entries, time_entries = self.offset_index.entry_count, self.time_index.entry_count
                     self._append_index_entries(batch.last_offset, position)
                 batch_bytes = batch.size_bytes
                 position += batch_bytes
                 self.bytes_since_index_entry += batch_bytes
-        except OSError:
+            if aborted:
+                self.txn_index.append(*aborted)
+        except (OSError, CorruptIndexError):
             self._undo_append(index_entries, time_entries if index_entries >= 0 else -1)
             raise
         assert position == self.size + size_bytes, "the batches of an append are its bytes"
         self.size = position
 
     def _append_index_entries(self, last_offset: int, position: int) -> None:
-        largest = self._largest or self.largest
+        largest = self._largest_timestamp or self.largest_timestamp
         self.offset_index.append(last_offset, position)
         failpoint("log.index.between")
         self.time_index.maybe_append(largest.timestamp_ms, largest.offset)
         self.bytes_since_index_entry = 0
         self.index_room -= 1  # the time index may have got none
         if self.index_room <= 0:
-            self._mark_full()
+            self._update_index_room()
 
     def _undo_append(self, offset_entries: int, time_entries: int) -> None:
         """Truncate what a failed append may have written. If that fails too, recovery truncates it."""
         assert (offset_entries < 0) == (time_entries < 0), "entries were added to both indexes, or to none"
-        self._is_longer = True
-        self._largest = None  # may include unwritten records: read again when needed
+        self._may_exceed_size = True
+        self._largest_timestamp = None  # may include unwritten records: read again when needed
         if self.size == 0:
             self._first_timestamp = None
         try:
@@ -191,26 +205,27 @@ class Segment:
             if offset_entries >= 0:
                 self.offset_index.truncate_to_entries(offset_entries)
                 self.time_index.truncate_to_entries(time_entries)
-            self._largest = self._read_largest()
+            self._largest_timestamp = self._read_largest_timestamp()
         except OSError:
             return
 
     def _record_timestamp(self, max_timestamp: int, last_offset: int) -> None:
-        if max_timestamp > (self._largest or self.largest).timestamp_ms:
-            self._largest = TimestampOffset(max_timestamp, last_offset)
+        if max_timestamp > (self._largest_timestamp or self.largest_timestamp).timestamp_ms:
+            self._largest_timestamp = TimestampOffset(max_timestamp, last_offset)
         if self._first_timestamp is None and self.size == 0:
             self._first_timestamp = max_timestamp
 
-    def _mark_full(self) -> None:
+    def _update_index_room(self) -> None:
+        """Set how many entries both indexes can take, and whether one of them is full."""
         self.index_room = room = min(self.offset_index.room, self.time_index.room)
         self.is_index_full = room <= 0
 
     @property
-    def largest(self) -> TimestampOffset:
+    def largest_timestamp(self) -> TimestampOffset:
         """The largest timestamp and its batch's last offset; in a loaded segment, the last entry of the time index."""
-        if self._largest is None:
-            self._largest = self.time_index.last_entry
-        return self._largest
+        if self._largest_timestamp is None:
+            self._largest_timestamp = self.time_index.last_entry
+        return self._largest_timestamp
 
     @property
     def first_timestamp(self) -> int:
@@ -339,8 +354,8 @@ class Segment:
             self.created_ms = now_ms
             self._first_timestamp = None
         self.bytes_since_index_entry = 0
-        self._largest = self._read_largest()
-        self._mark_full()
+        self._largest_timestamp = self._read_largest_timestamp()
+        self._update_index_room()
         return cut_bytes
 
     def truncate_to_position(self, position: int) -> int:
@@ -353,7 +368,7 @@ class Segment:
         self.size = position
         return cut_bytes
 
-    def _read_largest(self) -> TimestampOffset:
+    def _read_largest_timestamp(self) -> TimestampOffset:
         """Find the largest timestamp from the last time index entry and the batches after it. Blocks."""
         largest = self.time_index.last_entry
         for batch in self.scan(self.offset_index.lookup(largest.offset, wait=True).position, wait=True):
@@ -368,24 +383,24 @@ class Segment:
         """
         self.offset_index.resize(max_index_bytes)
         self.time_index.resize(max_index_bytes)
-        self._mark_full()
+        self._update_index_room()
 
     def become_inactive(self) -> None:
         """End appends: add the last time index entry, trim the files to their content. Raises OSError."""
-        largest = self.largest
+        largest = self.largest_timestamp
         if largest.timestamp_ms >= 0:
             self.time_index.maybe_append(largest.timestamp_ms, largest.offset, use_last_slot=True)
         self.offset_index.trim()
         self.time_index.trim()
-        if self._is_longer:
+        if self._may_exceed_size:
             self.log.file.truncate(self.size)
             self.log.mark_written()
-            self._is_longer = False
+            self._may_exceed_size = False
 
     def write_index_entries(self) -> None:
-        """Write the buffered index entries, if there is room, for a flush that follows to sync. Raises OSError.
+        """Write the buffered index entries, so that the next flush syncs them. Raises OSError, except without space.
 
-        Below the recovery point a start believes the indexes: entries that were lost would make lookups slow for good.
+        Below the recovery point a start does not check the indexes: lost entries would make lookups slow for ever.
         """
         try:
             self.offset_index.write_buffered()
@@ -395,15 +410,15 @@ class Segment:
                 raise
 
     def mark_not_durable(self) -> None:
-        """Have the next flush sync all files: another process, or one that crashed, wrote them."""
+        """Mark all files for the next flush: another process, or one that crashed, wrote them."""
         for handle in self.handles():
             handle.mark_written()
 
-    def set_largest(self, largest: TimestampOffset) -> None:
+    def set_largest_timestamp(self, largest: TimestampOffset) -> None:
         """Set the largest timestamp, which recovery found while reading all batches."""
-        self._largest = largest
+        self._largest_timestamp = largest
         self._first_timestamp = None
-        self._mark_full()
+        self._update_index_room()
 
     def handles(self) -> list[FileHandle]:
         """Return the handles of the files that exist, the log last."""

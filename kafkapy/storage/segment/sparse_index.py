@@ -31,16 +31,16 @@ from kafkapy.types import INT32_MAX
 PAGE_BYTES: Final = 4096
 """One of the kernel's cache: a search touches few of them, as each may be cold."""
 
-KEPT_BACK_ENTRIES: Final = 32
-"""How many entries are buffered and written at once: 0.6 KB of memory per partition for both indexes."""
+BUFFERED_ENTRIES: Final = 32
+"""How many entries are buffered before they are written together: 0.6 KB of memory per partition for both indexes."""
 
-_NOTHING_KEPT_BACK: Final = (0, b"")
+_NO_ENTRIES: Final = (0, b"")
 
 
 class SparseIndex:
     """Entries in ascending order in a file; `entry_count` of them are valid."""
 
-    __slots__ = ("_entry_count", "_is_longer", "_kept_back", "_page", "base_offset", "handle", "max_entries")
+    __slots__ = ("_buffered", "_entry_count", "_may_exceed_entries", "_page", "base_offset", "handle", "max_entries")
 
     ENTRY_BYTES: int = 8
 
@@ -49,9 +49,9 @@ class SparseIndex:
         self.base_offset = base_offset
         self.max_entries = 0
         self._entry_count = -1
-        self._is_longer = False
+        self._may_exceed_entries = False
         """Whether the file may hold more than its entries; `trim` then truncates it."""
-        self._kept_back = _NOTHING_KEPT_BACK
+        self._buffered = _NO_ENTRIES
         """(slot of the first buffered entry, the buffered entries). Replaced as one tuple, as workers look up, too."""
         self._page = INT32_MAX
 
@@ -73,13 +73,13 @@ class SparseIndex:
     def reset(self, max_bytes: int) -> None:
         """Remove all entries. The file is created if missing; there is room for so many bytes of new ones."""
         self._entry_count = 0
-        self._kept_back = _NOTHING_KEPT_BACK
+        self._buffered = _NO_ENTRIES
         self._forget_last()
         file = self.handle.create()
         if file.size():
             file.truncate(0)
             self.handle.mark_written()
-        self._is_longer = False
+        self._may_exceed_entries = False
         assert max_bytes >= 0, f"{max_bytes} bytes of {self.handle.path}"
         self.max_entries = max_bytes // self.ENTRY_BYTES
 
@@ -93,26 +93,26 @@ class SparseIndex:
         """End appends: write the buffered entries, and leave nothing after them in the file."""
         self.max_entries = self.entry_count
         self.write_buffered()
-        if self._is_longer:
+        if self._may_exceed_entries:
             self.handle.file.truncate(self.size_bytes)
             self.handle.mark_written()
-            self._is_longer = False
+            self._may_exceed_entries = False
 
     def truncate_to_entries(self, entry_count: int) -> None:
         """Remove the entries from `entry_count` on; the file then holds zeros in their place."""
         assert entry_count >= 0, f"{self.handle.path} cut to {entry_count} entries"
         if entry_count >= self.entry_count:
             return
-        first_kept, kept_back = self._kept_back
-        if not kept_back or entry_count < first_kept:
+        first_slot, entries = self._buffered
+        if not entries or entry_count < first_slot:
             file = self.handle.file
             size = file.size()
-            self._is_longer = True  # a worker that counted the entries before finds zeros, not the file's end
+            self._may_exceed_entries = True  # a worker that counted the entries before finds zeros, not the file's end
             file.truncate(entry_count * self.ENTRY_BYTES)
             file.truncate(size)
             self.handle.mark_written()
         self._entry_count = entry_count  # first: a lookup on a worker must find every entry it counts
-        self._kept_back = (first_kept, kept_back[: max(entry_count - first_kept, 0) * self.ENTRY_BYTES])
+        self._buffered = (first_slot, entries[: max(entry_count - first_slot, 0) * self.ENTRY_BYTES])
         self._forget_last()
 
     def read_all(self) -> bytes:
@@ -121,7 +121,7 @@ class SparseIndex:
 
     def _load(self) -> None:
         """Derive the count from the file's size. Raises CorruptIndexError if that is not a multiple of ENTRY_BYTES."""
-        size = self.handle.file.size()
+        size = self.handle.size()
         if size % self.ENTRY_BYTES:
             raise CorruptIndexError(f"{self.handle.path}: {size} bytes are no whole number of entries")
         self._entry_count = self.max_entries = size // self.ENTRY_BYTES
@@ -133,29 +133,29 @@ class SparseIndex:
 
     def _add_entry(self, entry: bytes) -> None:
         """Add an entry to the buffer. Raises OSError if a full buffer cannot be written; then it was not added."""
-        before = slot, buffered = self._kept_back
+        before = slot, buffered = self._buffered
         if not buffered:
             slot = self._entry_count
         entries = buffered + entry
         buffered_count = len(entries) // self.ENTRY_BYTES
         count = self._entry_count + 1
         assert slot + buffered_count == count, f"buffered entries from {slot} do not end at {count}"
-        self._kept_back = (slot, entries)
+        self._buffered = (slot, entries)
         self._entry_count = count
-        if buffered_count >= KEPT_BACK_ENTRIES:
+        if buffered_count >= BUFFERED_ENTRIES:
             try:
                 self.write_buffered()
             except OSError:
                 self._entry_count -= 1
-                self._kept_back = before
+                self._buffered = before
                 raise
 
     def write_buffered(self) -> None:
         """Write the buffered entries. Raises OSError; they then stay buffered."""
-        slot, entries = self._kept_back
+        slot, entries = self._buffered
         if entries:
             self._write(entries, slot)
-            self._kept_back = _NOTHING_KEPT_BACK
+            self._buffered = _NO_ENTRIES
 
     def _write(self, entries: ReadableBuffer, slot: int) -> None:
         assert slot >= 0, f"slot {slot} of {self.handle.path}"
@@ -163,7 +163,7 @@ class SparseIndex:
         try:
             self.handle.file.pwrite((entries,), slot * self.ENTRY_BYTES)
         except OSError:
-            self._is_longer = True  # by a part of them
+            self._may_exceed_entries = True  # part of them may have been written
             raise
 
     def append_entries(self, entries: bytes | bytearray) -> None:
@@ -191,12 +191,12 @@ class SparseIndex:
         """Return encoded entries. Raises NeedsWarming unless `wait`; CorruptIndexError if the file is too short."""
         assert slot >= 0, f"slot {slot} of {self.handle.path}"
         width = self.ENTRY_BYTES
-        first_kept, kept_back = self._kept_back
-        in_file = min(count, first_kept - slot) if kept_back else count
+        first_slot, entries = self._buffered
+        in_file = min(count, first_slot - slot) if entries else count
         if in_file <= 0:
-            return kept_back[(slot - first_kept) * width : (slot - first_kept + count) * width]
+            return entries[(slot - first_slot) * width : (slot - first_slot + count) * width]
         data = self._read_file(slot, in_file, wait=wait)
-        return data + kept_back[: (count - in_file) * width] if in_file < count else data
+        return data + entries[: (count - in_file) * width] if in_file < count else data
 
     def _read_file(self, slot: int, count: int, *, wait: bool) -> bytes:
         width = self.ENTRY_BYTES

@@ -66,7 +66,7 @@ def find_largest(segment: Segment, *, wait: bool = False, searched: Searched | N
 
     Records without a timestamp count as NO_TIMESTAMP (-1), which is the largest if no record has a timestamp.
     """
-    largest = segment.largest
+    largest = segment.largest_timestamp
     position = segment.offset_index.lookup(largest.offset, wait=wait).position
     for at in segment.scan(position, wait=wait):
         if at.max_timestamp == largest.timestamp_ms:

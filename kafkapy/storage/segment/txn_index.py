@@ -11,6 +11,7 @@ reads only the blocks that may match. So clients that abort much cost little mem
 import struct
 from array import array
 from bisect import bisect_left
+from contextlib import suppress
 from operator import le
 from typing import Final
 
@@ -105,23 +106,39 @@ class TransactionIndex:
 
         An entry at or above end_offset was truncated before a crash, but not durably. Keeping it would hide records
         that the same producer id commits there later. Deviation: Apache Kafka does not check this. Here the index is
-        made anew, because of that.
+        made again, because of that.
         """
         self._blocks = None
         last_offsets = self._loaded().last_offsets
         if end_offset is not None and last_offsets and last_offsets[-1] >= end_offset:
             raise CorruptIndexError(f"{self.handle.path}: offset {last_offsets[-1]} in a segment up to {end_offset}")
 
-    def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry; its marker must be above those of all other entries."""
-        assert aborted.first_offset < aborted.last_offset, f"{aborted} ends before it begins"
-        assert aborted.last_offset >= self.base_offset, f"{aborted} in a segment from {self.base_offset}"
+    def append(self, *aborted: AbortedTransaction) -> None:
+        """Add entries, all or none; their markers must be above those of all other entries.
+
+        Raises CorruptIndexError, OSError.
+        """
         blocks = self._loaded()
-        assert not blocks.entry_count or aborted.last_offset > blocks.last_offsets[-1], "markers are appended in order"
+        last_offset = blocks.last_offsets[-1] if blocks.entry_count else self.base_offset - 1
+        for each in aborted:
+            assert each.first_offset < each.last_offset, f"{each} ends before it begins"
+            assert each.last_offset > last_offset, f"{each} after {last_offset}: markers are appended in order"
+            last_offset = each.last_offset
+        self._write(b"".join([ENTRY.pack(VERSION, *each) for each in aborted]), blocks.entry_count * ENTRY.size)
+        for each in aborted:
+            blocks.add(each.first_offset, each.last_offset, each.last_stable_offset)
+
+    def _write(self, data: bytes, position: int) -> None:
+        """Write at the end of the file, or leave it as it was. Raises OSError."""
         self.handle.mark_written()
-        self.handle.create().pwrite((ENTRY.pack(VERSION, *aborted),), blocks.entry_count * ENTRY.size)
+        file = self.handle.create()
         self._exists = True
-        blocks.add(aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
+        try:
+            file.pwrite((data,), position)
+        except OSError:
+            with suppress(OSError):  # else a load finds a partial entry, and the index is made again
+                file.truncate(position)
+            raise
 
     def overlapping(
         self, start_offset: int, end_offset: int, *, wait: bool = False, max_count: int | None = None

@@ -53,6 +53,10 @@ class NodeProcess {
         return ports.get(listener.toUpperCase());
     }
 
+    String property(String key) {
+        return properties.get(key);
+    }
+
     void setProperties(Map<String, String> all) {
         properties = new TreeMap<>(all);
     }

@@ -284,8 +284,13 @@ public class ProcessCluster implements ClusterInstance {
             waitFor(WAIT_MS, () -> broker.metadataCache().numPartitions(topic).isEmpty(), topic + " is still known to " + broker);
         for (NodeProcess each : processes.values())
             for (String directory : each.directories())
-                waitFor(WAIT_MS, () -> Arrays.stream(new File(directory).list()).noneMatch(name -> name.startsWith(topic + "-0")),
+                waitFor(WAIT_MS, () -> Arrays.stream(new File(directory).list()).noneMatch(name -> isLogOrDeleted(topic, name)),
                     topic + " is still in " + directory);
+    }
+
+    /** A log that a broker no longer had a replica for when it started ends in "-stray", and is kept. */
+    private static boolean isLogOrDeleted(String topic, String name) {
+        return name.equals(topic + "-0") || name.startsWith(topic + "-0.") && name.endsWith("-delete");
     }
 
     @Override

@@ -19,10 +19,14 @@ class SeenBroker {
                 case "config" -> node.config();
                 case "clusterId" -> cluster.clusterId();
                 case "isShutdown" -> node.isStopped();
-                case "brokerState" -> node.isStopped() ? BrokerState.NOT_RUNNING : BrokerState.RUNNING;
+                // That of Apache Kafka stays at SHUTTING_DOWN when it has stopped.
+                case "brokerState" -> node.isStopped() ? BrokerState.SHUTTING_DOWN : BrokerState.RUNNING;
                 case "boundPort" -> node.port(((ListenerName) arguments[0]).value());
                 case "socketServer" -> SeenSocketServer.of(node);
                 case "metadataCache" -> cluster.metadataOf(node);
+                case "logManager" -> SeenLogs.logManager(node);
+                case "replicaManager" -> SeenLogs.replicaManager(cluster, node);
+                case "dataPlaneRequestProcessor" -> SeenLogs.requestProcessor(node);
                 case "groupCoordinator" -> groupCoordinator(node);
                 case "shutdown" -> {
                     cluster.shutdownBroker(node.node.id());

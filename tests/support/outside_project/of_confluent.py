@@ -18,6 +18,8 @@ from confluent_kafka.admin import (
 )
 
 TIMEOUT_S = 60
+WRITTEN_MS = int(time.time() * 1000) - 60_000
+"""Not so old that retention deletes the records."""
 
 
 def produce(servers: str, topic: str, *values: bytes | None, **settings: Any) -> list[Any]:
@@ -82,14 +84,14 @@ def test_compressed_records_arrive(servers: str, topic: str, codec: str) -> None
 
 def test_key_headers_and_time_arrive(servers: str, topic: str, group: str) -> None:
     producer = Producer({"bootstrap.servers": servers})
-    producer.produce(topic, b"value", b"key", timestamp=1_700_000_000_123, headers=[("a", b"1"), ("a", None)])
+    producer.produce(topic, b"value", b"key", timestamp=WRITTEN_MS + 123, headers=[("a", b"1"), ("a", None)])
     producer.flush(TIMEOUT_S)
     consumer = new_consumer(servers, group)
     consumer.subscribe([topic])
     (message,) = take(consumer, 1)
     consumer.close()
     assert (message.key(), message.headers()) == (b"key", [("a", b"1"), ("a", None)])
-    assert message.timestamp() == (1, 1_700_000_000_123)
+    assert message.timestamp() == (1, WRITTEN_MS + 123)
 
 
 def test_a_null_value_stays_null(servers: str, topic: str) -> None:
@@ -156,10 +158,10 @@ def test_a_consumer_seeks(servers: str, topic: str, group: str) -> None:
 def test_offsets_are_found_by_time(servers: str, topic: str, group: str) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for number in range(3):
-        producer.produce(topic, b"x", timestamp=1_700_000_000_000 + number * 1_000)
+        producer.produce(topic, b"x", timestamp=WRITTEN_MS + number * 1_000)
         producer.flush(TIMEOUT_S)
     consumer = new_consumer(servers, group)
-    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1_700_000_000_500)], TIMEOUT_S)
+    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, WRITTEN_MS + 500)], TIMEOUT_S)
     assert found.offset == 1
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (0, 3)
     consumer.close()

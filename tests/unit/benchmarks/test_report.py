@@ -89,6 +89,7 @@ def test_the_chart_escapes_names():
 def test_loads_are_chosen_by_family_or_part_of_the_name():
     assert {load.family for load in chosen("latency,growth", is_quick=True)} == {"latency", "growth"}
     assert [load.name for load in chosen("kill -9", is_quick=False)] == ["recovery after kill -9"]
+    assert [load.name for load in chosen("queue, first record", is_quick=False)] == ["queue, first record"]
     with pytest.raises(SystemExit, match="families: rest"):
         chosen("nothing", is_quick=False)
 

@@ -46,7 +46,8 @@ def test_topics_are_created_described_altered_and_deleted(run) -> None:
         }
     ]
     assert run("topics", "alter", "t1", "-p", 3).out == "Topic t1 has 3 partitions.\n"
-    assert {"topic": "t1", "partitions": 3, "replicas": 1, "records": 0, "size_bytes": 0} in json.loads(
+    listed = {"topic": "t1", "partitions": 3, "replicas": 1, "records": 0, "size_bytes": 0}
+    assert listed | {"offline_partitions": 0, "under_replicated_partitions": 0, "unknown_partitions": 0} in json.loads(
         run("topics", "list", "--json").out
     )
     assert run("topics", "delete", "t1", "t2").status == 0
@@ -105,6 +106,13 @@ def test_configs_are_altered_and_described(run) -> None:
     text = run("configs", "describe", "--topic", "c", "--all").out
     assert ["retention.ms", "604800000", "default"] in [line.split() for line in text.splitlines()]
     assert ["cleanup.policy", "compact", "topic"] in [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("command", ["describe", "alter --set log.retention.ms=1000"])
+def test_a_broker_that_is_not_there_is_named_at_once(run, command: str) -> None:
+    verb, *options = command.split()
+    refused = run("configs", verb, "--broker", 99, *options)
+    assert (refused.status, refused.err) == (1, "kafkapy: no such broker: 99; there are: 1\n")
 
 
 def test_broker_configs_have_their_sources(run) -> None:
@@ -179,7 +187,7 @@ def test_bad_lines_are_named(run, options, line, message) -> None:
 
 def test_records_before_a_bad_line_are_counted(run) -> None:
     done = run("produce", "counted", "--json", stdin=b'{"value": "a"}\n{"valeu": "b"}\n')
-    assert "Produced 1 record to counted." in done.err
+    assert "Produced 1 record to counted, partition 0, offset 0." in done.err
 
 
 def test_a_missing_file_is_refused_before_anything_is_sent(run, tmp_path) -> None:
@@ -209,7 +217,7 @@ def test_no_broker_is_one_line(capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["topics create a", "produce a", "consume a", "groups list", "configs describe --topic a"]
+    "command", ["topics create a", "produce a", "consume a", "groups redrive a", "configs describe --topic a"]
 )
 def test_missing_confluent_kafka_says_what_to_install(command: str, capsys, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)

@@ -1,25 +1,30 @@
 """Committed offsets are asked of a coordinator that moves, by a process that must not die of its responses."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kafkapy
 from kafkapy import Broker
 from kafkapy.__main__ import main
-from kafkapy.cli import committed_offsets as module
 from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, committed_offsets, delete_offsets
-from kafkapy.console.brokers import Brokers, ClusterError
+from kafkapy.cli.connection import Connection
+from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
 from kafkapy.console.groups import lags_of
 from kafkapy.console.settings import Settings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from kafkapy.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkapy.protocol.messages.find_coordinator_response import FindCoordinatorResponse
+from kafkapy.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkapy.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -40,7 +45,7 @@ from kafkapy.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tests.support.scripted_broker import ScriptedBroker, scripted
+from tests.support.scripted_broker import Response, ScriptedBroker, scripted
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 MOVES = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
@@ -72,8 +77,11 @@ def offsets_after(*errors: int) -> Callable[[Any, int], OffsetFetchResponse]:
 
 
 @contextmanager
-def coordinator(*errors: int) -> Iterator[ScriptedBroker]:
-    """A broker with the topic orders of ten records, whose coordinator first answers OffsetFetch with the errors."""
+def coordinator(*errors: int, **more: Response) -> Iterator[ScriptedBroker]:
+    """A broker with the topic orders of ten records, whose coordinator first answers OffsetFetch with the errors.
+
+    more: what it answers to other APIs.
+    """
 
     def metadata(request: Any, version: int) -> MetadataResponse:
         partition = MetadataResponsePartition(0, partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
@@ -95,7 +103,7 @@ def coordinator(*errors: int) -> Iterator[ScriptedBroker]:
         return ConsumerGroupDescribeResponse(groups=groups)
 
     with scripted(
-        OffsetFetch=offsets_after(*errors), Metadata=metadata, ListOffsets=ends, ConsumerGroupDescribe=described
+        OffsetFetch=offsets_after(*errors), Metadata=metadata, ListOffsets=ends, ConsumerGroupDescribe=described, **more
     ) as broker:
         yield broker
 
@@ -108,6 +116,39 @@ def test_a_group_is_described_although_its_coordinator_moves() -> None:
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)[0]["lag"] == 6
     assert broker.requests.count("OffsetFetch") == len(MOVES) + 1
+
+
+def test_a_group_is_listed_although_its_coordinator_moves(run_groups) -> None:
+    def listed(request: Any, version: int) -> ListGroupsResponse:
+        return ListGroupsResponse(
+            groups=[ListedGroup("readers", protocol_type="consumer", group_state="Empty", group_type="consumer")]
+        )
+
+    with coordinator(*MOVES, ListGroups=listed) as broker:
+        (row,) = run_groups("list", "--json", "-b", broker.address)
+    assert (row["group"], row["type"], row["lag"]) == ("readers", "Consumer", 6)
+
+
+def test_a_group_is_deleted_although_its_coordinator_moves(capsys) -> None:
+    left = [*MOVES, ErrorCode.NONE]
+
+    def deleted(request: Any, version: int) -> DeleteGroupsResponse:
+        code = left.pop(0)
+        return DeleteGroupsResponse(
+            results=[DeletableGroupResult(each, error_code=code) for each in request.groups_names]
+        )
+
+    with scripted(DeleteGroups=deleted) as broker:
+        assert main(["groups", "delete", "readers", "-b", broker.address]) == 0
+    assert (capsys.readouterr().out, left) == ("Deleted group readers.\n", [])
+
+
+def test_no_request_to_a_coordinator_is_made_by_librdkafka() -> None:
+    requests = re.compile(r"\.(list|describe|delete|alter)_consumer_group")
+    folder = Path(kafkapy.__file__).parent
+    sources = [path for part in ("cli", "console") for path in (folder / part).rglob("*.py")]
+    assert sources
+    assert [path for path in sources if requests.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_the_console_survives_a_coordinator_that_moves() -> None:
@@ -145,6 +186,38 @@ def test_offsets_are_deleted_although_their_coordinator_was_not_there_at_first()
     assert broker.requests.count("OffsetDelete") == 1
 
 
+def test_a_broker_that_comes_back_at_another_address_is_found() -> None:
+    ports = [1]  # where nobody listens
+
+    def metadata(request: Any, version: int) -> MetadataResponse:
+        port = ports.pop() if ports else broker.port
+        return MetadataResponse(brokers=[MetadataResponseBroker(1, host=broker.host, port=port)], cluster_id="scripted")
+
+    with (
+        scripted(Metadata=metadata, OffsetFetch=offsets_after()) as broker,
+        BrokerConnections({"bootstrap.servers": broker.address}) as brokers,
+    ):
+        assert committed_offsets(brokers, "readers", timeout_s=2) == {("orders", 0): 4}
+
+
+def test_a_connection_that_failed_is_closed_at_once(monkeypatch) -> None:
+    """A redrive's heartbeats may fail for as long as it waits for an answer to its question."""
+    closed: list[Connection] = []
+    close = Connection.close
+    monkeypatch.setattr(Connection, "close", lambda connection: (closed.append(connection), close(connection)))
+
+    def end(request: Any, version: int) -> OffsetFetchResponse:
+        raise ConnectionError("as of a proxy whose broker is gone")
+
+    with (
+        scripted(OffsetFetch=end) as broker,
+        BrokerConnections({"bootstrap.servers": broker.address}) as brokers,
+    ):
+        with pytest.raises(CoordinatorError, match="no broker answers"):
+            committed_offsets(brokers, "readers", timeout_s=0)
+        assert len(closed) == 1
+
+
 def test_other_errors_are_reported_at_once() -> None:
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     with coordinator(code) as broker, BrokerConnections({"bootstrap.servers": broker.address}) as brokers:
@@ -153,23 +226,21 @@ def test_other_errors_are_reported_at_once() -> None:
         assert broker.requests.count("OffsetFetch") == 1
 
 
-def test_the_search_ends(monkeypatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.3)
-    with coordinator(*[ErrorCode.NOT_COORDINATOR] * 1000) as broker:
-        settings = Settings(servers=broker.address)
-        brokers = Brokers(settings)
-        with pytest.raises(ClusterError, match="NOT_COORDINATOR"):
-            lags_of(Clients(settings, brokers), "readers")
-        brokers.close()
+def test_the_search_ends() -> None:
+    with (
+        coordinator(*[ErrorCode.NOT_COORDINATOR] * 1000) as broker,
+        BrokerConnections({"bootstrap.servers": broker.address}) as brokers,
+        pytest.raises(CoordinatorError, match="NOT_COORDINATOR"),
+    ):
+        committed_offsets(brokers, "readers", timeout_s=0.3)
 
 
-def test_a_broker_that_is_gone_is_named(monkeypatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.3)
+def test_a_broker_that_is_gone_is_named() -> None:
     with (
         BrokerConnections({"bootstrap.servers": "127.0.0.1:1"}) as brokers,
         pytest.raises(CoordinatorError, match=r"no broker answers at 127\.0\.0\.1:1: Connection refused"),
     ):
-        committed_offsets(brokers, "readers")
+        committed_offsets(brokers, "readers", timeout_s=0.3)
 
 
 @pytest.mark.parametrize("tls", [False, True])

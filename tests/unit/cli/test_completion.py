@@ -4,6 +4,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -143,6 +144,16 @@ def test_a_build_of_the_wheel_needs_typer_alone() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     others = {"confluent_kafka", "crc32c", "cryptography", "lz4", "re2", "snappy", "uvloop", "xxhash"}
     assert others & {*done.stdout.split()} == set()
+
+
+def test_a_build_of_the_wheel_has_the_typer_that_an_installation_has() -> None:
+    """0.29 has other parsers: pip would take it for the build, which then failed."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    built, installed = (
+        [each for each in requirements if each.startswith("typer")]
+        for requirements in (project["build-system"]["requires"], project["project"]["dependencies"])
+    )
+    assert built == installed != []
 
 
 def test_a_page_is_printed_or_all_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

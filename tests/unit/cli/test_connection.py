@@ -1,4 +1,4 @@
-"""A server that closes the connection instead of a response: which requests the next one is asked."""
+"""A server that closes the connection instead of a response, that hangs, or is slow: when the next one is asked."""
 
 import pytest
 
@@ -38,3 +38,36 @@ def test_the_last_server_has_no_next_one() -> None:
         pytest.raises(ConnectionError),
     ):
         connection.call(MetadataRequest([]), 5)
+
+
+def test_a_server_that_hangs_is_passed_over() -> None:
+    with Broker(network_faults=True) as hangs, Broker() as broker:
+        hangs.network.hold()
+        servers = f"{hangs.bootstrap_servers},{broker.bootstrap_servers}"
+        with Connection.to_any(servers, answer_s=0.2) as connection:
+            assert connection.server == broker.bootstrap_servers
+
+
+def test_servers_that_are_all_slow_are_waited_for() -> None:
+    with Broker(network_faults=True) as slow:
+        slow.network.delay(ms=300)
+        with Connection.to_any(f"{slow.bootstrap_servers},{slow.bootstrap_servers}", answer_s=0.1) as connection:
+            assert len(connection.call(MetadataRequest([]), 5).brokers) == 1
+
+
+def test_whoever_waits_is_told_once_that_a_response_is_late() -> None:
+    told = []
+
+    def hangs() -> None:
+        raise TimeoutError("it hangs")
+
+    with Broker(network_faults=True) as slow, Connection.to_any(slow.bootstrap_servers) as connection:
+        connection.watch(0.05, lambda: told.append(True))
+        connection.call(MetadataRequest([]), 5)
+        in_time = len(told)  # 0 unless this machine is slow
+        slow.network.delay(ms=300)
+        connection.call(MetadataRequest([]), 5)
+        assert len(told) == in_time + 1
+        connection.watch(0.05, hangs)
+        with pytest.raises(TimeoutError, match="it hangs"):
+            connection.call(MetadataRequest([]), 5)

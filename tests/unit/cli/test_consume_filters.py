@@ -10,8 +10,10 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
+from kafkapy.cli.consume_span import Span, _wanted
 from kafkapy.cli.received import Received, filters_of
 from kafkapy.decoders.formats import Decoders
+from kafkapy.types import TopicPartition
 
 pytest.importorskip("confluent_kafka")
 HOUR_MS = 3_600_000
@@ -88,6 +90,41 @@ def ids(done: SimpleNamespace) -> list[int]:
 def test_records_are_chosen(run, orders, options, expected) -> None:
     done = run("consume", orders, *options)
     assert (done.status, done.err, ids(done)) == (0, "", expected)
+
+
+def test_several_topics_are_read_by_name_or_pattern(run, orders) -> None:
+    for name, partitions in (("payments-eu", 1), ("payments-us", 3)):
+        run("topics", "create", name, "-p", partitions)
+        assert run("produce", name, "-k", "k", stdin=f"of {name}\n".encode()).status == 0
+
+    def read(*arguments: object) -> tuple[int, list[str]]:
+        done = run("consume", *arguments, "--format", "%t %v", "--timeout-ms", 20_000)
+        return done.status, sorted(done.out.splitlines())
+
+    payments = ["payments-eu of payments-eu", "payments-us of payments-us"]
+    assert read("payments-*", "-B", "-e") == (0, payments)
+    assert read("payments-us", "payments-eu", "payments-?u", "-B", "-e") == (0, payments)
+    assert read("payments-*", orders, "--from", "-1h", "--until", "-0s") == (0, payments)
+    assert read("payments-*", "-B", "-e", "-p", 0, "--grep", "eu") == (0, payments[:1])
+    assert read("payments-*", "-B", "-g", "several", "-n", 2) == (0, payments)
+    for name, reason in (("refunds-*", "no topic matches refunds-*"), ("payments-ue", "Did you mean payments-")):
+        refused = run("consume", orders, name, "-B", "-e")
+        assert (refused.status, reason in refused.err) == (1, True), refused.err
+    lacks = run("consume", "payments-*", "-B", "-e", "-p", 2)
+    assert (lacks.status, "payments-eu has no partition 2" in lacks.err) == (1, True)
+
+
+def test_a_member_of_a_group_prints_also_what_comes_after_the_end_as_that_is_committed() -> None:
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    later = SimpleNamespace(topic=lambda: "t", partition=lambda: 0, offset=lambda: 5)
+    for is_of_group in (False, True):
+        span = Span([first, second], ends_at_eof=True, is_of_group=is_of_group)
+        span.reached_end(first, 5)
+        assert (span.excludes(later), span.is_over) == (not is_of_group, False)
+
+
+def test_a_partition_that_is_named_twice_is_read_once_and_ends() -> None:
+    assert _wanted("orders", [0, 1, 2], [2, 0, 2]) == [0, 2]
 
 
 def test_a_key_is_found_as_it_was_sent_also_if_it_is_shown_as_other_text() -> None:

@@ -72,7 +72,9 @@ def test_control_record_to_come_is_named_by_its_number(directory: Path, capsys: 
 
 def test_index_entries_that_do_not_fit_are_reported(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / LOG).write_bytes(BATCH)
-    (directory / "00000000000000000005.index").write_bytes(bytes.fromhex("00000002 00000000 00000003 00000fff"))
+    (directory / "00000000000000000005.index").write_bytes(
+        bytes.fromhex("00000002 00000000 00000003 00000fff 00000004 ffffffff")
+    )
     (directory / "00000000000000000005.timeindex").write_bytes(
         bytes.fromhex("00000000000003e8 00000001 00000000000003e8 00000009")
     )
@@ -80,6 +82,7 @@ def test_index_entries_that_do_not_fit_are_reported(directory: Path, capsys: pyt
     err = capsys.readouterr().err
     assert "Index offset: 7, log offset: 6" in err
     assert "Index offset: 8, log offset: none" in err
+    assert "Index offset: 9, log offset: none" in err
     assert "Index timestamp: 1000, log timestamp: 1001" in err
     assert "Indexed offset: 14, found log offset: -1" in err
 

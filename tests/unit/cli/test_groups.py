@@ -1,6 +1,8 @@
 """`kafkapy groups` against a broker of our own, with consumers that commit and read as users' do."""
 
 import json
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -43,7 +45,8 @@ def group(server, request):
     """A group of the test's own that has committed offset 4 of 10 in partition 0 of a topic of its name."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name).strip("-")
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
-    admin.create_topics([confluent_kafka.admin.NewTopic(name, 2)])[name].result(60)
+    kept = {"retention.ms": "-1"}  # the records are old
+    admin.create_topics([confluent_kafka.admin.NewTopic(name, 2, config=kept)])[name].result(60)
     producer = confluent_kafka.Producer({"bootstrap.servers": server})
     for number in range(10):
         producer.produce(name, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number * 1000)
@@ -73,13 +76,29 @@ def test_groups_are_described_by_pattern_or_all(run, group) -> None:
     assert "no group matches no-such-*" in run("describe", "no-such-*").err
 
 
-def test_a_group_whose_coordinator_is_silent_has_no_lag(server) -> None:
+def test_no_command_needs_librdkafka(server, group) -> None:
+    """A response to a coordinator's request that came too late ended the process by SIGABRT."""
+    without = "import sys; sys.modules['confluent_kafka'] = None; from kafkapy.__main__ import main; sys.exit(main())"
+    for arguments in (
+        ["list"],
+        ["describe", group, "--members"],
+        ["reset", group, "--to", "earliest", "--execute"],
+        ["explain", group],
+        ["delete", group, "--topic", group],
+        ["delete", group],
+    ):
+        command = [sys.executable, "-c", without, "groups", *arguments, "-b", server]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended
+
+
+def test_a_group_whose_coordinator_is_silent_has_no_lag(monkeypatch) -> None:
     class Silent:
         def call(self, node_id: int | None, request: object, version: int) -> object:
             raise NoResponseError("no broker answers")
 
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
-    found = facts_of(admin, Silent(), ["unknown"])
+    monkeypatch.setattr(group_list, "GROUP_TIMEOUT_S", 0.1)
+    found = facts_of(Silent(), ["unknown"])
     assert (found["unknown"].lag, found["unknown"].topics) == (None, [])
 
 
@@ -246,6 +265,69 @@ def test_all_partitions_of_a_topic_are_reset(run, group) -> None:
     assert [line.split() for line in printed.out.splitlines()[2:]] == [[group, "0", "4", "10"], [group, "1", "-", "0"]]
 
 
+def test_without_topics_all_that_a_group_has_offsets_of_is_reset(run, group) -> None:
+    planned = json.loads(run("reset", group, "--to=-3", "--json").out)
+    assert planned == [{"topic": group, "partition": 0, "before": 4, "after": 1}]
+
+
+def test_a_reset_of_a_group_without_offsets_says_so(run, group) -> None:
+    done = run("reset", f"{group}-of-a-typing-error", "--to", "earliest", "--execute")
+    assert (done.status, f"{group}-of-a-typing-error has no offsets" in done.err) == (1, True), done
+
+
+def test_a_group_returns_to_offsets_that_were_kept_and_another_one_takes_them(run, group, tmp_path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(run("describe", group, "--json").out)
+    assert run("reset", group, "--to", "latest", "--execute").status == 0
+    assert committed(run, group) == 10
+    assert run("reset", group, "--from-file", kept, "--execute").status == 0
+    assert run("reset", f"{group}-copy", "--from-file", kept, "--execute").status == 0
+    assert (committed(run, group), committed(run, f"{group}-copy")) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        ('[{"group": "a", "partitions": []}, {"group": "b", "partitions": []}]', 2, "it has several groups"),
+        ("[1, 2]", 2, "it is not what `kafkapy groups describe GROUP --json` prints"),
+        ('{"partitions": [{"topic": "t", "partition": 1e999, "committed": 1}]}', 2, "it is not what `kafkapy groups"),
+        ("orders,0", 2, "'orders,0' must read TOPIC,PARTITION,OFFSET"),
+        ("nowhere,0,5", 1, "no such topic: nowhere"),
+    ],
+)
+def test_a_file_without_offsets_is_refused(run, group, tmp_path, text, status, message) -> None:
+    file = tmp_path / "offsets"
+    file.write_text(text)
+    done = run("reset", group, "--from-file", file, "--execute")
+    assert (done.status, message in " ".join(done.err.split())) == (status, True), done.err
+
+
+def test_a_file_that_is_not_there_is_named(run, group, tmp_path) -> None:
+    done = run("reset", group, "--from-file", tmp_path / "none")
+    assert (done.status, "none: No such file" in done.err) == (1, True), done.err
+
+
+def test_groups_of_a_pattern_are_deleted_after_a_question(run, group) -> None:
+    names = [f"{group}-{number}" for number in range(3)]
+    for name in names:
+        assert run("reset", name, "--topic", group, "--to", "earliest", "--execute").status == 0
+    asked = run("delete", f"{group}-[12]")
+    assert (asked.status, asked.out.splitlines()) == (1, [f"{name}  Classic, Empty" for name in names[1:]])
+    assert "Did you mean" in run("describe", f"{group}-3").err
+    assert run("delete", f"{group}-[12]", "--yes").status == 0
+    assert [each["group"] for each in json.loads(run("list", f"{group}-*", "--json").out)] == names[:1]
+
+
+def test_a_group_whose_id_looks_like_a_pattern_is_meant_alone(run, group) -> None:
+    named, other = f"{group}-[1]", f"{group}-1"
+    for name in (named, other):
+        assert run("reset", name, "--topic", group, "--to", "earliest", "--execute").status == 0
+    assert [each["group"] for each in json.loads(run("describe", named, "--json").out)] == [named]
+    done = run("delete", named)
+    assert (done.status, done.out) == (0, f"Deleted group {named}.\n"), done.err
+    assert run("describe", other).status == 0
+
+
 def test_a_group_is_deleted(run, group) -> None:
     assert run("delete", group).out == f"Deleted group {group}.\n"
     assert run("delete", group).status == 1
@@ -259,7 +341,8 @@ def test_a_group_is_deleted(run, group) -> None:
         (["reset", "g", "--topic", "t", "--to", "yesterday"], 2, "is none of: earliest"),
         (["reset", "g", "--topic", "t:x", "--to", "latest"], 2, "must read TOPIC"),
         (["list", "--state", "sleepy"], 2, "is none of:"),
-        (["describe", "not-there"], 1, "not-there: "),
+        (["list", "-X", "no.such.key=1"], 1, 'No such configuration property: "no.such.key"'),
+        (["describe", "not-there"], 1, "no such group: not-there."),
         (["explain", "not-there"], 1, "Group not-there not found. (GROUP_ID_NOT_FOUND)"),
     ],
 )

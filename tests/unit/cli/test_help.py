@@ -18,6 +18,7 @@ def test_the_help_has_every_option_whole(command: Command, capsys, monkeypatch) 
         status = ended.code
     said = capsys.readouterr().out.split()
     assert status == 0
+    assert not [word for word in said if word.startswith(("<str", "<int"))], "an option's value has a name"
     assert {flag for option in command.options for flag in option.flags} <= {word.strip("[],|") for word in said}
 
 

@@ -73,7 +73,7 @@ def test_values_are_encoded_by_a_schema(run, tmp_path) -> None:
     done = run("produce", "encoded", *options, stdin=b'{"id": 6}\n{"id": "x"}\n')
     assert (done.status, done.err) == (
         1,
-        "kafkapy: line 2: not of schema 7: .id is no int. Produced 1 record to encoded.\n",
+        "kafkapy: line 2: not of schema 7: .id is no int. Produced 1 record to encoded, partition 0, offset 2.\n",
     )
     assert "line 1: it is not JSON" in run("produce", "encoded", *options, stdin=b"{\n").err
 
@@ -92,7 +92,15 @@ def test_a_missing_topic_is_refused_on_a_terminal(run, monkeypatch) -> None:
 
 
 def test_elsewhere_the_broker_creates_it(run) -> None:
-    assert run("produce", "made-by-script", stdin=b"1\n").out == "Produced 1 record to made-by-script.\n"
+    assert (
+        run("produce", "made-by-script", stdin=b"1\n").out
+        == "Produced 1 record to made-by-script, partition 0, offset 0.\n"
+    )
+
+
+def test_where_a_record_went_is_not_known_without_acknowledgements(run) -> None:
+    done = run("produce", "unacknowledged", "--acks", 0, stdin=b"1\n")
+    assert (done.status, done.out) == (0, "Produced 1 record to unacknowledged.\n"), done.err
 
 
 @pytest.mark.parametrize(

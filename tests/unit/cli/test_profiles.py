@@ -161,7 +161,7 @@ def test_a_damaged_file_is_named(home: Path, text: str, capsys) -> None:
 def test_profiles_are_added_used_shown_and_removed(home: Path, tmp_path: Path, capsys) -> None:
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\n")
-    assert main(["profile", "add", "prod", "-b", "b1:9092", "--config", str(config)]) == 0
+    assert main(["profile", "add", "prod", "-b", "b1:9092", "--command-config", str(config)]) == 0
     assert main(["profile", "add", "here", "-b", "b2:9092", "--use"]) == 0
     assert main(["profile", "add", "here", "-b", "b3:9092"]) == 1
     assert main(["profile", "add", "here", "-b", "b3:9092", "--replace"]) == 0

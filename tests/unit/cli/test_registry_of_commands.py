@@ -46,14 +46,18 @@ def run(broker, client, capsys, monkeypatch):
     return run_command
 
 
+def bytes_of_first(broker, topic: str) -> bytes:
+    consumer = kafka.Consumer({**broker.client_config(), "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    (message,) = consumer.consume(1, 30)
+    consumer.close()
+    return message.value()
+
+
 def test_confluents_deserializer_reads_what_produce_encodes(broker, client, run) -> None:
     broker.create_topics("trades")
     assert run("produce", "trades", "--value-schema", "trades-value", stdin=b'{"price": 97.5}\n').status == 0
-    consumer = kafka.Consumer({**broker.client_config(), "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["trades"])
-    (message,) = consumer.consume(1, 30)
-    consumer.close()
-    assert avro.AvroDeserializer(client)(message.value(), CONTEXT) == {"price": 97.5}
+    assert avro.AvroDeserializer(client)(bytes_of_first(broker, "trades"), CONTEXT) == {"price": 97.5}
 
 
 def test_consume_decodes_what_has_a_schema_and_leaves_the_rest(broker, client, run) -> None:
@@ -82,3 +86,41 @@ def test_what_the_registry_lacks_is_named(run, schema, said) -> None:
 def test_a_registry_that_is_not_there_is_said_without_the_words_of_a_library(run) -> None:
     refused = run("produce", "trades", "--value-schema", "x", registry="http://127.0.0.1:1", stdin=b"{}\n")
     assert "the schema registry does not answer: Connection refused (see" in refused.err
+
+
+PRICE = json.dumps({"type": "number", "minimum": 0})
+QUOTE = json.dumps(
+    {"title": "Quote", "type": "object", "properties": {"bid": {"$ref": "price.json"}}, "required": ["bid"]}
+)
+
+
+@pytest.fixture
+def quotes(broker, client) -> str:
+    """A subject of a JSON Schema that refers to another one."""
+    pytest.importorskip("jsonschema")
+    client.register_schema("price", registries.Schema(PRICE, "JSON"))
+    reference = registries.SchemaReference("price.json", "price", 1)
+    client.register_schema("quotes-value", registries.Schema(QUOTE, "JSON", [reference]))
+    return "quotes-value"
+
+
+def test_confluents_deserializer_takes_what_a_json_schema_lets_through(broker, client, run, quotes) -> None:
+    deserializers = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+    broker.create_topics("quotes")
+    assert run("produce", "quotes", "--value-schema", quotes, stdin=b'{"bid": 1.25}\n').status == 0
+    data = bytes_of_first(broker, "quotes")
+    registered = client.get_latest_version(quotes).schema
+    read = deserializers.JSONDeserializer(registered, schema_registry_client=client)
+    assert read(data, CONTEXT) == {"bid": 1.25}
+
+
+def test_what_a_json_schema_refuses_is_not_sent(run, broker, quotes) -> None:
+    broker.create_topics("refused")
+    refused = run("produce", "refused", "--value-schema", quotes, stdin=b'{"bid": 1}\n{"bid": -1}\n{"bid": 2}\n')
+    said = "line 2: not of schema"
+    assert (refused.status, said in refused.err, ".bid: -1 is less than the minimum of 0" in refused.err) == (
+        1,
+        True,
+        True,
+    )
+    assert [record.value for record in broker.topics["refused"].wait_for(1)] == [{"bid": 1}]

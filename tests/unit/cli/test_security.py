@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import free_port
 from kafkapy.__main__ import main
+from kafkapy.server import secure_setup
 
 PASSWORD = re.compile(r"Password of alice, shown once .*: (\S+)\n")
 
@@ -52,6 +53,14 @@ def test_a_name_that_no_certificate_can_have_is_refused_before_anything_is_made(
     assert main(["security", "init", str(tmp_path / "secure"), "--host", host]) == 1
     assert "kafkapy: a host's name may have letters" in capsys.readouterr().err
     assert not (tmp_path / "secure").exists()
+
+
+def test_of_two_commands_at_once_one_ends(tmp_path: Path) -> None:
+    secure_setup._write_certificates(tmp_path, "localhost")
+    before = (tmp_path / "broker.pem").read_text()
+    with pytest.raises(FileExistsError):
+        secure_setup._write_certificates(tmp_path, "localhost")
+    assert (tmp_path / "broker.pem").read_text() == before
 
 
 def with_config(directory: Path) -> list[str]:

@@ -76,6 +76,29 @@ def test_a_user_may_do_what_an_acl_allows(broker, run) -> None:
     assert produce(bob, "orders-1") is not None
 
 
+def test_acls_are_listed_of_a_user_and_of_what_applies_to_a_resource(run) -> None:
+    for user, resource in (
+        ("dora", "topic:pay-*"),
+        ("dora", "group:pay"),
+        ("emil", "topic:pay-1"),
+        ("emil", "topic:log"),
+    ):
+        assert run("acl", "add", "-u", user, "-o", "read", "-r", resource)[0] == 0
+
+    def listed(*options: str) -> set[tuple[str, str]]:
+        rows = json.loads(run("acl", "list", "--json", *options)[1])
+        return {(row["principal"], row["resource"]) for row in rows if row["principal"] in ("User:dora", "User:emil")}
+
+    assert listed("-u", "dora") == {("User:dora", "topic:pay-*"), ("User:dora", "group:pay")}
+    assert listed("-r", "topic:pay-1") == {("User:dora", "topic:pay-*"), ("User:emil", "topic:pay-1")}
+    assert listed("-r", "topic:pay-*") == {("User:dora", "topic:pay-*")}
+    assert listed("-r", "group") == {("User:dora", "group:pay")}
+    assert listed("-u", "User:emil", "-r", "topic:log") == {("User:emil", "topic:log")}
+    assert listed("-u", "CN=Dora Maar", "-r", "group:of all") == set(), "names have blanks, too"
+    status, said = run("acl", "list", "-r", "topics:pay")
+    assert (status, "'topics' is no resource type" in said) == (2, True)
+
+
 def test_users_are_listed_and_deleted(run) -> None:
     assert run("user", "add", "carol", "--password", "x", "--mechanism", "scram-sha-256")[0] == 0
     listed = json.loads(run("user", "list", "--json")[1])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy import Broker
 from kafkapy.cli.addresses import connectable
 from kafkapy.cli.start import properties_of_file, with_port
 from kafkapy.errors import ConfigError
@@ -192,6 +193,40 @@ def test_imports_are_not_searched_for_garbage(tmp_path) -> None:
     command = [sys.executable, "-c", COLLECTIONS, "start", "--data-dir", tmp_path / "data", "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout.splitlines()[0]) <= 20
+
+
+FREEZES = """
+import gc, os, signal, sys
+from kafkapy.__main__ import main
+from kafkapy.server import run
+from kafkapy.server.process import heap
+
+heap.CHANGES_PER_FREEZE = 50
+freezes, freeze, freeze_heap = [], gc.freeze, run.freeze_heap
+gc.freeze = lambda: (freezes.append("while it starts"), freeze())
+
+def of_the_start():
+    freeze_heap()
+    freezes[-1] = "by the start"
+    if freezes.count("by the start") == 2:
+        print(freezes.index("by the start", 1) - 1, flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+run.freeze_heap = of_the_start
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("partitions", "freezes"), [(1, 0), (120, 2)])
+def test_logs_are_kept_out_of_collections_while_they_are_loaded(tmp_path, partitions, freezes) -> None:
+    """Else a node that starts with 20,000 logs is held for 200 ms by a full collection of what it has loaded."""
+    with Broker(tmp_path / "data") as broker:
+        broker.create_topics("orders", partitions=partitions)
+    command = [sys.executable, "-c", FREEZES, "start", "--data-dir", tmp_path / "data", "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    during_start = int(done.stdout.splitlines()[0])
+    assert during_start >= freezes
+    assert during_start == 0 or freezes
 
 
 @pytest.mark.parametrize(

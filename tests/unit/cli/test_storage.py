@@ -67,6 +67,7 @@ def test_info_shows_directories_of_several_clusters(properties, tmp_path, capsys
         (["-t", " ", "-s"], "The cluster id must not be empty"),
         (["-t", CLUSTER_ID, "-I", "nonsense"], "id@hostname:port:directory"),
         (["-t", CLUSTER_ID, "-s", "-f", "group.version"], "string group.version: equals sign not found."),
+        (["-t", CLUSTER_ID, "-s", "-f", f"group.version={'1' * 5000}"], "unable to parse 111"),
         (["-t", CLUSTER_ID, "-s", "-r", "9.9"], "Unknown metadata.version '9.9'. Supported"),
         (["-t", CLUSTER_ID, "-s", "-r", "4.0", "-f", "metadata.version=20"], "Use --release-version instead"),
         (

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from kafkapy import Broker
+from kafkapy import Broker, Cluster
 from kafkapy.__main__ import main
 from kafkapy.cli.chosen import confirm, matching
 from kafkapy.cli.client_security import is_of_librdkafka_alone
@@ -61,11 +61,24 @@ def test_topics_are_listed_by_pattern_with_records_and_size(run) -> None:
     run("topics", "create", "listed-b", "other")
     (row, _) = json.loads(run("topics", "list", "listed-*", "--json").out)
     assert row.pop("size_bytes") > 100
-    assert row == {"topic": "listed-a", "partitions": 2, "replicas": 1, "records": 3}
+    problems = {"offline_partitions": 0, "under_replicated_partitions": 0, "unknown_partitions": 0}
+    assert row == {"topic": "listed-a", "partitions": 2, "replicas": 1, "records": 3, **problems}
     table = [line.split() for line in run("topics", "list", "listed-?").out.splitlines()]
     assert table[0] == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE"]
     assert table[2] == ["listed-b", "1", "1", "0", "0", "B"]
     assert json.loads(run("topics", "list", "none-*", "--json").out) == []
+
+
+def test_partitions_with_a_problem_are_counted_in_the_list(capsys) -> None:
+    with Cluster(2, in_process=True) as cluster:
+        cluster.create_topics("twice", partitions=2)
+        cluster.create_topics("once", partitions=2, replicas=1)
+        cluster.stop(2)
+        assert main(["topics", "list", "-b", cluster.bootstrap_servers]) == 0
+    table = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    shown = {row[0]: [cell.strip() for cell in row[1:] if cell] for row in table}
+    assert shown["twice"][:3] == ["2", "2 (2 under-replicated)", "0"]
+    assert shown["once"][:3] == ["2 (1 offline)", "1 (1 under-replicated)", "0 (1 unknown)"]
 
 
 def test_topics_are_described_with_offsets_and_sizes(run) -> None:
@@ -77,6 +90,17 @@ def test_topics_are_described_with_offsets_and_sizes(run) -> None:
     assert run("topics", "describe", "descirbed").err == (
         "kafkapy: no such topic: descirbed. Did you mean described?\n"
     )
+
+
+def test_the_offsets_of_a_time_are_shown(run) -> None:
+    fill(run, "timed", 4, partitions=2)
+    for at, offsets in (("-36h", [2, 0]), ("2100-01-01T00:00Z", [4, 0]), ("1970-01-01T00:00Z", [0, 0])):
+        (found,) = json.loads(run("topics", "describe", "timed", "--at", at, "--json").out)
+        assert [each["offset_at"] for each in found["partitions"]] == offsets, at
+    header, *rows = run("topics", "describe", "timed", "--at", "-36h").out.splitlines()[1:]
+    assert (header.split()[-1], [row.split()[-1] for row in rows[:2]]) == ("AT", ["2", "0"])
+    wrong = run("topics", "describe", "timed", "--at", "soon")
+    assert (wrong.status, "--at: 'soon' is not a time" in wrong.err) == (2, True)
 
 
 def test_records_before_a_time_are_trimmed_after_a_question(run) -> None:
@@ -169,6 +193,11 @@ def test_a_question_is_answered_on_a_terminal(answer: str, is_done: bool, monkey
         with pytest.raises(typer.Exit):
             confirm(["a"], "Delete it?", is_confirmed=False)
     assert capsys.readouterr().err.startswith("Delete it? [y/N] ")
+
+
+def test_a_name_hides_no_line_above_a_question(capsys) -> None:
+    confirm(["jobs\x1b[1A\x1b[2K\njobs  Share, Empty"], "Delete 2 groups?", is_confirmed=True)
+    assert capsys.readouterr().out == "jobs\\x1b[1A\\x1b[2K\\njobs  Share, Empty\n"
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capsys) -> None:

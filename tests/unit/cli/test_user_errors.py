@@ -261,7 +261,7 @@ def test_a_terminal_is_prompted(server) -> None:
     status, shown = on_terminal(*command, typed=b"one\n\x04", until_shown=b"> ")
     assert status == 0
     assert shown.count(b"> ") == 2
-    assert b"Produced 1 record to typed." in shown
+    assert b"Produced 1 record to typed, partition 0, offset 0." in shown
 
 
 def test_a_terminal_shows_that_a_consumer_waits(server) -> None:
@@ -336,3 +336,10 @@ def test_a_refused_config_says_what_may_have_been_meant(setting, hint, server, c
     assert hint in capsys.readouterr().err
     assert main(["topics", "create", "refused", "--config", setting, "-b", server]) == 1
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["console", "registry"])
+def test_the_port_of_a_server_that_is_no_broker_is_named_as_it_is_there(command: str, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, "--port", "8081"])
+    assert "Here it is --listen HOST:PORT (see kafkapy" in capsys.readouterr().err

@@ -101,6 +101,7 @@ def test_controller_finds_the_value_that_counts(dynamic) -> None:
         (TOPIC, "", {}, 42, "Default topic resources are not allowed."),
         (TOPIC, "t", {"remote.storage.enable": "true"}, 40, "Tiered Storage functionality is disabled in the broker."),
         (BROKER, "x", {}, 42, "Unable to parse broker name"),
+        (BROKER, "9" * 5000, {}, 42, "Unable to parse broker name"),
         (BROKER, "-1", {}, 42, "Invalid negative broker ID."),
         (GROUP, "", {}, 42, "Default group resources are not allowed."),
         (GROUP, "g", {"share.delivery.count.limit": "11"}, 40, "must be in the range 2 to 10 inclusive."),

@@ -31,7 +31,14 @@ def test_listeners_are_read(text, listener, host, port) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["localhost:9092", "PLAINTEXT:/localhost:9092", "PLAINTEXT://localhost", "PLAINTEXT://a b:1", "PLAINTEXT://h:"],
+    [
+        "localhost:9092",
+        "PLAINTEXT:/localhost:9092",
+        "PLAINTEXT://localhost",
+        "PLAINTEXT://a b:1",
+        "PLAINTEXT://h:",
+        f"PLAINTEXT://h:{'9' * 5000}",
+    ],
 )
 def test_what_is_no_listener_is_refused(text) -> None:
     with pytest.raises(ConfigError, match="Unable to parse"):

@@ -1,6 +1,7 @@
 """Changes of users, ACLs, quotas, replicas, leaders, members and transactions: confirmed, made, logged."""
 
 import logging
+import re
 
 import confluent_kafka as kafka
 import pytest
@@ -8,13 +9,20 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from starlette.testclient import TestClient
 
 from kafkapy import Broker, Cluster
+from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
+from kafkapy.console import transactions
 from kafkapy.console.access import OPERATIONS, Acl
 from kafkapy.console.app import new_app
+from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.main import _log_changes
 from kafkapy.console.rules import WORDS, in_words
 from kafkapy.console.settings import Settings
+from kafkapy.types import TopicPartition
+from tests.support.client_requests import READ_COMMITTED, list_offset
 from tests.support.console_pages import OWN, post
 from tests.support.eventually import eventually
+from tests.support.transactions import hanging_transaction
+from tests.support.wire import WireClient
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -35,6 +43,12 @@ RULE = {
 def broker():
     with Broker(properties=AUTHORIZER) as running:
         running.create_topics("orders", partitions=2)
+        yield running
+
+
+@pytest.fixture
+def client(broker):
+    with WireClient(broker.bootstrap_servers) as running:
         yield running
 
 
@@ -143,6 +157,71 @@ def test_a_transaction_is_aborted(broker, page) -> None:
     assert "Abort…" not in shown(page, "/transaction?id=t1")
 
 
+def test_a_hanging_transaction_is_aborted_and_no_other(broker, page, client) -> None:
+    broker.create_topics("hangs")
+    producer_id = hanging_transaction(client, "hangs")
+    place = {"name": "hangs", "partition": 0, "producer_id": producer_id}
+    assert "Abort if it hangs…" in shown(page, "/topic/producers?name=hangs")
+    asked = post(page, "abort-hanging", **place).text
+    assert f"Abort the hanging transaction of producer {producer_id} in hangs-0." in asked
+    assert list_offset(client, "hangs", -1, isolation_level=READ_COMMITTED).offset == 0, "not before it is confirmed"
+    assert post(page, "abort-hanging", **place, confirmed=1, typed="hangs").url.params["done"] == "Aborted."
+    assert list_offset(client, "hangs", -1, isolation_level=READ_COMMITTED).offset == 2
+    assert "has no transaction open in hangs-0" in post(page, "abort-hanging", **place).text
+
+
+def test_a_transaction_that_ends_while_its_coordinator_is_asked_is_not_taken_for_hanging(broker, monkeypatch) -> None:
+    broker.create_topics("ends")
+    producer = kafka.Producer({**broker.client_config(), "transactional.id": "t3"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("ends", "1", partition=0)
+    producer.flush(30)
+    brokers = Brokers(Settings(servers=broker.bootstrap_servers))
+    (opened,) = transactions.producers(brokers, "ends", 0)
+    ask = TransactionAdmin.hanging_among
+
+    def ended_before(admin, candidates):
+        producer.abort_transaction(30)
+        return ask(admin, candidates)
+
+    monkeypatch.setattr(TransactionAdmin, "hanging_among", ended_before)
+    with pytest.raises(BadRequest, match=r"has ended the transaction|coordinator knows"):
+        transactions.hanging(brokers, TopicPartition("ends", 0), opened.producer_id)
+
+
+def test_a_coordinator_that_does_not_answer_makes_no_transaction_a_hanging_one(broker, monkeypatch) -> None:
+    broker.create_topics("silent")
+    producer = kafka.Producer({**broker.client_config(), "transactional.id": "t4"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("silent", "1", partition=0)
+    producer.flush(30)
+    brokers = Brokers(Settings(servers=broker.bootstrap_servers))
+    (opened,) = [each for each in transactions.producers(brokers, "silent", 0) if each.current_txn_start_offset >= 0]
+
+    def refuse(*_):
+        raise TransactionError("no broker answers")
+
+    monkeypatch.setattr(TransactionAdmin, "describe", refuse)
+    with pytest.raises(ClusterError, match="no broker answers"):
+        transactions.hanging(brokers, TopicPartition("silent", 0), opened.producer_id)
+    producer.abort_transaction(30)
+
+
+def test_a_transaction_that_its_coordinator_ends_is_not_aborted_in_a_partition(broker, page, client) -> None:
+    producer = kafka.Producer({**broker.client_config(), "transactional.id": "t2"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("orders", "1", partition=1)
+    producer.flush(30)
+    (opened,) = transactions.producers(Brokers(Settings(servers=broker.bootstrap_servers)), "orders", 1)
+    place = {"name": "orders", "partition": 1, "producer_id": opened.producer_id}
+    refused = post(page, "abort-hanging", **place, confirmed=1, typed="orders")
+    assert (refused.status_code, "abort it by its transactional id" in refused.text) == (400, True)
+    producer.abort_transaction(30)
+
+
 def test_replicas_move_and_preferred_leaders_lead() -> None:
     with Cluster(3, in_process=True) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -165,10 +244,35 @@ def test_replicas_move_and_preferred_leaders_lead() -> None:
             eventually(lambda: f"moved-0: {leader}" not in post(client, "elect-leaders", name="moved").text)
 
 
+def test_a_preferred_leader_that_is_not_in_sync_is_not_elected_and_others_are() -> None:
+    with Cluster(3, in_process=True) as cluster:
+        cluster.create_topics("led", partitions=6, replicas=3)
+        settings = Settings(servers=cluster.bootstrap_servers, allow_changes=True)
+        with TestClient(new_app(settings), base_url=OWN) as client:
+            client.get("/charts")
+            assert "is led by its preferred leader" in post(client, "elect-leaders", name="led").text
+            cluster.stop(2)
+            eventually(lambda: "No preferred leader of led is" in post(client, "elect-leaders", name="led").text)
+            cluster.start(2)
+            eventually(lambda: re.search(r"led-\d: \d → 2", post(client, "elect-leaders", name="led").text))
+            cluster.stop(1)
+            eventually(lambda: "stays, 1 is not in sync" in post(client, "elect-leaders", name="led").text)
+            done = post(client, "elect-leaders", name="led", confirmed=1)
+            assert (done.status_code, done.url.params.get("done")) == (200, "Elected.")
+
+
 def test_none_of_it_is_done_by_a_console_that_only_reads(broker) -> None:
     with TestClient(new_app(Settings(servers=broker.bootstrap_servers)), base_url=OWN) as client:
         client.get("/charts")
-        for kind in ("create-acl", "set-user", "set-quota", "set-replicas", "remove-member", "abort-transaction"):
+        for kind in (
+            "create-acl",
+            "set-user",
+            "set-quota",
+            "set-replicas",
+            "remove-member",
+            "abort-transaction",
+            "abort-hanging",
+        ):
             assert post(client, kind, **RULE).status_code == 403
         for path in ("/access", "/topic?name=orders"):
             assert "/change/" not in shown(client, path)

@@ -10,8 +10,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from starlette.testclient import TestClient
 
 from kafkapy import Broker
+from kafkapy.cli.committed_offsets import BrokerConnections
+from kafkapy.cli.redrive_lock import only_redrive
 from kafkapy.console import dead_letters
 from kafkapy.console.app import new_app
+from kafkapy.console.brokers import BadRequest
 from kafkapy.console.security import VIEWER
 from kafkapy.console.settings import Oidc, Settings
 from kafkapy.share.letter_headers import (
@@ -120,6 +123,57 @@ def test_chosen_letters_go_back_once_it_is_confirmed(page: TestClient, server: s
 def test_all_letters_of_a_group_go_back(page: TestClient, server: str) -> None:
     assert redrive(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 2 records back."
     assert jobs(server) == ["key 0: job 0", "key 1: job 1"]
+
+
+def test_a_form_that_failed_in_part_sends_what_is_left_when_it_is_sent_again(page: TestClient, server: str) -> None:
+    headers = {TOPIC_HEADER: JOBS, PARTITION_HEADER: "1", OFFSET_HEADER: "0", GROUP_HEADER: "workers"}
+    producer = kafka.Producer({"bootstrap.servers": server})
+    producer.produce(DEAD, "of a partition that is to come", headers=headers)
+    assert producer.flush(30) == 0
+    failed = redrive(page, all=1, group="workers", confirmed=1)
+    assert "Sent 2 records back. 1 record was not delivered" in text_of(failed.text)
+    admin = AdminClient({"bootstrap.servers": server})
+    admin.create_partitions([kafka.admin.NewPartitions(JOBS, 2)])[JOBS].result(30)
+    asked = text_of(redrive(page, all=1, group="workers").text)
+    assert "Send 1 dead letters of dlq.jobs back." in asked
+    assert "2 letters went back when this was tried before: they stay out." in asked
+    assert redrive(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 1 record back."
+    assert jobs(server) == ["key 0: job 0", "key 1: job 1"]
+    assert redrive(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 3 records back.", "as always"
+
+
+def test_a_form_that_is_sent_twice_at_once_sends_letters_once(page: TestClient, server: str, monkeypatch) -> None:
+    send_back, again = dead_letters.send_back, []
+
+    def sent_while_the_first_runs(*arguments: Any) -> str:
+        monkeypatch.setattr(dead_letters, "send_back", send_back)
+        again.append(redrive(page, all=1, group="workers", confirmed=1))
+        return send_back(*arguments)
+
+    monkeypatch.setattr(dead_letters, "send_back", sent_while_the_first_runs)
+    assert redrive(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 2 records back."
+    assert (again[0].status_code, "are being sent back" in text_of(again[0].text)) == (400, True)
+    assert jobs(server) == ["key 0: job 0", "key 1: job 1"]
+
+
+def test_a_form_waits_for_the_end_of_a_redrive_elsewhere(page: TestClient, server: str) -> None:
+    with BrokerConnections({"bootstrap.servers": server}) as brokers, only_redrive(brokers, DEAD, print):
+        refused = redrive(page, all=1, group="workers", confirmed=1)
+    assert (refused.status_code, f"another redrive of {DEAD} runs" in text_of(refused.text)) == (400, True)
+    assert jobs(server) == []
+    assert redrive(page, all=1, group="workers", confirmed=1).url.params["done"] == "Sent 2 records back."
+
+
+def test_a_redrive_that_was_planned_while_another_ran_is_refused() -> None:
+    redrives = dead_letters.UnfinishedRedrives()
+    before = redrives.turn_of(DEAD)
+    with redrives.taking(DEAD, before):
+        during = redrives.turn_of(DEAD)
+    for turn in (before, during):
+        with pytest.raises(BadRequest), redrives.taking(DEAD, turn):
+            pass
+    with redrives.taking(DEAD, redrives.turn_of(DEAD)):
+        pass
 
 
 @pytest.mark.parametrize(

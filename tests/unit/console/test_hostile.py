@@ -94,6 +94,24 @@ def test_regular_expressions_are_bounded() -> None:
     assert matches(Message(b"", b'{"Status": "not-found"}', []))
 
 
+def test_steps_at_any_depth_are_bounded() -> None:
+    """Each visits all of a record: 80 of them, for which a form has room, took three minutes for a megabyte."""
+    decoders = Decoders("auto", "auto")
+    with pytest.raises(ClusterError, match=r"at most 3 steps"):
+        matcher(Query("t", json_path="$" + "..a" * 4), decoders)
+    assert matcher(Query("t", json_path="$" + "..a" * 3), decoders)(
+        Message(b"", b'{"a": [{"a": {"a": {"a": {"a": 1}}}}]}', [])
+    )
+
+
+def test_half_of_a_surrogate_pair_ends_no_search() -> None:
+    """JSON may hold it in a text, and RE2 takes none: one such record in a topic would end each search by =~."""
+    pytest.importorskip("re2")
+    matches = matcher(Query("t", json_path="$.a =~ ^.b$"), Decoders("auto", "auto"))
+    assert matches(Message(b"", b'{"a": "\\ud800b"}', []))
+    assert not matches(Message(b"", b'{"a": "\\ud800c"}', []))
+
+
 @pytest.mark.parametrize(
     ("path", "headers"),
     [

@@ -40,7 +40,7 @@ def test_what_a_path_selects_is_replaced(path, expected) -> None:
 
 def test_masks_are_of_topics() -> None:
     masks = Masks(["$.all", "payments-*:$..iban"])
-    assert [len(masks.of(topic)) for topic in ("orders", "payments-eu")] == [1, 2]
+    assert [len(masks.paths_of(topic)) for topic in ("orders", "payments-eu")] == [1, 2]
 
 
 @pytest.fixture(scope="module")

@@ -107,6 +107,23 @@ def test_nothing_is_shown_before_the_login(provider: Provider) -> None:
     assert 'name="token"' not in page.get("/login").text
 
 
+@pytest.mark.parametrize(
+    ("to", "shown"),
+    [
+        ("/topic?name=orders", "/topic?name=orders"),
+        ("//evil.example", "/"),
+        ("/topic?name=" + "n" * 1900, "/"),
+        ("/topic?name=" + "\u00fc" * 300, "/"),
+    ],
+)
+def test_after_the_login_comes_the_page_that_was_asked_for(provider: Provider, to: str, shown: str) -> None:
+    page = console(provider)
+    started = page.get("/oidc/start", params={"to": to}, follow_redirects=False)
+    assert len(started.headers["set-cookie"].partition(";")[0]) <= 4096, "browsers drop a longer one: no login"
+    done = page.get(f"/oidc/callback?{provider.grant(started.headers['location'])}")
+    assert f'url={shown}"' in done.text
+
+
 @pytest.mark.parametrize(("groups", "status"), [(["ops"], 403), (["ops", "admins"], 200), ("admins", 200)])
 def test_a_claim_makes_editors_and_others_only_look(provider: Provider, groups, status) -> None:
     provider.claims["groups"] = groups

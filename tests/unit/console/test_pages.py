@@ -80,6 +80,7 @@ PAGES = [
     ("/topic/configs?name=empty", "5000"),
     ("/topic/groups?name=records", "50"),
     ("/topic/producers?name=records", "Producer id"),
+    ("/topic/access?name=records", "SECURITY_DISABLED"),
     ("/topic/messages?name=records", "Searching"),
     ("/topic/tail?name=records", "Pause"),
     ("/topic/record?name=records&partition=1&offset=3", "Offset 4"),
@@ -253,11 +254,29 @@ def test_a_topic_lives_through_every_change(changing, changes_log) -> None:
     assert "Type made" in post(changing, "delete-records", name="made", partition=2, before=1, confirmed=1).text
     post(changing, "delete-records", name="made", partition=2, before=1, confirmed=1, typed="made")
     assert changing.get("/topic/record?name=made&partition=2&offset=0").status_code == 404
+    for partition in range(3):
+        post(changing, "produce", name="made", partition=partition, value="v", confirmed=1)
+    some = text_of(post(changing, "delete-records", name="made", partition="", before="9").text)
+    assert "Of partition 0, what lies before offset 1 is gone" in some, "it ends there"
+    assert (
+        post(changing, "delete-records", name="made", partition=0, before=9, confirmed=1, typed="made").status_code
+        == 502
+    )
+    asked = text_of(post(changing, "delete-records", name="made", partition="", before="").text)
+    assert "Delete all records of made." in asked
+    assert "Of partition 2, all records are gone for good: those before offset 2, and what comes" in asked
+    post(changing, "delete-records", name="made", partition="", before="", confirmed=1, typed="made")
+    for partition, offset in ((0, 0), (1, 0), (2, 1)):
+        gone = changing.get(f"/topic/record?name=made&partition={partition}&offset={offset}")
+        assert gone.status_code == 404, partition
+    assert post(changing, "delete-records", name="made", partition=3, before="").status_code == 404
+    post(changing, "add-partitions", name="made", partitions=52, confirmed=1)
+    assert "And 2 more like these." in text_of(post(changing, "delete-records", name="made", partition="").text)
     assert "Type made" in post(changing, "delete-topic", name="made", confirmed=1, typed="mad").text
     post(changing, "delete-topic", name="made", confirmed=1, typed="made")
     assert changing.get("/topic?name=made").status_code == 404
     said = [record.getMessage() for record in changes_log.records]
-    assert len(said) == 7
+    assert len(said) == 13
     assert "Delete the topic made" in said[-1]
 
 

@@ -19,6 +19,7 @@ PAGES = [
     "/topic?name=orders",
     "/topic/messages?name=orders",
     "/topic/configs?name=orders",
+    "/topic/access?name=orders",
     "/groups",
     "/brokers",
     "/access",
@@ -28,6 +29,8 @@ PASSWORDS = {"alice": "of alice", "bob": "of bob"}
 ACLS = [
     "allow alice all topic:*",
     "allow alice all cluster",
+    "allow alice read topic:payments",
+    "allow alice write topic:orders",
     "allow alice all group:*",
     "allow alice all transactional-id:*",
 ]
@@ -84,6 +87,8 @@ def test_every_page_is_there_for_who_may_see_all(broker: Broker, tmp_path: Path)
         assert (rules.count("User:alice"), "No ACLs." in rules) == (2 * len(ACLS), False), (
             "a principal, and the rule in words"
         )
+        of_topic = page(f"{url}/topic/access?name=orders")[1].replace("<wbr>", "")
+        assert (of_topic.count("User:alice"), "payments" in of_topic) == (4, False), "of orders, and of all topics"
 
 
 def test_who_may_see_nothing_is_shown_nothing(broker: Broker, tmp_path: Path) -> None:

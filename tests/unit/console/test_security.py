@@ -1,6 +1,7 @@
 """Who may ask the console: Host, Origin, sessions, CSRF tokens, the token; the headers of every response."""
 
 import asyncio
+import html
 import re
 import socket
 import threading
@@ -136,6 +137,25 @@ def test_with_a_token_nothing_is_shown_before_the_login() -> None:
     assert (requested.status_code, requested.headers["location"]) == (303, "/login")
     assert page.get("/login").status_code == 200
     assert not page.cookies
+
+
+def test_after_the_login_comes_the_page_that_was_asked_for() -> None:
+    page = client(token=TOKEN)
+    wanted = "/topic?name=orders&tab=a%26b"
+    asked = page.get(wanted, headers={"accept": "text/html"})
+    (kept,) = re.findall(r'name="to" value="([^"]*)"', asked.text)
+    assert html.unescape(kept) == wanted
+    done = page.post("/login", data={"token": TOKEN, "to": wanted}, headers={"origin": OWN}, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, wanted)
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "//evil.example", "/\\evil.example", "/\t/evil.example", "x"]
+)
+def test_after_the_login_comes_no_page_of_another_site(elsewhere: str) -> None:
+    data = {"token": TOKEN, "to": elsewhere}
+    done = client(token=TOKEN).post("/login", data=data, headers={"origin": OWN}, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, "/")
 
 
 def test_the_token_makes_a_session_and_a_wrong_one_does_not(monkeypatch) -> None:

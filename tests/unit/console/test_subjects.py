@@ -27,6 +27,7 @@ RESPONSES: dict[str, Any] = {
     **{f"/subjects/many/versions/{number}": {"id": number, "schema": "1"} for number in range(1, 200)},
     "/subjects/broken/versions": {"error": 1},
 }
+NOT_FOUND = {"error_code": 40401, "message": "Subject not found."}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def url() -> Iterator[str]:
             found = RESPONSES.get(self.path)
             self.send_response(200 if found is not None else 404)
             self.end_headers()
-            self.wfile.write(json.dumps(found).encode())
+            self.wfile.write(json.dumps(NOT_FOUND if found is None else found).encode())
 
     with serving(Handler) as port:
         yield f"http://127.0.0.1:{port}"

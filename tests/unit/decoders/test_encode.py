@@ -111,7 +111,48 @@ def test_a_value_that_nests_too_deep_is_refused(registry) -> None:
 
 
 def test_json_has_five_bytes_before_it(registry) -> None:
+    pytest.importorskip("jsonschema")
     assert SchemaEncoder(registry, 2).encode({"a": "é"}) == b"\0\0\0\0\x02" + '{"a": "é"}'.encode()
+
+
+USER_AS_JSON = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}},
+    "required": ["id"],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"tags": []}, "not of schema 5: it: 'id' is a required property"),
+        ({"id": "7"}, r"not of schema 5: \.id: '7' is not of type 'integer'"),
+        ({"id": 7, "tags": ["x", 1]}, r"\.tags\[1\]: 1 is not of type 'string'"),
+        ([], "is not of type 'object'"),
+    ],
+)
+def test_a_value_that_a_json_schema_refuses_is_not_encoded(tmp_path: Path, value: object, message: str) -> None:
+    pytest.importorskip("jsonschema")
+    (tmp_path / "5.json").write_text(json.dumps(USER_AS_JSON))
+    encoder = SchemaEncoder(SchemaRegistry(str(tmp_path)), 5)
+    assert encoder.encode({"id": 7, "tags": ["x"]})[:5] == bytes.fromhex("00 00000005")
+    with pytest.raises(DecodeError, match=message):
+        encoder.encode(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "no such type"}, "not a schema"),
+        ({"$ref": "http://127.0.0.1:1/elsewhere.json"}, "not a schema: .*elsewhere"),
+        ({"pattern": "("}, "not a schema"),
+    ],
+)
+def test_a_json_schema_that_is_none_is_refused_and_nothing_is_fetched(tmp_path: Path, schema, message: str) -> None:
+    pytest.importorskip("jsonschema")
+    (tmp_path / "5.json").write_text(json.dumps(schema))
+    with pytest.raises(DecodeError, match=message):
+        SchemaEncoder(SchemaRegistry(str(tmp_path)), 5).encode("text")
 
 
 def test_a_schema_that_is_none_is_refused(registry) -> None:

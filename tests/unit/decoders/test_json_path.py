@@ -80,3 +80,25 @@ def test_deep_json_is_searched_without_recursion() -> None:
     for _ in range(50_000):
         value = [value]
     assert JsonPath("$..[0] == 1").is_met(value)
+
+
+def nested(value: object, depth: int) -> object:
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+def test_each_part_is_selected_once_however_many_ways_lead_to_it() -> None:
+    """Of 30 names at any depth, each may be each of 60 levels: more ways than a search ever ends with."""
+    assert len(list(JsonPath("$" + "..*" * 4).select(nested(1, 60)))) == 57
+    assert not JsonPath("$" + "..a" * 300 + " == 2").is_met(nested(1, 60))
+    assert list(JsonPath("$..a..b").select({"a": {"a": [{"b": 1}, {"b": 1}]}})) == [1, 1]
+
+
+def test_each_part_is_visited_once_to_be_replaced() -> None:
+    """A mask with 30 names at any depth, and a record of 60 levels, which anybody may have written."""
+    leaf = {"b": 1, "c": [{"b": 2}], "d": 3}
+    path = JsonPath("$" + "..a" * 30 + "..b")
+    assert path.replaced(nested(leaf, 60), "***") == nested({"b": "***", "c": [{"b": "***"}], "d": 3}, 60)
+    assert path.replaced(nested(leaf, 29), "***") == nested(leaf, 29), "an a too few"
+    assert JsonPath("$..[-1]").replaced([[1, 2], 3, [4, [5, 6]]], 0) == [[1, 0], 3, 0]

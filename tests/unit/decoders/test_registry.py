@@ -8,11 +8,12 @@ import pytest
 
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.formats import Decoders
-from kafkapy.decoders.registry import SchemaRegistry
+from kafkapy.decoders.registry import NotRegisteredError, SchemaRegistry
 from tests.support.http_server import QuietHandler, serving
 
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "int"}]}
 OUTER = {"type": "record", "name": "Outer", "fields": [{"name": "inner", "type": "Inner"}]}
+NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
 
 def descriptor(name: str, message: str, *dependencies: str, field_type: str = "") -> str:
@@ -64,7 +65,7 @@ def registry() -> Iterator[SchemaRegistry]:
 
     class Registry(QuietHandler):
         def do_GET(self) -> None:
-            body = json.dumps(known.get(self.path, {})).encode()
+            body = json.dumps(known.get(self.path, NOT_FOUND)).encode()
             self.send_response(200 if self.path in known else 404)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -105,3 +106,20 @@ def test_references_in_a_circle_are_followed_once(registry) -> None:
 def test_a_registry_that_is_not_there_is_reported() -> None:
     with pytest.raises(DecodeError, match="does not answer"):
         SchemaRegistry("http://127.0.0.1:1").schema(1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>404 Not Found</html>", b'{"error_code": 404}', b'{"detail": "Not Found"}', b"[" * 9999]
+)
+def test_a_web_server_that_has_no_registry_lacks_no_schema(body: bytes) -> None:
+    """Of a subject that is missing one would look for its name: here the address is wrong."""
+
+    class Other(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving(Other) as port, pytest.raises(DecodeError, match="is the URL right") as raised:
+        SchemaRegistry(f"http://127.0.0.1:{port}/").latest("orders-value")
+    assert not isinstance(raised.value, NotRegisteredError)

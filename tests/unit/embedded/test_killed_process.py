@@ -1,4 +1,4 @@
-"""A process that is killed with SIGKILL leaves no node and no directory of its `Broker` and `Cluster`."""
+"""A process that ends, by SIGKILL too, leaves no node and no directory of its `Broker` and `Cluster`."""
 
 import os
 import signal
@@ -54,6 +54,54 @@ def test_an_end_as_usual_leaves_nothing(tmp_path: Path) -> None:
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert list(tmp_path.iterdir()) == []
+
+
+CHILD_AT_ITS_EXIT = """
+import os, sys
+from kafkapy import Broker
+broker = Broker().__enter__()
+child = os.fork()
+if child == 0:
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+broker.create_topics("orders")
+"""
+CHILD_THAT_LEAVES_BLOCKS = """
+import os, sys
+from kafkapy import Broker, Cluster
+try:
+    with Broker() as broker, Cluster(1) as cluster:
+        child = os.fork()
+        if child == 0:
+            sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        broker.create_topics("orders")
+        cluster.create_topics("orders")
+except SystemExit:
+    os._exit(7)  # uvloop may crash as a child ends that has copies of its servers
+"""
+
+
+CHILD_THAT_AWAITS = """
+import asyncio, os
+from kafkapy import Broker
+with Broker() as broker:
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(broker.create_topics_async("orders"))
+        except RuntimeError as error:
+            os._exit(7 if "not in a forked child" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+PROGRAMS = [CHILD_AT_ITS_EXIT, CHILD_THAT_LEAVES_BLOCKS, CHILD_THAT_AWAITS]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["exit", "blocks", "awaits"])
+def test_a_forked_child_leaves_all_to_its_parent(tmp_path: Path, program: str) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=TIMEOUT_S)
 
 
 KEEPING = """

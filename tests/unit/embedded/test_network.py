@@ -2,13 +2,18 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from confluent_kafka import Producer
 
+from kafkapy.embedded.network import ClusterClientNetwork
+from kafkapy.embedded.proxies import NOT_A_NODE
 from kafkapy.testing import Broker
 
-TIMEOUT_S = 60
+TIMEOUT_S: Final = 60
+DAY_MS: Final = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +80,21 @@ def test_clients_of_tls_and_logins_pass_the_proxy() -> None:
         assert found == [None]
 
 
+def test_a_week_passes_while_no_client_gets_through_and_the_data_is_kept(tmp_path: Path) -> None:
+    with Broker(tmp_path, clock="virtual", network_faults=True) as broker:
+        broker.create_topics("orders", partitions=1, configs={"retention.ms": DAY_MS, "segment.ms": DAY_MS // 24})
+        assert produced(broker)[0] is None
+        broker.network.cut()
+        broker.clock.advance("2d")
+        assert produced(broker, timeout_ms=500)[0] == "_MSG_TIMED_OUT"
+        broker.network.heal()
+        assert produced(broker)[0] is None
+    with Broker(tmp_path) as later:  # clients connect to it directly
+        assert [record.offset for record in later.topics["orders"].records()] == [1]
+    with Broker(tmp_path, network_faults=True) as proxied:
+        assert produced(proxied)[0] is None
+
+
 def test_what_cannot_be_is_refused_by_name(broker: Broker) -> None:
     with pytest.raises(ValueError, match="ms is a number from 1 on, not 0"):
         broker.network.delay(ms=0)
@@ -82,3 +102,18 @@ def test_what_cannot_be_is_refused_by_name(broker: Broker) -> None:
         broker.network.limit(bytes_per_s=0)
     with Broker() as plain, pytest.raises(RuntimeError, match=r"needs Broker\(network_faults=True\)"):
         plain.network.cut()
+
+
+def test_a_cut_that_is_healed_at_once_has_ended_connections() -> None:
+    later: list[tuple[set[int], ...]] = []  # groups, as the proxies' thread reads them
+
+    class Proxies:
+        def partition(self, *groups: set[int]) -> None:
+            later.append(groups)
+
+        def heal(self) -> None: ...
+
+    network = ClusterClientNetwork(Proxies(), lambda: [1, 2])  # type: ignore[arg-type]
+    network.cut(1)
+    network.heal()
+    assert later == [({NOT_A_NODE}, {1})]

@@ -122,7 +122,7 @@ def test_a_release_has_its_features(release: str, expected: dict[str, int]):
             each.name: each.max_version
             for each in api_versions(broker, 4 if release != "2.8" else 3).supported_features
         }
-    assert supported == expected
+    assert supported == expected | ({"share.version": 1} if release == "4.1" else {}), "supported, not finalized"
 
 
 def test_an_api_that_a_release_had_not_is_refused():

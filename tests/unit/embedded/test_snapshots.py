@@ -114,6 +114,16 @@ def test_what_is_no_snapshot_or_a_newer_one_is_refused_by_name(snapshot: Snapsho
         broker.snapshot()
 
 
+def test_a_directory_is_not_copied_into_itself(snapshot: Snapshot, tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        with pytest.raises(SnapshotError, match="is within"):
+            broker.snapshot(tmp_path / "kept")
+        broker.create_topics("orders")
+    assert not (tmp_path / "kept").exists()
+    with pytest.raises(SnapshotError, match="is within"), Broker(data_dir=snapshot.data_dir / "own", snapshot=snapshot):
+        pass
+
+
 async def test_in_an_async_block() -> None:
     async with Broker() as broker:
         await broker.create_topics_async("orders", partitions=1)

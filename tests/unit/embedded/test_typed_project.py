@@ -61,7 +61,8 @@ def test_what_happened(own_kafka_cluster: Cluster, new_kafka_broker: NewKafkaBro
 
 
 async def test_async() -> None:
-    async with Cluster(3, in_process=True, users={"alice": "secret"}) as cluster, Broker(port=0) as broker:
+    async with Cluster(3, network_faults=True, users={"alice": "secret"}) as cluster, Broker(port=0) as broker:
+        cluster.client_network.delay(1, ms=10)
         print(cluster.client_config("alice"), broker.bootstrap_servers)
 """
 WRONG = {
@@ -70,6 +71,7 @@ WRONG = {
     "Broker(port='9092')": "port",
     "Cluster(3, tls='yes')": "tls",
     "cluster.restart('1')": "int",
+    "cluster.client_network.cut('1')": "int",
     "Broker().topics['a'].wait_for('3')": "int",
     "Broker().groups['a'].wait_for_lag(0, timeout=1)": "timeout",
     "Broker().faults.delay('Fetch', sm=1, ms=1)": "sm",

@@ -10,7 +10,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafkapy.embedded.virtual_time import duration_ms
+from kafkapy.embedded import virtual_time
+from kafkapy.embedded.virtual_time import MAX_TIMERS_KEPT, QUIET_PASSES, BrokerClock, VirtualLoop, duration_ms
 from kafkapy.testing import Broker, ClockError, FaultNeverHit
 from tests.support.client_requests import fetch_request, values_in
 from tests.support.eventually import eventually
@@ -210,3 +211,33 @@ async def test_time_moves_in_an_async_block_while_its_clients_go_on() -> None:
     with pytest.raises(FaultNeverHit):
         async with Broker(clock="virtual") as broker:
             broker.faults.drop("Produce")
+
+
+def test_a_broker_that_is_never_idle_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_time, "WORK_TIMEOUT_S", 0.2)
+    loop = VirtualLoop()
+    calls = 0
+
+    def busy() -> None:
+        nonlocal calls
+        calls += 1
+        loop.call_soon(busy)
+
+    async def main() -> None:
+        busy()
+        await asyncio.to_thread(BrokerClock(loop, lambda: 0, list).advance, "1h")
+
+    with pytest.raises(ClockError, match="the broker was never idle"):
+        loop.run_until_complete(main())
+    loop.close()
+    assert calls > QUIET_PASSES
+
+
+def test_timers_that_are_over_are_forgotten() -> None:
+    loop = VirtualLoop()
+    waiting = [loop.call_later(3_600, print) for _ in range(10)]
+    for _ in range(5 * MAX_TIMERS_KEPT):
+        loop.call_later(60, print).cancel()
+    assert len(loop._timers) <= 2 * len(waiting) + MAX_TIMERS_KEPT
+    assert loop.next_timer() == waiting[0].when()
+    loop.close()

@@ -10,6 +10,7 @@ from kafkapy.group.hash_order import (
     hash_of_topic,
     hash_of_uuid,
     in_computed_order,
+    in_order_of_copy,
     in_put_order,
 )
 
@@ -42,3 +43,10 @@ def test_map_grows_beyond_three_quarters() -> None:
 def test_capacities() -> None:
     assert [capacity_for(count) for count in (0, 1, 5, 6, 1000)] == [2, 4, 16, 16, 2048]
     assert [capacity_of_copy(count) for count in (0, 11, 12, 13, 24, 100)] == [16, 16, 32, 32, 64, 256]
+
+
+def test_copied_keys_come_after_those_that_are_added_to_the_copy() -> None:
+    assert in_order_of_copy([17, 1], (), [], hash_of_int) == [17, 1], "4 buckets"
+    assert in_order_of_copy([17, 1], (), [33, 49, 33], hash_of_int) == [49, 33, 17, 1]
+    assert in_order_of_copy([17, 1, 2], [17], [33, 2], hash_of_int) == [33, 1, 2]
+    assert in_order_of_copy([], (), [5, 1, 1], hash_of_int) == [1, 5], "1 bucket, then 2, then 4 for the last call"

@@ -5,7 +5,7 @@ import pytest
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.offsets import OffsetStore, offset_record
-from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.records import CoordinatorRecord, encode_record
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.shard import GroupShard
 from kafkapy.metadata.image import EMPTY_IMAGE
@@ -20,6 +20,7 @@ from kafkapy.protocol.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kafkapy.types import INT64_MAX
 from tests.support.chance import SeededRandom
 from tests.support.group_hosting import GROUP, commit_request
 
@@ -125,6 +126,7 @@ class Shard:
 
     def replay(self, records, producer_id: int = NO_PRODUCER) -> None:
         for record in records:
+            encode_record(record, self.wall_ms)
             self.shard.replay(record, self.end_offset, producer_id)
             self.end_offset += 1
 
@@ -140,7 +142,7 @@ class Shard:
 
     def expire(self) -> int:
         """Expire what has; return how many records that took."""
-        records = self.shard.expire(GROUP).records
+        records = self.shard.expire(GROUP, self.shard.offsets.store.partitions_of(GROUP)).records
         self.replay(records)
         return len(records)
 
@@ -254,6 +256,14 @@ def test_an_offset_that_names_its_time_expires_then():
     assert shard.expire() == 0
     shard.wall_ms += MINUTE_MS
     assert shard.expire() == 2
+
+
+def test_an_offset_may_be_kept_for_ever():
+    shard = Shard(offsets_retention_minutes=10)
+    shard.commit(version=2, retention_time_ms=INT64_MAX)
+    shard.wall_ms += 1000 * 365 * 24 * 60 * MINUTE_MS
+    assert shard.expire() == 0
+    assert shard.fetch(0).committed_offset == 5
 
 
 def test_an_offset_that_a_transaction_may_still_move_is_kept():

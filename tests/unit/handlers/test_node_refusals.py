@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.node_refusals import LOGGED_AGAIN_MS, MOST_LINES, NodeRefusals
+from kafkapy.handlers.node_refusals import LOGGED_AGAIN_MS, MAX_LINES, NodeRefusals
 from kafkapy.handlers.table import CONTROLLER_APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
@@ -79,8 +79,8 @@ async def test_a_vote_for_another_disk_is_logged_with_its_candidate(
 def test_many_strangers_get_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     loop = SimLoop()
     refusals = NodeRefusals(SimClock(loop))
-    for number in range(10 * MOST_LINES):
+    for number in range(10 * MAX_LINES):
         host = f"10.0.{number // 250}.{number % 250}"
         refusals.log(header(VOTE), connection(host), ErrorCode.INCONSISTENT_CLUSTER_ID)
-    assert len(caplog.messages) == MOST_LINES
+    assert len(caplog.messages) == MAX_LINES
     loop.close()

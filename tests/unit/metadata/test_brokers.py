@@ -532,6 +532,30 @@ def test_the_only_replica_leads_once_it_is_assigned_to_an_online_directory_again
     assert (partition(cluster).leader, partition(cluster).isr, partition(cluster).directories) == (1, (1,), (online,))
 
 
+def test_a_request_assigns_a_replica_once() -> None:
+    """The first mention elects broker 2; the second would have broker 1 lead, which has left the ISR by the first."""
+    cluster = Cluster(broker_count=2, features=NO_ELR)
+    topic_id = with_topic(cluster, [1, 2])
+    online = partition(cluster).directories[0]
+    shrink(cluster, [1])
+    assign(cluster, 1, topic_id, DIRECTORY_LOST)
+    unclean = ConfigRecord(resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true")
+    cluster.commit(Decision(None, [unclean]))
+    assert partition(cluster).leader == NO_LEADER
+    topics = [AssignedTopic(topic_id=topic_id, partitions=[AssignedPartition(partition_index=0)])]
+    request = AssignReplicasToDirsRequest(
+        broker_id=1,
+        broker_epoch=cluster.epochs[1],
+        directories=[DirectoryData(id=each, topics=topics) for each in (directory_id(11), online)],
+    )
+
+    response = cluster.commit(cluster.controller.partitions.decide_assign_replicas(request))
+
+    codes = [each.topics[0].partitions[0].error_code for each in response.directories]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+
+
 def test_producer_ids_come_in_blocks_that_never_meet() -> None:
     cluster = Cluster(broker_count=1)
     decide = cluster.controller.producer_ids.decide_allocate

@@ -117,6 +117,7 @@ def test_legacy_alter_replaces_all_that_was_set() -> None:
     [
         (ConfigResource(RESOURCE_TOPIC, "nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (ConfigResource(RESOURCE_BROKER, "7"), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ConfigResource(RESOURCE_BROKER, "9" * 5000), ErrorCode.INVALID_REQUEST),
         (ConfigResource(RESOURCE_BROKER, "x"), ErrorCode.INVALID_REQUEST),
     ],
 )

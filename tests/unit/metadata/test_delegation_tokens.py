@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.delegation_tokens import (
-    MAX_RECORDS_PER_SWEEP,
+    MAX_REMOVED_PER_DECISION,
     DelegationTokenControl,
     TokenRules,
     token_hmac,
@@ -145,8 +145,8 @@ def test_a_token_is_valid_in_its_last_millisecond() -> None:
         how = {"requester": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS + 1_000}
         assert table.decide_renew(**how).records
         assert table.decide_expire(**how).records
-    assert table.decide_sweep(NOW_MS + 1_000).records == []
-    assert len(table.decide_sweep(NOW_MS + 1_001).records) == 2
+    assert table.decide_remove_expired(NOW_MS + 1_000).records == []
+    assert len(table.decide_remove_expired(NOW_MS + 1_001).records) == 2
 
 
 @pytest.mark.parametrize("period_ms", [0, 1])
@@ -196,19 +196,19 @@ def test_the_sweep_removes_what_is_over_a_thousand_at_a_time() -> None:
         str(number): DelegationTokenRecord(
             token_id=str(number), expiration_timestamp=NOW_MS - 1, max_timestamp=NOW_MS + 1
         )
-        for number in range(MAX_RECORDS_PER_SWEEP + 1)
+        for number in range(MAX_REMOVED_PER_DECISION + 1)
     }
     table = control(tokens=tokens)
     left = created(table).record.token_id
-    decision = table.decide_sweep(NOW_MS)
-    assert (len(decision.records), decision.response) == (MAX_RECORDS_PER_SWEEP, True)
+    decision = table.decide_remove_expired(NOW_MS)
+    assert (len(decision.records), decision.response) == (MAX_REMOVED_PER_DECISION, True)
     for record in decision.records:
         table.replay_remove(record)
-    decision = table.decide_sweep(NOW_MS)
+    decision = table.decide_remove_expired(NOW_MS)
     assert (len(decision.records), decision.response) == (1, False)
     table.replay_remove(*decision.records)
     assert set(table.by_id) == {left}
-    assert not table.decide_sweep(NOW_MS).records
+    assert not table.decide_remove_expired(NOW_MS).records
 
 
 def test_no_secret_is_printed() -> None:

@@ -14,6 +14,7 @@ from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResour
 from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages import alter_partition_request as alter_request
+from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
 from kafkapy.protocol.messages.config_record import ConfigRecord
@@ -23,8 +24,8 @@ from kafkapy.protocol.messages.create_partitions_request import (
     CreatePartitionsTopic,
 )
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from tests.support.controllers import Cluster, end_of
-from tests.support.placed_topics import NO_ELR, alter_isr, brokers, fence, partition, place
+from tests.support.controllers import Cluster, end_of, new_controller
+from tests.support.placed_topics import NO_ELR, alter_isr, brokers, fence, partition, place, reassign
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -306,6 +307,87 @@ def test_an_earlier_incarnation_of_the_leader_changes_no_isr() -> None:
         asked(cluster, [1, 2])
     assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
     assert partition(cluster, "foo").isr == (1, 2, 3)
+
+
+def test_second_mention_of_a_partition_in_a_request_is_refused() -> None:
+    """The first one ends a reassignment; the second would put broker 1, which is no replica any more, into the ISR."""
+    cluster = brokers(1, 2, 3)
+    place(cluster, "foo", [1, 2])
+    reassign(cluster, {"foo": {0: [2, 3]}})
+    current = partition(cluster, "foo")
+    mentions = [
+        alter_request.PartitionData(
+            leader_epoch=current.leader_epoch,
+            partition_epoch=current.partition_epoch,
+            new_isr_with_epochs=[
+                alter_request.BrokerState(broker_id=each, broker_epoch=cluster.epochs[each]) for each in isr
+            ],
+        )
+        for isr in ([1, 2, 3], [2, 1])
+    ]
+    topics = [alter_request.TopicData(cluster.image.topics.by_name["foo"].topic_id, partitions=mentions)]
+    request = alter_request.AlterPartitionRequest(broker_id=1, broker_epoch=cluster.epochs[1], topics=topics)
+
+    response = cluster.commit(cluster.controller.partitions.decide_alter_partition(request, 3))
+
+    codes = [each.error_code for each in response.topics[0].partitions]
+    assert codes == [ErrorCode.NEW_LEADER_ELECTED, ErrorCode.INVALID_REQUEST]
+    assert set(partition(cluster, "foo").isr) <= set(partition(cluster, "foo").replicas) == {2, 3}
+
+
+# A broker that comes back
+
+
+@pytest.mark.parametrize(("partition_count", "is_one_batch"), [(9_999, True), (10_000, False)])
+def test_a_broker_is_unfenced_and_elected_in_one_batch(partition_count: int, is_one_batch: bool) -> None:
+    """A controller that dies between the two leaves partitions that the next one elects no leader for."""
+    cluster = brokers(1)
+    place(cluster, "foo", *([1] for _ in range(5_000)))
+    place(cluster, "bar", *([1] for _ in range(partition_count - 5_000)))
+    fence(cluster, 1)
+    assert partition(cluster, "foo").leader == NO_LEADER
+    request = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=cluster.epochs[1], current_metadata_offset=cluster.controller.next_offset - 1
+    )
+
+    decision = end_of(cluster.controller.decide_heartbeat(request, cluster.now_ms))  # its steps have no records
+
+    assert len(decision.records) == 1 + partition_count
+    assert decision.is_atomic == is_one_batch
+
+
+@pytest.mark.parametrize("features", [NO_ELR, {}])
+def test_a_new_controller_elects_a_broker_that_the_former_one_has_fenced_in_part(features: dict[str, int]) -> None:
+    """It stopped after the batches of the partitions, before that of the broker, which is back and was never fenced."""
+    cluster = brokers(1, 2, features=features)
+    place(cluster, "foo", [1], [2])
+    fencing = cluster.controller.partitions.fence(1)
+    while partition(cluster, "foo").leader != NO_LEADER:
+        cluster.commit(Decision(None, next(fencing)))
+    cluster.controller = new_controller(cluster.image)
+    assert not cluster.heartbeat(1).is_fenced
+    assert partition(cluster, "foo").leader == NO_LEADER
+
+    assert cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms)) == []
+
+    assert [partition(cluster, "foo", each).leader for each in (0, 1)] == [1, 2]
+    written = len(cluster.log)
+    assert cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms)) == []
+    assert len(cluster.log) == written
+
+
+def test_a_new_controller_elects_nobody_uncleanly() -> None:
+    cluster = brokers(1, 2, features=NO_ELR)
+    place(cluster, "foo", [1, 2])
+    alter_isr(cluster, "foo", [1])
+    fence(cluster, 1)
+    value = ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name="foo", name=UNCLEAN, value="true")
+    cluster.commit(Decision(None, [value]))
+    cluster.controller = new_controller(cluster.image)
+
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+
+    assert partition(cluster, "foo").leader == NO_LEADER
 
 
 # Unclean elections without a request

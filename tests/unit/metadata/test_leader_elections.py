@@ -8,7 +8,7 @@ from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from tests.support.controllers import Cluster, end_of
-from tests.support.placed_topics import NO_ELR, alter_isr, brokers, elect, fence, partition, place
+from tests.support.placed_topics import NO_ELR, alter_isr, brokers, elect, fence, partition, place, reassign
 
 DONE = (0, None)
 NOT_NEEDED = (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
@@ -79,6 +79,16 @@ def test_preferred_leaders_lead_once_they_are_in_sync() -> None:
     assert after == {("foo", 0): DONE, ("foo", 1): NOT_NEEDED, ("foo", 2): DONE, **missing}
     assert leaders(cluster, 3) == [1, 2, 0]
     assert partition(cluster, "foo").leader_epoch == 2
+
+
+def test_the_message_about_a_very_long_name_is_whole_once() -> None:
+    """A request may have 90,000 partitions of a topic that is not there."""
+    name, cluster = "x" * 30_000, brokers(0)
+    asked = elect(cluster, PREFERRED, {name: [0, 1, 2]}), reassign(cluster, {name: {0: [0], 1: [0], 2: [0]}})
+    for responses in asked:
+        assert [code for code, _ in responses.values()] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+        assert [len(message) > 30_000 for _, message in responses.values()] == [True, False, False]
+        assert all(len(message) < 400 for _, message in [*responses.values()][1:])
 
 
 def test_balance_changes_what_can_change_and_nothing_else() -> None:

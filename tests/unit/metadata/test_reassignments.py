@@ -233,6 +233,30 @@ def test_factor_may_be_held_fixed(target: list[int], factors: tuple[int, int] | 
         assert response == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
+def test_second_mention_of_a_partition_is_refused() -> None:
+    """Two changes of one partition, each decided from its present state, can contradict each other."""
+    cluster = brokers()
+    for broker_id in (0, 1, 2):
+        cluster.start_broker(broker_id, log_dirs=[bytes([9, each, broker_id]).rjust(16) for each in (1, 2)])
+    place(cluster, "foo", [1, 2])  # each replica's directory is still to be chosen
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                "foo",
+                partitions=[
+                    ReassignablePartition(0, replicas=[0, 2]),
+                    ReassignablePartition(0, replicas=[2, 1]),
+                ],
+            )
+        ]
+    )
+
+    response = cluster.commit(cluster.controller.reassignments.decide_alter(request))
+
+    assert [each.error_code for each in response.responses[0].partitions] == [0, ErrorCode.INVALID_REQUEST]
+    assert ongoing(cluster) == {("foo", 0): ([0, 2, 1], [0], [1])}
+
+
 def test_same_replica_twice_is_refused() -> None:
     cluster = brokers(0, 1)
     place(cluster, "foo", [0])

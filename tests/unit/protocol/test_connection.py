@@ -318,6 +318,20 @@ def test_nothing_starts_while_the_peer_does_not_drain():
     assert connection.next_frame() == b"2"
 
 
+def test_nothing_starts_while_the_responses_that_wait_for_an_earlier_one_are_too_large():
+    connection = admitted(ConnectionLimits(max_output_bytes=100))
+    connection.feed(framed(b"1", b"2", b"3"))
+    connection.next_frame()
+    connection.next_frame()
+    connection.respond(2, spliced(bytes(40), bytes(60), b""))
+    assert (connection.ready_bytes, connection.can_start, connection.next_frame()) == (100, False, None)
+    connection.respond(1, writer(b"first"))
+    assert connection.ready_bytes == 0
+    assert drained(connection) == framed(b"first", bytes(100))
+    assert connection.output_bytes == 0
+    assert connection.next_frame() == b"3"
+
+
 def test_small_responses_are_joined_and_survive_partial_sends():
     connection = with_requests(b"1", b"2", b"3")
     connection.respond(1, writer(b"aaaa"))

@@ -45,6 +45,7 @@ from tests.support.raft_steps import (
     of,
     respond_to_fetch,
     send_request,
+    sent,
     vote_request,
 )
 
@@ -215,9 +216,17 @@ def test_batches_that_do_not_fit_are_not_taken() -> None:
     effects = respond_to_fetch(core, batches=(m.LogBatch(10, 11, 3), m.LogBatch(13, 14, 3)))
     assert core.log.end == (12, 3)
     assert len(of(effects, AppendBatch)) == 1
+
+
+@pytest.mark.parametrize("batch", [m.LogBatch(10, 11, 9), m.LogBatch(11, 12, 3), m.LogBatch(10, 9, 3)])
+def test_a_response_of_which_nothing_fits_is_none_of_a_leader(batch: m.LogBatch) -> None:
+    """Its disk has changed the bytes: to ask for them again and again would take a core, here and there."""
     core = a_follower()
-    respond_to_fetch(core, batches=(m.LogBatch(10, 11, 9),))
+    effects = respond_to_fetch(core, 1000, batches=(batch,))
     assert core.log.end == (10, 3)
+    assert 2 not in dict(sent(effects)), "it is not requested again before the back-off has passed"
+    core.step(TimePassed(), 2001)
+    assert isinstance(core.role, Prospective), "its time-out goes on"
 
 
 def test_a_response_that_comes_too_late_changes_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -51,6 +52,31 @@ async def test_a_port_without_a_listener_refuses() -> None:
     assert channel is None
     assert error is not None
     assert error.errno == errno.ECONNREFUSED
+
+
+async def test_without_a_descriptor_each_attempt_fails_at_once(listening: socket.socket) -> None:
+    """A peer that is told nothing waits for its set-up time-out, longer than a broker's session lasts."""
+    loop = asyncio.get_running_loop()
+    connector, codes = SocketConnector(loop), list[int | None]()
+    first, _ = await connect(
+        "127.0.0.1", listening.getsockname()[1], connector
+    )  # the system's resolver reads its files
+    with socket.socket() as spare:
+        free = spare.fileno()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        for _ in range(2):
+            port = listening.getsockname()[1]
+            connector.connect("127.0.0.1", port, lambda _, error: codes.append(error.errno if error else None))
+        await asyncio.sleep(0.01)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert codes == [errno.EMFILE, errno.EMFILE]
+    second, _ = await connect("127.0.0.1", listening.getsockname()[1], connector)
+    for channel in (first, second):
+        assert channel is not None
+        channel.close()
 
 
 async def test_a_name_that_does_not_resolve_is_an_os_error_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kafkapy.reactor.tls_records import FED_BYTES, FED_RECORDS, HEADER_BYTES, MOST_RECORD_BYTES, RecordFeed
+from kafkapy.reactor.tls_records import FED_BYTES, FED_RECORDS, HEADER_BYTES, MAX_RECORD_BYTES, RecordFeed
 
 OVERHEAD = 22
 
@@ -96,7 +96,7 @@ def test_no_more_bytes_are_awaited_than_the_data_takes(seed: int):
 def test_what_openssl_will_refuse_is_passed_on_at_once():
     incoming = ssl.MemoryBIO()
     feed = RecordFeed(incoming)
-    too_long = b"\x17\x03\x03" + (MOST_RECORD_BYTES - HEADER_BYTES + 1).to_bytes(2, "big") + b"and more"
+    too_long = b"\x17\x03\x03" + (MAX_RECORD_BYTES - HEADER_BYTES + 1).to_bytes(2, "big") + b"and more"
     feed.add(record(100) + too_long)
     assert feed.feed() == 100 + OVERHEAD + len(too_long)
     assert not feed.missing_bytes

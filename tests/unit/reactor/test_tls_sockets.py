@@ -15,7 +15,7 @@ import pytest
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.reactor.limits import MOST_AWAITED_BYTES, ReactorLimits
+from kafkapy.reactor.limits import MAX_AWAITED_BYTES, ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.tls_admission import ServerTls
 from tests.support.certificates import Authority, server_context
@@ -77,7 +77,7 @@ def served(directory: Path) -> Iterator[Served]:
 def send_amid_frame(broker: Served, client: OpenSslClient, data: bytes) -> None:
     """Send part of a frame, and wait until the broker awaits much of the rest."""
     client.send(data)
-    eventually(lambda: broker.awaited_bytes > MOST_AWAITED_BYTES // 4)
+    eventually(lambda: broker.awaited_bytes > MAX_AWAITED_BYTES // 4)
 
 
 @pytest.mark.parametrize("sent_bytes", [100, 16_484, 70_000, 180_000])
@@ -101,7 +101,7 @@ def test_key_changes_between_all_records_of_a_frame_are_answered(tmp_path: Path)
 
 def _leave(client: OpenSslClient) -> None:
     """Send close_notify, then close."""
-    client.say_goodbye()
+    client.send_close_notify()
     client.close()
 
 

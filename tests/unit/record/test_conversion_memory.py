@@ -68,7 +68,7 @@ def test_down_conversion_ends_where_there_is_enough_and_goes_on_from_there(codec
     data = empty_records(count, codec)
     found: list[int] = []
     while len(found) < count:
-        part = down_convert(data, 1, len(found), most_bytes=100_000 if codec == NONE else 1)
+        part = down_convert(data, 1, len(found), max_bytes=100_000 if codec == NONE else 1)
         offsets = [record.offset for batch in batches(part) for record in batch.records()]
         found += [offset for offset in offsets if offset >= len(found)]
         assert len(offsets) < count

@@ -190,7 +190,7 @@ def test_unknown_codec_is_unsupported() -> None:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_wrong_offset_deltas_are_repaired_only_where_the_batch_is_written_anew(codec: int) -> None:
+def test_wrong_offset_deltas_are_repaired_only_where_the_batch_is_recompressed(codec: int) -> None:
     data = build_batch(RECORDS, offset_deltas=[0, 0, 2], compression=codec)
     assert refusal(data).code == 87
     batch = stored(append(data, replace(RULES, compression_type="uncompressed")))

@@ -3,9 +3,13 @@
 import asyncio
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,14 +25,18 @@ from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.json_lines import to_json
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import Assignment, ConsumerGroupHeartbeatResponse
+from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
+from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkapy.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from kafkapy.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -42,7 +50,7 @@ from kafkapy.protocol.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from kafkapy.recording import player
+from kafkapy.recording import player, proxy
 from kafkapy.recording.compare import differences
 from kafkapy.recording.file import (
     REQUEST,
@@ -60,6 +68,7 @@ from kafkapy.recording.main import main
 from kafkapy.recording.proxy import Recorder
 from kafkapy.recording.roles import Roles
 from kafkapy.recording.secrets import without_secrets_of_request, without_secrets_of_response
+from tests.support.wire import request_frame
 
 HEADER = RequestHeader(3, 12, 7, "client")
 
@@ -125,6 +134,36 @@ def test_an_error_that_is_new_is_found(tmp_path: Path, capsys):
     assert "errorCode: recorded 0 (NONE), now 10 (MESSAGE_TOO_LARGE)" in printed
 
 
+def test_a_produce_without_a_response_is_not_waited_for(tmp_path: Path, monkeypatch):
+    """Of acks=0 the proxy keeps nothing; a request that is never answered and not understood is dropped at last."""
+    links: list[proxy._Link] = []
+    new_link = proxy._Link.__init__
+
+    def kept(link: proxy._Link, *arguments: Any) -> None:
+        new_link(link, *arguments)
+        links.append(link)
+
+    monkeypatch.setattr(proxy._Link, "__init__", kept)
+    with Broker() as broker, recorded(broker, tmp_path / "recording") as servers:
+        broker.create_topics("orders")
+        producer = Producer({"bootstrap.servers": servers, "acks": 0, "linger.ms": 0, "batch.num.messages": 1})
+        for number in range(300):
+            producer.produce("orders", b"value %d" % number, partition=0)
+        assert producer.flush(60) == 0
+        broker.topics["orders"].wait_for(300)
+        produces = [event for event in read(tmp_path / "recording") if event.frame[:2] == b"\0\0"]
+        assert len([each for each in produces if each.kind == "request"]) >= 300
+        assert [header for link in links for header in link._asked.values() if header.api_key == 0] == []
+
+
+def test_what_is_never_answered_is_forgotten(monkeypatch):
+    monkeypatch.setattr(proxy, "MAX_ASKED", 3)
+    link = proxy._Link(None, 1, 0)
+    for number in range(5):
+        link._remember(RequestHeader(3, 12, number, "client"), b"")
+    assert list(link._asked) == [2, 3, 4]
+
+
 def test_a_password_is_in_no_recording(tmp_path: Path):
     path = tmp_path / "recording"
     with Broker(users={"alice": "extremely-secret"}) as broker, recorded(broker, path) as servers:
@@ -154,6 +193,33 @@ def test_secrets_are_left_out_by_their_fields():
     response = CreateDelegationTokenResponse(token_id="id", hmac=b"0123456789")
     frame, left_out = without_secrets_of_response(header, write_response(header, to_json(response, 3)))
     assert (left_out, b"0123456789" in frame) == (("hmac",), False)
+
+
+def test_a_login_that_is_not_understood_is_left_out_whole():
+    later = write_request(RequestHeader(36, 2, 7, None), to_json(SaslAuthenticateRequest(auth_bytes=b"\0alice\0pw"), 2))
+    later = later[:2] + (99).to_bytes(2, "big") + later[4:]
+    frame, left_out = without_secrets_of_request(header_of(later), later)
+    assert (frame, left_out) == (later[:8], ("body",))
+    response = later[4:]
+    frame, left_out = without_secrets_of_response(header_of(later), response)
+    assert (frame, left_out) == (response[:4], ("body",))
+    metadata = b"\0\x03\0\x63\0\0\0\x07\xff\xff\0strange"
+    assert without_secrets_of_request(header_of(metadata), metadata) == (metadata, ())
+
+
+def test_the_request_within_an_envelope_is_left_out():
+    header = RequestHeader(58, 0, 7, None)
+    request = write_request(header, to_json(EnvelopeRequest(request_data=b"a salted password"), 0))
+    assert without_secrets_of_request(header, request) == (request[:8], ("body",))
+    response = write_response(header, to_json(EnvelopeResponse(response_data=b"an hmac"), 0))
+    assert without_secrets_of_response(header, response) == (response[:4], ("body",))
+
+
+def test_a_passphrase_is_a_secret():
+    configs = [AlterableConfig("sasl.oauthbearer.assertion.private.key.passphrase", value="pw")]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, resource_name="1", configs=configs)])
+    header = RequestHeader(44, 1, 1, None)
+    assert without_secrets_of_request(header, write_request(header, to_json(request, 1)))[1] == (configs[0].name,)
 
 
 CASES = [
@@ -298,6 +364,32 @@ def test_a_request_goes_to_the_broker_of_its_id(monkeypatch):
     assert scripted.addresses == ["b:0", "b:2"]
 
 
+def test_a_request_without_its_secrets_is_not_sent(monkeypatch):
+    """It would set a password to nothing."""
+    scripted = Scripted(IncrementalAlterConfigsResponse())
+    monkeypatch.setattr(player, "Connection", scripted)
+    configs = [AlterableConfig("ssl.keystore.password", value="")]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, resource_name="1", configs=configs)])
+    sent, response = exchange(1, request, IncrementalAlterConfigsResponse())
+    sent = Event(0, 1, 0, REQUEST, sent.frame, ("ssl.keystore.password",))
+    with player.Player("b:0") as playing:
+        assert list(playing.play([sent, response])) == []
+        assert playing.unsent == 1
+    assert scripted.sent == []
+
+
+def test_a_secret_of_now_is_neither_compared_nor_shown(monkeypatch):
+    """The recording has none: not that of its own cluster, and not that of this one."""
+    token = CreateDelegationTokenResponse(token_id="id", hmac=b"0123456789")
+    monkeypatch.setattr(player, "Connection", Scripted(token))
+    sent, response = exchange(3, CreateDelegationTokenRequest(), token)
+    frame, left_out = without_secrets_of_response(header_of(sent.frame), response.frame)
+    whole = Event(0, 1, 0, RESPONSE, frame[:4], ("body",))
+    for recorded in (Event(0, 1, 0, RESPONSE, frame, left_out), whole):
+        with player.Player("b:0") as playing:
+            assert [each.found for each in playing.play([sent, recorded])] == [[]]
+
+
 class SlowToLead(Scripted):
     """Brokers that know a new topic at the second request, and lead it at the fourth."""
 
@@ -351,18 +443,59 @@ def test_a_recording_that_was_cut_off_is_read_up_to_there(tmp_path: Path):
     assert len(list(read(path))) == 1
 
 
-def test_an_upstream_that_does_not_answer_ends_the_clients_connection(tmp_path: Path):
-    async def ends() -> bytes:
+def test_an_upstream_that_does_not_answer_is_named_once_and_ends_the_clients_connection(tmp_path: Path):
+    lines: list[str] = []
+
+    async def ends() -> list[bytes]:
         with (tmp_path / "file").open("w", encoding="utf-8") as file:
-            recorder = Recorder(RecordingWriter(file, "127.0.0.1:1", 0), ("127.0.0.1", 1))
+            writer = RecordingWriter(file, "127.0.0.1:1", 0)
+            recorder = Recorder(writer, ("127.0.0.1", 1), on_unreachable=lines.append)
             host, port = await recorder.start("127.0.0.1", 0)
-            reader, writer = await asyncio.open_connection(host, port)
-            found = await reader.read()
-            writer.close()
+            found = [await read_all(host, port), await read_all(host, port)]
             await recorder.stop()
             return found
 
-    assert asyncio.run(ends()) == b""
+    async def read_all(host: str, port: int) -> bytes:
+        reader, writer = await asyncio.open_connection(host, port)
+        found = await reader.read()
+        writer.close()
+        return found
+
+    assert asyncio.run(ends()) == [b"", b""]
+    assert len(lines) == 1
+    assert lines[0].startswith("127.0.0.1:1 cannot be reached: ")
+
+
+def test_a_replay_names_the_broker_that_it_does_not_reach(tmp_path: Path, capsys):
+    path = tmp_path / "recording"
+    with path.open("w", encoding="utf-8") as file:
+        frame = request_frame(MetadataRequest(), 12)
+        RecordingWriter(file, "127.0.0.1:9", 0).add(Event(0, 1, 0, REQUEST, frame, ()))
+    assert main("replay", [str(path), "--to", "127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1: Connection refused" in capsys.readouterr().err
+
+
+class FullDisk(StringIO):
+    """A file to which only the first line can be written."""
+
+    def write(self, text: str) -> int:
+        if self.tell():
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        return super().write(text)
+
+
+def test_a_recording_that_cannot_be_written_ends_and_says_why():
+    async def ends() -> OSError | None:
+        failed = asyncio.Event()
+        recorder = Recorder(RecordingWriter(FullDisk(), "127.0.0.1:1", 0), ("127.0.0.1", 1), on_failure=failed.set)
+        with pytest.raises(OSError, match="No space"):
+            recorder.record(1, 0, REQUEST, b"frame", ())
+        await asyncio.wait_for(failed.wait(), 10)
+        return recorder.failure
+
+    failure = asyncio.run(ends())
+    assert failure is not None
+    assert failure.errno == ENOSPC
 
 
 def test_the_login_of_a_profile_is_not_for_the_brokers_that_a_replay_names(tmp_path: Path, monkeypatch, capsys):
@@ -373,3 +506,16 @@ def test_the_login_of_a_profile_is_not_for_the_brokers_that_a_replay_names(tmp_p
     monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", "/missing")
     assert main("replay", ["recording", "--to", "127.0.0.1:1"]) == 1
     assert "/missing cannot be read" in capsys.readouterr().err
+
+
+def test_a_recording_is_not_overwritten_and_a_port_that_is_taken_leaves_none(tmp_path: Path, capsys):
+    kept, new = tmp_path / "kept", tmp_path / "new"
+    kept.write_text("a recording", encoding="utf-8")
+    assert main("record", ["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", str(kept)]) == 1
+    assert "kept: File exists" in capsys.readouterr().err
+    assert kept.read_text(encoding="utf-8") == "a recording"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main("record", ["--upstream", "127.0.0.1:1", "--listen", f"127.0.0.1:{port}", str(new)]) == 1
+    assert "address already in use" in capsys.readouterr().err
+    assert not new.exists()

@@ -1,7 +1,9 @@
 """The registry's HTTP API: what Confluent's answers, its codes and messages, and what it keeps in _schemas."""
 
+import asyncio
 import base64
 import json
+import threading
 
 import pytest
 
@@ -9,6 +11,7 @@ pytest.importorskip("fastavro")
 pytest.importorskip("starlette")
 
 from kafkapy.registry.election import Identity
+from kafkapy.registry.http.app import MAX_WRITES
 from tests.support.registries import AVRO, AVRO_2, AVRO_3, ApiClient, Leadership, MemoryStore
 
 
@@ -133,8 +136,8 @@ ERRORS = [
     ("POST", "/subjects/s/versions", {"schema": AVRO_3}, 40901, None),
     ("POST", "/subjects/__GLOBAL/versions", {"schema": AVRO}, 42208, NO_SUBJECT),
     ("POST", "/subjects/s/versions", {"schema": AVRO_2, "id": 5}, 42205, "Subject s in context  is not in import mode"),
-    ("POST", "/subjects/s/versions", {"schema": AVRO_2, "references": [{}]}, 422, None),
-    ("POST", "/subjects/s/versions", {"schema": 5}, 422, "schema is no str"),
+    ("POST", "/subjects/s/versions", {"schema": AVRO_2, "references": [{}]}, 400, None),
+    ("POST", "/subjects/s/versions", {"schema": 5}, 400, "schema is no str"),
     ("POST", "/subjects/s/versions", [], 400, None),
     ("POST", "/subjects/s/versions", b"{", 400, None),
     ("DELETE", "/subjects/s?permanent=true", None, 40405, f"Subject 's' {FIRST}"),
@@ -408,7 +411,7 @@ async def test_a_registry_that_does_not_lead_answers_for_what_is_registered_and_
     """Here the leader deletes the subject right after it was looked up."""
     await register(api, "s")
     other = ApiClient(api.store, Leadership(Identity("http", "127.0.0.1", 1), is_leader=False))
-    known = other.registry.known
+    known = other.registry.find_registered
 
     def known_then_deleted(*arguments: object, **options: object) -> object:
         found = known(*arguments, **options)
@@ -416,7 +419,7 @@ async def test_a_registry_that_does_not_lead_answers_for_what_is_registered_and_
             api.registry.delete_subject("s", permanent=False)
         return found
 
-    other.registry.known = known_then_deleted
+    other.registry.find_registered = known_then_deleted
     status, response = await register(other, "s")
     assert (status, response["version"]) == (200, 1)
     assert [json.loads(key)["keytype"] for key, _ in api.store.records] == ["SCHEMA", "DELETE_SUBJECT"]
@@ -432,3 +435,34 @@ async def test_the_media_type_is_the_one_that_is_accepted(api):
 async def test_a_body_that_is_too_large_is_refused(api):
     assert (await api.call("POST", "/subjects/s/versions", b"x" * (5 << 20)))[0] == 413
     assert (await register(api, "s", '"int"' + " " * (1 << 20)))[1]["error_code"] == 42209
+
+
+class StuckStore(MemoryStore):
+    """Of a cluster that does not answer: writes wait until `goes_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def begin_write(self) -> None:
+        assert self.goes_on.wait(60)
+
+
+async def test_writes_that_wait_for_the_cluster_keep_no_reader_waiting() -> None:
+    store = StuckStore()
+    api = ApiClient(store)
+    assert (await api.call("POST", "/subjects/s/versions", {"schema": AVRO}))[0] == 200
+    store.goes_on.clear()
+    writes = [
+        asyncio.ensure_future(api.call("POST", f"/subjects/s{number}/versions", {"schema": AVRO}))
+        for number in range(2 * MAX_WRITES)
+    ]
+    try:
+        async with asyncio.timeout(10):
+            assert (await api.call("GET", "/schemas/ids/1"))[0] == 200
+            assert (await api.call("POST", "/subjects/s/versions", {"schema": AVRO}))[0] == 200, "it is registered"
+        assert not any(write.done() for write in writes)
+    finally:
+        store.goes_on.set()
+    assert {status for status, _ in await asyncio.gather(*writes)} == {200}

@@ -15,7 +15,7 @@ from kafkapy import Broker, Cluster
 from kafkapy.cli.profiles import Profile, Profiles, path_of_profiles, save
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry, SubjectVersion
-from kafkapy.registry.election import Identity, assigned
+from kafkapy.registry.election import Identity, assignment_of
 from kafkapy.registry.main import OptionError, main, users_of
 from kafkapy.registry.records import parse_json
 from kafkapy.server.cluster.plan import ClusterError
@@ -149,9 +149,12 @@ def test_the_member_that_leads_goes_on_else_the_smallest_url_leads():
     one, two, three = (Identity("http", "host", port) for port in (1, 2, 3))
     leading = Identity("http", "host", 3, leads=True)
     idle = Identity("http", "host", 0, eligible=False)
-    response = parse_json(assigned({"a": two, "b": one, "c": idle}))
+    response = parse_json(assignment_of({"a": two, "b": one, "c": idle}))
     assert (response["error"], response["master"], response["master_identity"]["port"]) == (0, "b", 1)
-    assert parse_json(assigned({"a": one, "b": leading}))["master"] == "b"
-    assert parse_json(assigned({"a": one, "b": Identity("http", "host", 2, leads=True), "c": leading}))["master"] == "a"
-    assert parse_json(assigned({"a": three, "b": three}))["error"] == 1
-    assert "master" not in parse_json(assigned({"c": idle}))
+    assert parse_json(assignment_of({"a": one, "b": leading}))["master"] == "b"
+    assert (
+        parse_json(assignment_of({"a": one, "b": Identity("http", "host", 2, leads=True), "c": leading}))["master"]
+        == "a"
+    )
+    assert parse_json(assignment_of({"a": three, "b": three}))["error"] == 1
+    assert "master" not in parse_json(assignment_of({"c": idle}))

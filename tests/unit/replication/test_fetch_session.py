@@ -286,6 +286,16 @@ def test_all_consumers_sessions_together_hold_a_bounded_number_of_partitions() -
     assert sessions.consumer_partition_count == (full - 1) * MAX_SESSION_PARTITIONS + 1
 
 
+def test_offsets_of_a_sessions_own_partitions_need_no_room() -> None:
+    sessions = cache(100)
+    for _ in range(MAX_CONSUMER_PARTITIONS // MAX_SESSION_PARTITIONS):
+        session_id = open_session(sessions, *range(MAX_SESSION_PARTITIONS))
+    assert sessions.consumer_partition_count == MAX_CONSUMER_PARTITIONS
+    for epoch in (1, 2):
+        context = opened(sessions, request(session_id, epoch, 0, 1, 1), now_ms=0)
+        assert finish(context)[:2] == (0, session_id)
+
+
 def test_partitions_that_are_forgotten_make_room() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0, 1, 2)

@@ -91,3 +91,20 @@ async def test_a_follower_that_fetches_on_without_what_was_appended_is_out_of_sy
     session.last_fetch_ms += 60_000
     assert partition.isr_without_stragglers(session.last_fetch_ms) == (1,)
     await world.stop()
+
+
+async def test_a_session_that_goes_on_without_a_partition_shows_nothing_of_it(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(1, replicas=(1, 2))
+    await world.pass_ms(3000)
+    partition, requested = world.nodes[1].partition(0), fetched(0)
+    assert partition.log is not None
+    watch = FollowerWatch(FollowerWatches(), 2, [requested])
+    watch.bind(requested, partition)
+    partition.followers[2].join_session(watch.times)
+    watch.forget(requested)
+    partition.log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+    now_ms = partition.followers[2].caught_up_ms + 60_000
+    watch.times.last_fetch_ms = now_ms
+    assert partition.isr_without_stragglers(now_ms) == (1,)
+    await world.stop()

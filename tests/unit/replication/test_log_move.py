@@ -7,7 +7,7 @@ from tests.simulator.replicas import content
 from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 
 
-async def test_what_was_truncated_and_written_anew_is_copied_anew(loop: SimLoop) -> None:
+async def test_what_was_truncated_and_written_again_is_copied_again(loop: SimLoop) -> None:
     hosting = Hosting(loop, log_dirs="/data,/more")
     partition = hosting.create_topic()
     current, manager = partition.log, hosting.log_manager

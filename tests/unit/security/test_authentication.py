@@ -182,12 +182,12 @@ def test_a_challenge_without_a_header_is_sent_as_it_is() -> None:
         assert machine.is_complete
 
 
-@pytest.mark.parametrize(("version", "can_renew"), [(0, False), (1, True), (2, True)])
-def test_a_client_that_can_renew_is_known_by_its_version(version, can_renew) -> None:
+@pytest.mark.parametrize(("version", "can_reauthenticate"), [(0, False), (1, True), (2, True)])
+def test_a_client_that_can_reauthenticate_is_known_by_its_version(version, can_reauthenticate) -> None:
     machine = login()
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
     receive(machine, SaslAuthenticateRequest(auth_bytes=TOKEN), version)
-    assert machine.can_renew == can_renew
+    assert machine.can_reauthenticate == can_reauthenticate
 
 
 class ByToken(PlainServer):

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.metadata.scram_types import MECHANISMS, keys_of, salt_of, salted_password
 from kafkapy.security.plain import PlainClient, PlainServer, users_of
-from kafkapy.security.sasl import SaslError, ToldSaslError, in_java_order
+from kafkapy.security.sasl import SaslError, VisibleSaslError, in_java_order
 from kafkapy.security.scram import MAX_MESSAGE_BYTES, ScramClient, ScramCredential, ScramServer, made_up_credential
 
 NOW_MS = 0
@@ -81,7 +81,7 @@ def test_scram_refuses_a_wrong_password_and_an_unknown_user_at_the_same_step(nam
     challenge = server.evaluate(client.evaluate(b""), NOW_MS)
     with pytest.raises(SaslError, match=r"^Invalid client credentials$") as error:
         server.evaluate(client.evaluate(challenge), NOW_MS)
-    assert not isinstance(error.value, ToldSaslError)
+    assert not isinstance(error.value, VisibleSaslError)
     assert not server.is_complete
 
 
@@ -147,7 +147,7 @@ def test_scram_refuses_messages_that_are_too_long() -> None:
 
 def test_scram_refuses_another_authorization_id() -> None:
     scram_server().evaluate(b"n,a=user,n=user,r=abc", NOW_MS)
-    with pytest.raises(ToldSaslError, match=r"different from username$"):
+    with pytest.raises(VisibleSaslError, match=r"different from username$"):
         scram_server().evaluate(b"n,a=admin,n=user,r=abc", NOW_MS)
 
 
@@ -246,7 +246,7 @@ def test_plain_logs_the_users_of_the_options_in() -> None:
 )
 def test_plain_answers_what_apache_kafka_answers(token, reported) -> None:
     server = PlainServer(USERS)
-    with pytest.raises(ToldSaslError) as error:
+    with pytest.raises(VisibleSaslError) as error:
         server.evaluate(token, NOW_MS)
     assert str(error.value) == reported
     assert not server.is_complete

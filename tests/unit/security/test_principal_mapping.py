@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kafkapy.security.principal_mapping import MOST_MATCHED_LENGTH, MOST_NAME_LENGTH, MappingRuleError, PrincipalMapper
+from kafkapy.security.principal_mapping import MAX_MATCHED_LENGTH, MAX_NAME_LENGTH, MappingRuleError, PrincipalMapper
 from tests.support.pages import ROOT
 
 GOLDEN = ROOT / "tests/golden/principal_mappings.tsv"
@@ -26,12 +26,12 @@ def _user(rules: str, name: str) -> str:
 
 def test_a_name_that_is_too_long_to_be_matched_in_time_is_mapped_by_no_rule():
     mapper = PrincipalMapper("RULE:^CN=(.*)$/$1/, DEFAULT")
-    assert mapper.name_of("CN=" + "x" * (MOST_MATCHED_LENGTH - 3)) == "x" * (MOST_MATCHED_LENGTH - 3)
+    assert mapper.name_of("CN=" + "x" * (MAX_MATCHED_LENGTH - 3)) == "x" * (MAX_MATCHED_LENGTH - 3)
     with pytest.raises(MappingRuleError, match="too many for the rules"):
-        mapper.name_of("CN=" + "x" * (MOST_MATCHED_LENGTH - 2))
-    assert PrincipalMapper("DEFAULT").name_of("x" * MOST_NAME_LENGTH) == "x" * MOST_NAME_LENGTH
+        mapper.name_of("CN=" + "x" * (MAX_MATCHED_LENGTH - 2))
+    assert PrincipalMapper("DEFAULT").name_of("x" * MAX_NAME_LENGTH) == "x" * MAX_NAME_LENGTH
     with pytest.raises(MappingRuleError, match="too many for the rules"):
-        PrincipalMapper("DEFAULT").name_of("x" * (MOST_NAME_LENGTH + 1))
+        PrincipalMapper("DEFAULT").name_of("x" * (MAX_NAME_LENGTH + 1))
 
 
 def test_a_crafted_subject_reaches_no_pattern():

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kafkapy.security.rate import MAX_THROTTLE_MS, WindowedRate
+from kafkapy.security.rate import MAX_THROTTLE_MS, TokenBucket, WindowedRate
 
 
 def test_windows_count_as_full_from_the_start() -> None:
@@ -65,10 +65,14 @@ def test_a_limit_without_bound_throttles_nobody(limit) -> None:
     assert rate.throttle_ms(limit, 0) == 0
 
 
-def test_a_throttle_fits_its_field() -> None:
+@pytest.mark.parametrize("limit", [0.001, 5e-324])
+def test_a_throttle_fits_its_field(limit) -> None:
     rate = WindowedRate(11, 1000)
     rate.record(1e12, now_ms=0)
-    assert rate.throttle_ms(0.001, 0) == MAX_THROTTLE_MS
+    assert rate.throttle_ms(limit, 0) == MAX_THROTTLE_MS
+    bucket = TokenBucket(11, 1000)
+    bucket.charge(10_000, limit, 0)
+    assert bucket.throttle_ms(limit, 0) == MAX_THROTTLE_MS
 
 
 class SampleRing:
@@ -102,8 +106,8 @@ def test_rates_equal_those_of_a_ring_of_samples(seed) -> None:
     window_count, window_ms, now_ms = random.choice([1, 2, 3, 11]), random.choice([100, 1000]), 0
     rate, ring = WindowedRate(window_count, window_ms), SampleRing(window_count, window_ms)
     for _ in range(200):
-        most_ms = random.choice([1, window_ms // 3, window_ms, window_ms + 1, 3 * window_ms, 13 * window_ms])
-        now_ms += random.randint(0, most_ms)
+        max_ms = random.choice([1, window_ms // 3, window_ms, window_ms + 1, 3 * window_ms, 13 * window_ms])
+        now_ms += random.randint(0, max_ms)
         value = random.randrange(1, 1000)
         rate.record(value, now_ms)
         ring.record(value, now_ms)

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.security.quotas import MAX_KEY_LENGTH, MAX_REMEMBERED, Bucket, ClientQuota, ClientQuotas, MutationQuota
+from kafkapy.security.quotas import MAX_CACHED_CLIENTS, MAX_KEY_LENGTH, Bucket, ClientQuota, ClientQuotas, MutationQuota
 from kafkapy.security.rate import EXPIRATION_MS, MAX_RATES
 
 LEVELS: list[dict[str, str | None]] = [
@@ -81,8 +81,8 @@ def test_a_limit_that_is_none_throttles_nobody(limit) -> None:
 
 def test_what_fits_into_all_windows() -> None:
     quota = new_quota(({"client-id": "c"}, 1000.0))
-    assert quota.most_in_windows("u", "c") == 10_000.0
-    assert quota.most_in_windows("u", "d") is None
+    assert quota.max_in_windows("u", "c") == 10_000.0
+    assert quota.max_in_windows("u", "d") is None
 
 
 def test_a_bucket_is_forgotten_after_an_hour_of_silence() -> None:
@@ -180,24 +180,24 @@ def test_request_time_is_throttled_for_a_window_at_most() -> None:
 def test_only_clients_with_a_quota_concern() -> None:
     quotas = ClientQuotas(11, 1000)
     quotas.set_entity((("client-id", "c"),), {"consumer_byte_rate": 10.0})
-    assert [quotas.concern("User:u", each) for each in ("c", "d", None)] == [True, False, False]
-    assert not quotas.concern_produces("User:u", "c")
+    assert [quotas.has_quota("User:u", each) for each in ("c", "d", None)] == [True, False, False]
+    assert not quotas.has_produce_quota("User:u", "c")
     quotas.set_entity((("user", "u"),), {"request_percentage": 10.0})
-    assert [quotas.concern("User:u", each) for each in ("c", "d", None)] == [True, True, True]
-    assert quotas.concern_produces("User:u", "d")
-    assert not quotas.concern("User:v", "d")
+    assert [quotas.has_quota("User:u", each) for each in ("c", "d", None)] == [True, True, True]
+    assert quotas.has_produce_quota("User:u", "d")
+    assert not quotas.has_quota("User:v", "d")
     quotas.set_entity((("user", "u"),), None)
-    assert [quotas.concern("User:u", each) for each in ("c", "d", None)] == [True, False, False]
+    assert [quotas.has_quota("User:u", each) for each in ("c", "d", None)] == [True, False, False]
 
 
 def test_invented_client_ids_take_bounded_memory() -> None:
     quotas = ClientQuotas(11, 1000)
     quotas.set_entity((("client-id", None),), {"producer_byte_rate": 10.0})
-    for number in range(MAX_REMEMBERED + 1):
-        quotas.concern("User:u", f"c{number}")
-    assert len(quotas._concerned) == 1
-    quotas.concern("User:u", "x" * 32_767)
-    assert len(quotas._concerned) == 1
+    for number in range(MAX_CACHED_CLIENTS + 1):
+        quotas.has_quota("User:u", f"c{number}")
+    assert len(quotas._quota_flags) == 1
+    quotas.has_quota("User:u", "x" * 32_767)
+    assert len(quotas._quota_flags) == 1
     names = ["x" * 32_766 + last for last in "ab"]
     keys = {Bucket("", name).key for name in names}
     assert len(keys) == 2

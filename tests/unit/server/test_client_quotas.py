@@ -29,7 +29,7 @@ def test_many_entities_take_many_steps() -> None:
     running = new_services()
     many = image(*(f"c{number}" for number in range(10 * PER_STEP)))
     assert len(list(apply_quotas([running], many, many.client_quotas))) == 10
-    assert running.client_quotas.concern("User:u", "c499")
+    assert running.client_quotas.has_quota("User:u", "c499")
 
 
 def test_broker_and_controller_of_a_node_have_one_account() -> None:

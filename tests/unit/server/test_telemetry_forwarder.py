@@ -1,6 +1,7 @@
 """What cannot be sent is counted as failed, and the thread goes on."""
 
 import socket
+import threading
 
 import pytest
 
@@ -22,3 +23,19 @@ def test_a_path_that_http_cannot_have_fails_each_time() -> None:
             forwarder.send(b"", {})
         until(lambda: forwarder.counts["failed"] == 2)
         forwarder.close()
+
+
+def test_without_a_thread_a_push_is_dropped_and_the_next_one_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        forwarder = HttpForwarder(f"http://127.0.0.1:{listening.getsockname()[1]}/\u00fc", broker_id=1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        forwarder.send(b"", {})
+    assert forwarder.counts["dropped"] == 1
+    forwarder.send(b"", {})
+    until(lambda: forwarder.counts["failed"] == 1)
+    forwarder.close()

@@ -175,7 +175,7 @@ def test_failed_logins_and_renewals_are_counted_apart() -> None:
         listener.settings = settings({})
         listener.shake_hands()
         assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert (traffic.failed_logins, traffic.failed_renewals) == counts
+        assert (traffic.failed_logins, traffic.failed_reauthentications) == counts
 
 
 def logged_in() -> Listener:

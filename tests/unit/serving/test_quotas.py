@@ -274,7 +274,7 @@ class Reconnecting:
 
     async def held_ms(self, api_key: int, connection: ConnectionInfo) -> int:
         before_ms = self.clock.monotonic_ms()
-        await self.request(api_key, connection).hold_back()
+        await self.request(api_key, connection).await_throttle()
         return self.clock.monotonic_ms() - before_ms
 
 
@@ -312,10 +312,10 @@ async def test_the_first_request_of_a_connection_waits_until_the_request_throttl
 async def test_what_is_held_has_a_bound(loop: SimLoop) -> None:
     client = Reconnecting(loop, producer_byte_rate=100.0)
     client.client_quotas.produce.record("u", "c", 10_000, client.clock.monotonic_ms())
-    held = asyncio.create_task(client.request(PRODUCE, client.connection(), MAX_HELD_BYTES).hold_back())
+    held = asyncio.create_task(client.request(PRODUCE, client.connection(), MAX_HELD_BYTES).await_throttle())
     await asyncio.sleep(0)
     with pytest.raises(CloseConnection):
-        await client.request(PRODUCE, client.connection(), 1).hold_back()
+        await client.request(PRODUCE, client.connection(), 1).await_throttle()
     held.cancel()
     await asyncio.gather(held, return_exceptions=True)
     assert client.client_quotas.held_bytes == 0

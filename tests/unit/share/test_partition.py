@@ -458,7 +458,7 @@ class TestDeadLetters:
         finished = partition.finish_write(write, None, 0)
         assert finished.dead_letters == [DeadLetter(0, 9, 1, DeadLetterCause.CLIENT_REJECT)]
         assert not finished.has_moved
-        archived = partition.dead_lettered(finished.dead_letters[0])
+        archived = partition.archive_copied(finished.dead_letters[0])
         assert archived is not None
         assert batches_of(archived) == [(0, 9, ARCHIVED, 1)]
         assert partition.finish_write(archived, None, 0).has_moved

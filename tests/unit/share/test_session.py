@@ -77,6 +77,44 @@ class TestRequests:
         following(cache, 2)
         assert waiting.is_overtaken
 
+    def test_the_last_one_reads_nothing_whatever_it_names(self) -> None:
+        cache = ShareSessionCache(10)
+        opened(cache)
+        for named in ([], [P0, P1], [P2]):
+            context = cache.open(SessionRequest(KEY, FINAL_EPOCH, named), CONNECTION)
+            assert (context.error_code, context.partitions) == (ErrorCode.NONE, [])
+        assert cache.acknowledge(KEY, FINAL_EPOCH) == ErrorCode.NONE
+        assert len(cache) == 1, "its handler ends it, once it is answered"
+
+    def test_a_first_one_of_a_member_with_a_session_begins_anew(self) -> None:
+        cache = ShareSessionCache(10)
+        opened(cache)
+        assert following(cache, 1, P2).partitions == [P0, P1, P2]
+        assert opened(cache).partitions == [P0, P1]
+        assert (len(cache), cache.partition_count) == (1, 2)
+        assert following(cache, 1).partitions == [P0, P1]
+
+    def test_a_session_that_has_forgotten_all_goes_on(self) -> None:
+        cache = ShareSessionCache(10)
+        opened(cache)
+        assert following(cache, 1, forgotten=P0).partitions == [P1]
+        assert following(cache, 2, forgotten=P1).partitions == []
+        assert following(cache, 3).partitions == []
+        assert following(cache, 4, P2).partitions == [P2]
+        assert following(cache, 5, forgotten=P2).partitions == []
+        assert cache.end(KEY) == EndedSession(KEY, [])
+
+    def test_each_session_has_its_own_partitions(self) -> None:
+        cache = ShareSessionCache(10)
+        opened(cache)
+        cache.open(SessionRequest(OTHER, 0, [P2]), ANOTHER)
+        following(cache, 1, P2)
+        cache.open(SessionRequest(OTHER, 1, [P0], [P2]), ANOTHER)
+        assert cache.members_of("g") == {P0: ["m1", "m2"], P1: ["m1"], P2: ["m1"]}
+        assert cache.members_of("unknown") == {}
+        cache.end(KEY)
+        assert cache.members_of("g") == {P0: ["m2"]}
+
     def test_epochs_begin_again_at_one(self) -> None:
         assert [next_epoch(epoch) for epoch in (0, 7, INT32_MAX, FINAL_EPOCH)] == [1, 8, 1, FINAL_EPOCH]
 
@@ -89,6 +127,22 @@ class TestLimits:
         assert opened(cache).error_code == ErrorCode.NONE, "one's own is replaced"
         cache.end(KEY)
         assert opened(cache, OTHER).error_code == ErrorCode.NONE
+
+    def test_counts_follow_sessions_and_what_they_name(self) -> None:
+        cache = ShareSessionCache(2)
+        four = [TopicIdPartition(bytes(16), number) for number in range(4)]
+        opened(cache)
+        cache.open(SessionRequest(OTHER, 0, four), ANOTHER)
+        third = cache.open(SessionRequest(SessionKey("g", "m3"), 0, four), object())
+        assert third.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert (len(cache), cache.partition_count) == (2, 6)
+        cache.close_connection(CONNECTION)
+        assert (len(cache), cache.partition_count, cache.closed_count) == (1, 4, 1)
+        cache.open(SessionRequest(OTHER, 1, [], four[:1]), ANOTHER)
+        assert (len(cache), cache.partition_count, cache.closed_count) == (1, 3, 1)
+        opened(cache)
+        cache.end_all()
+        assert (len(cache), cache.partition_count, cache.closed_count) == (0, 0, 1)
 
     @needs_interpreter("it sets a constant")
     def test_of_partitions(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +164,7 @@ class TestLimits:
         replacing = cache.open(SessionRequest(KEY, 0, [P0, P1, P2]), CONNECTION)
         assert replacing.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
         assert following(cache, 1).partitions == [P0, P1]
-        assert cache.close_connection(CONNECTION) == [EndedSession(KEY, [P0, P1], True)]
+        assert cache.close_connection(CONNECTION) == [EndedSession(KEY, [P0, P1])]
 
 
 class TestResponses:
@@ -145,9 +199,11 @@ class TestEnds:
         cache = ShareSessionCache(10)
         opened(cache)
         assert following(cache, FINAL_EPOCH).partitions == []
-        assert cache.end(KEY) == EndedSession(KEY, [P0, P1], True)
+        assert cache.end(KEY) == EndedSession(KEY, [P0, P1])
         assert cache.end(KEY) is None
         assert (len(cache), cache.partition_count) == (0, 0)
+        assert cache.close_connection(CONNECTION) == [], "it began no other session"
+        assert cache.closed_count == 0
 
     def test_with_the_connection(self) -> None:
         cache = ShareSessionCache(10)
@@ -155,7 +211,8 @@ class TestEnds:
         opened(cache, OTHER)
         opened(cache, SessionKey("other", "m"), ANOTHER)
         ended = cache.close_connection(CONNECTION)
-        assert [(each.key, each.is_last) for each in ended] == [(KEY, False), (OTHER, True)]
+        assert [each.key for each in ended] == [KEY, OTHER]
+        assert not cache.has_group(KEY.group_id)
         assert cache.close_connection(CONNECTION) == []
         assert len(cache) == 1
 

@@ -183,6 +183,14 @@ def test_a_read_by_a_new_leader_records_its_epoch(world: World) -> None:
     assert world.read(leader=2).records == ()
 
 
+def test_a_read_that_names_no_leader_epoch_is_refused(world: World) -> None:
+    """As by Apache Kafka 4.4.0; 4.3.1 answers it and changes nothing."""
+    world.read(leader=2)
+    decision = world.read(leader=-1)
+    assert (decision.response.error_code, decision.records) == (ErrorCode.INVALID_REQUEST, ())
+    assert world.shard.states[KEY].leader_epoch == 2
+
+
 def test_a_read_by_an_earlier_leader_is_fenced(world: World) -> None:
     world.read(leader=2)
     assert world.read(leader=1).response.error_code == ErrorCode.FENCED_LEADER_EPOCH

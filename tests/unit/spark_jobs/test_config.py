@@ -20,6 +20,14 @@ def test_the_file_and_what_is_set_over_it(tmp_path):
     assert (config.max_offsets_per_trigger, config.available_now) == (5, True)
 
 
+def test_options_of_clients_may_be_true_false_or_numbers(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(BRONZE + "kafka: {enable.idempotence: true, retries: 3}\nspark: {spark.speculation: no}\n")
+    config = load_config(BronzeConfig, path)
+    assert config.kafka == {"enable.idempotence": "true", "retries": "3"}
+    assert config.spark == {"spark.speculation": "false"}
+
+
 def test_the_environment_goes_over_the_file_and_under_what_is_set(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(BRONZE)

@@ -1,15 +1,19 @@
 """The demo's choice of bars, by the length of a recording, and which of them are still open."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_jobs.demo import expected_bars, fitting_width, trades_of
+from spark_jobs.demo import check, expected_bars, fitting_width, trades_of
 from spark_jobs.errors import JobError
 from spark_jobs.events import Trade
 from spark_jobs.feed import FeedConfig
+from spark_jobs.oracle import Bar
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000
 
@@ -50,3 +54,21 @@ def test_a_recording_without_trades_is_reported(tmp_path: Path) -> None:
     depth.write_text("X,1,1,1,b,snap,1,1,0\n")
     with pytest.raises(JobError, match="holds no trades"):
         trades_of(FeedConfig(bootstrap_servers="x:1", source="csv", file=depth))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(lambda bars: bars[:-1], id="lost"),
+        pytest.param(lambda bars: [*bars, bars[-1]], id="twice"),
+        pytest.param(lambda bars: [*bars[:-1], replace(bars[-1], symbol="Y")], id="moved-to-another-symbol"),
+        pytest.param(lambda bars: [*bars[:-1], replace(bars[-1], start_ms=0)], id="moved-in-time"),
+        pytest.param(lambda bars: [*bars[:-1], replace(bars[-1], vwap=bars[-1].vwap + Decimal("1e-8"))], id="a-digit"),
+        pytest.param(lambda bars: [bars[1], bars[0]], id="in-another-order"),
+    ],
+)
+def test_the_demo_fails_by_a_bar_that_is_not_the_plain_one(plant: Callable[[list[Bar]], list[Bar]]) -> None:
+    expected, _ = expected_bars(trades_at(0, 1000, 12_000))
+    check(list(expected), expected)
+    with pytest.raises(JobError, match="Spark gave"):
+        check(plant(expected), expected)

@@ -54,14 +54,19 @@ def changed(**fields: object) -> bytes:
         (FEED.replace(b":1,", b":2,", 1) % (b"delta", 6), "A", "schema version 2, this job knows 1"),
         (FEED % (b"delta", 6), "B", "symbol 'A' under the key 'B'"),
         (FEED % (b"trade", 6), "A", "type is 'trade'"),
+        (FEED.replace(b'"%s"', b"[%s]") % (b"", 6), "A", "type is []"),
+        (FEED.replace(b":1,", b":true,", 1) % (b"delta", 6), "A", "schema version True, this job knows 1"),
         (changed(U=None), "BNBBTC", "U is None"),
         (changed(u=True), "BNBBTC", "u is True"),
         (changed(U=161), "BNBBTC", "U 161 is above u 160"),
         (changed(pu="1"), "BNBBTC", "pu is '1'"),
         (changed(E=1 << 63), "BNBBTC", "E is 9223372036854775808"),
+        (changed(E=10**18), "BNBBTC", "E is 1000000000000000000, too late for a time in ms"),
         (changed(b={}), "BNBBTC", "b is not a list"),
         (changed(a=[["1"]]), "BNBBTC", "a is not a list of"),
         (changed(a=[7]), "BNBBTC", "a is not a list of"),
+        (changed(a=["12"]), "BNBBTC", "a is not a list of"),
+        (changed(a=[{"1": 0, "2": 0}]), "BNBBTC", "a is not a list of"),
         (changed(a=[[1.5, "2"]]), "BNBBTC", "1.5 is not a number in a string"),
         (changed(a=[["-1", "2"]]), "BNBBTC", "'-1' is not a number, or is below zero"),
         (changed(a=[["NaN", "2"]]), "BNBBTC", "'NaN' is not a number"),
@@ -72,6 +77,23 @@ def changed(**fields: object) -> bytes:
 def test_refuses_with_the_reason(value: bytes, key: str | None, reason: str) -> None:
     with pytest.raises(BadDepth, match=re.escape(reason)):
         parse(value, key)
+
+
+@pytest.mark.parametrize("name", ["s", "U", "u", "E", "pu", "b", "a"])
+def test_a_reason_is_short_whatever_the_record_holds(name: str) -> None:
+    for long in ("x" * 10_000, [["x" * 10_000, "1"]], [[{"a": "x" * 10_000}, "1"]]):
+        with pytest.raises(BadDepth) as error:
+            parse(changed(**{name: long}), "BNBBTC")
+        assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize("depth", [900, 5_000, 30_000, 60_000, 90_000])
+@pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_a_field_of_any_depth_is_refused(depth: int, brackets: tuple[bytes, bytes]) -> None:
+    deep = brackets[0] * depth + b"1" + brackets[1] * depth
+    for field in (b'"v":%s', b'"U":%s', b'"U":1,"u":1,"E":1,"b":[[%s,"1"]]'):
+        with pytest.raises(BadDepth):
+            parse(b"{" + field % deep + b"}", "A")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spark_jobs.bronze import BronzeConfig
-from spark_jobs.failures import cause, told
+from spark_jobs.failures import cause, message_of
 
 CONFIG = BronzeConfig(bootstrap_servers="b:1", topics=["trades"], checkpoint="c", output="o")
 STARTED = """An error occurred while calling o83.start.
@@ -19,6 +19,10 @@ NO_DELTA = (
     "Job aborted due to stage failure: Lost task 1.0: org.apache.spark.SparkException: "
     "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred during loading state. Error reading "
     "delta file file:/c/state/0/1/1.delta: it does not exist. at TopicPartition.scala"
+)
+TOO_LARGE = (
+    "Job aborted due to stage failure: Total size of serialized results of 9 tasks (1026.0 MiB) is bigger than "
+    "spark.driver.maxResultSize (1024.0 MiB)"
 )
 NO_TOPIC = "org.apache.kafka.common.errors.TimeoutException: Topic bars not present in metadata after 60000 ms."
 
@@ -46,10 +50,15 @@ def test_a_cause_is_the_innermost_one_without_what_surrounds_it():
             FAILED % "Python worker failed to connect back.",
             "Spark waited 10 seconds for a Python worker: end what else",
         ),
+        (FAILED % TOO_LARGE, r"too large for the driver \(.*\): raise spark.driver.maxResultSize"),
+        (
+            FAILED % "java.lang.OutOfMemoryError: Java heap space",
+            "memory does not suffice .*: raise spark.driver.memory",
+        ),
         (FAILED % "something else", r"Spark failed: something else \(SPARK_JOBS_TRACE=1 shows all\)"),
     ],
 )
 def test_a_failure_of_spark_is_one_line(text, line):
-    found = told(Exception(text), CONFIG)
+    found = message_of(Exception(text), CONFIG)
     assert "\n" not in found
     assert re.search(line, found), found

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from spark_jobs.events import Depth
-from spark_jobs.market_state import MOST_BARS, MOST_SYMBOLS, WINDOW_MS, MarketState
+from spark_jobs.market_state import MAX_BARS, MAX_SOURCES, MAX_SYMBOLS, WINDOW_MS, MarketState
 
 
-def bar(symbol: str = "X", start_ms: int = 60_000, width: str = "1m", close: str = "2.5", version: int = 1) -> bytes:
+def bar(symbol: str = "X", start_ms: object = 60_000, width: str = "1m", close: str = "2.5", version: int = 1) -> bytes:
     prices = {"open": "2", "high": "3", "low": "1", "close": close, "vwap": "2", "volume": "7"}
     return json.dumps(
         {"v": version, "symbol": symbol, "width": width, "start_ms": start_ms, **prices, "trades": 4}
@@ -29,7 +29,12 @@ def test_a_bar_that_changes_is_sent_again_and_no_other() -> None:
     assert state.changed_bars(state.version) == []
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"7", b"{}", bar(version=2), bar(width="5m"), bar(close="x")])
+STRANGE = [b"", b"{", b"[]", b"7", b"{}", b"[" * 100_000, bar(version=2), bar(width="5m"), bar(close="x")]
+NOT_FINITE = [bar(close="1e999"), bar(close="nan"), bar(start_ms="Infinity"), bar(start_ms="1" + "0" * 400)]
+NUMBERS = [bar().replace(b": 4}", b": %s}" % number) for number in (b"NaN", b"Infinity", b"1" + b"0" * 400)]
+
+
+@pytest.mark.parametrize("value", [*STRANGE, *NOT_FINITE, *NUMBERS])
 def test_what_is_no_bar_is_left_out(value: bytes) -> None:
     state = MarketState()
     state.apply_bar(value)
@@ -38,13 +43,14 @@ def test_what_is_no_bar_is_left_out(value: bytes) -> None:
 
 def test_the_oldest_bars_go_and_further_symbols_do_not_come() -> None:
     state = MarketState()
-    for number in range(MOST_BARS + 5):
+    for number in range(MAX_BARS + 5):
         state.apply_bar(bar(start_ms=60_000 * number))
-    assert [each[2] for each in state.changed_bars(0)] == [60.0 * number for number in range(5, MOST_BARS + 5)]
-    for number in range(MOST_SYMBOLS + 3):
+    assert [each[2] for each in state.changed_bars(0)] == [60.0 * number for number in range(5, MAX_BARS + 5)]
+    for number in range(MAX_SYMBOLS + 3):
         state.apply_bar(bar(symbol=f"S{number:02}"))
-        state.apply_depth(f"S{number:02}".encode(), b"{}")
-    assert len(state.symbols()) == len(state.books) == MOST_SYMBOLS
+        state.apply_depth(f"T{number:02}".encode(), b"{}")
+        state.apply_depth(f"S{number:02}".encode(), Depth(f"S{number:02}", "delta", 1, 5, 5, 4, [], []).to_json())
+    assert len(state.symbols()) == len(state.books) == MAX_SYMBOLS
 
 
 def test_a_ladder_is_the_best_levels_of_a_book_that_is_whole() -> None:
@@ -68,7 +74,21 @@ def test_quantiles_are_those_of_the_last_seconds() -> None:
 
 def test_how_far_the_ticks_are_is_told_by_their_sources() -> None:
     state = MarketState()
-    for source in ("my-trades-0-7", "my-trades-0-5", "depth-2-0", "", "nonsense", "a-b-c"):
+    for source in (
+        "my-trades-0-7",
+        "my-trades-0-5",
+        "depth-2-0",
+        "",
+        "nonsense",
+        "a-b-c",
+        "a-²-³",
+        "a-0-" + "9" * 5_000,
+    ):
         state.apply_tick(source, None, 0)
     assert state.next_offsets == {("my-trades", 0): 8, ("depth", 2): 1}
-    assert (state.ticks, list(state.latencies)) == (6, [])
+    assert (state.ticks, list(state.latencies)) == (8, [])
+    for number in range(MAX_SOURCES + 5):
+        state.apply_tick(f"others-{number}-0", None, 0)
+    state.apply_tick("depth-2-1", None, 0)
+    assert len(state.next_offsets) == MAX_SOURCES
+    assert state.next_offsets["depth", 2] == 2

@@ -100,6 +100,24 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
         list(read_csv(path))
 
 
+def test_a_file_that_is_damaged_within_is_named(tmp_path):
+    packed = bytearray(gzip.compress(b"".join(b"%d,1,2,3,4,5,true\n" % n for n in range(9_000))))
+    packed[len(packed) // 2 : len(packed) // 2 + 9] = b"\xff" * 9
+    (tmp_path / "A.csv.gz").write_bytes(packed)
+    write(tmp_path / "B.csv", AGG_TRADES + "9" * 200_000 + ",1\n")
+    for suffix, flags, method in (("password", 1, 8), ("method", 0, 99)):
+        with zipfile.ZipFile(tmp_path / f"{suffix}.zip", "w") as archive:
+            archive.writestr("A.csv", AGG_TRADES)
+        data = bytearray((tmp_path / f"{suffix}.zip").read_bytes())
+        for header, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            place = data.index(header) + at
+            data[place : place + 4] = bytes((flags, 0, method, 0))
+        (tmp_path / f"{suffix}.zip").write_bytes(data)
+    for name in ("A.csv.gz", "B.csv", "password.zip", "method.zip"):
+        with pytest.raises(JobError, match=name):
+            list(read_csv(tmp_path / name))
+
+
 def test_a_dump_gives_trades_and_books_and_leaves_the_rest_out(tmp_path):
     agg = {
         "e": "aggTrade",
@@ -135,6 +153,7 @@ BAD_TRADE = '{"e":"trade","E":1,"s":"A","t":1,"p":"%s","q":"1","T":5,"m":%s}'
     [
         "{",
         "[1]",
+        '{"e":' + "[" * 100_000,
         "7",
         '{"e":"trade","s":"A"}',
         BAD_TRADE % ("x", "true"),

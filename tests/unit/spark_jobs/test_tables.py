@@ -1,6 +1,7 @@
 """Iceberg and Delta tables hold each batch once, whatever ends a write, overtakes it or comes again."""
 
 import sqlite3
+import time
 from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
@@ -9,10 +10,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
+from spark_jobs import tables
 from spark_jobs.errors import JobError
 from spark_jobs.failpoints import Failpoints, Planted
-from spark_jobs.tables import CATALOG_FILE, Batch, BatchTable, DeltaBatches, IcebergTable, no_step, open_catalog
+from spark_jobs.tables import (
+    CATALOG_FILE,
+    KEPT_METADATA,
+    Batch,
+    BatchTable,
+    DeltaBatches,
+    IcebergTable,
+    no_step,
+    open_catalog,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::ResourceWarning")
 SCHEMA = pa.schema(
@@ -80,6 +92,22 @@ def test_a_write_that_ends_before_or_after_its_commit_is_done_once(kind: str, st
     assert numbers(kind, tmp_path) == expected(0, 1)
 
 
+def test_an_iceberg_table_is_there_partitioned_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "iceberg_creating-0").write_text("raise")
+    with pytest.raises(Planted):
+        table_of("iceberg", tmp_path, Failpoints(str(tmp_path))).write(rows_of(0), Batch("q", 0))
+    assert not open_catalog(str(tmp_path), {}).table_exists("market.bars")
+
+    def overtake(step: str, number: int) -> None:
+        if step == "iceberg_creating":
+            assert table_of("iceberg", tmp_path).write(rows_of(number), Batch("q", number))
+
+    assert not table_of("iceberg", tmp_path, overtake).write(rows_of(0), Batch("q", 0))
+    assert numbers("iceberg", tmp_path) == expected(0)
+    fields = open_catalog(str(tmp_path), {}).load_table("market.bars").spec().fields
+    assert [field.name for field in fields] == ["date", "symbol"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_two_writers_of_one_batch_the_one_that_is_overtaken_leaves_it(kind: str, tmp_path: Path) -> None:
     """The second writes the whole batch while the first is about to commit it."""
@@ -93,6 +121,39 @@ def test_of_two_writers_of_one_batch_the_one_that_is_overtaken_leaves_it(kind: s
     assert not table_of(kind, tmp_path, overtake).write(rows_of(1), Batch("q", 1))
     assert overtaken == [True]
     assert numbers(kind, tmp_path) == expected(0, 1)
+
+
+@pytest.mark.parametrize("properties", [{}, {"commit.retry.num-retries": "4"}])
+def test_two_writers_of_one_batch_write_it_once_into_a_table_that_others_made(
+    tmp_path: Path, properties: dict[str, str]
+) -> None:
+    """By default pyiceberg repeats a commit that was refused, and would not look what the other has committed."""
+    catalog = open_catalog(str(tmp_path), {})
+    catalog.create_namespace("market")
+    catalog.create_table("market.bars", SCHEMA, properties=properties)
+    overtaken: list[bool] = []
+
+    def overtake(step: str, number: int) -> None:
+        if step == "iceberg_written" and not overtaken:
+            overtaken.append(table_of("iceberg", tmp_path).write(rows_of(number), Batch("q", number)))
+
+    assert not table_of("iceberg", tmp_path, overtake).write(rows_of(0), Batch("q", 0))
+    assert overtaken == [True]
+    assert numbers("iceberg", tmp_path) == expected(0)
+
+
+def test_two_writers_that_create_a_table_at_once_write_their_batch_once(tmp_path: Path, monkeypatch) -> None:
+    write_metadata, overtaken = SqlCatalog._write_metadata, []
+
+    def overtake(*arguments: object, **named: object) -> None:
+        if not overtaken:
+            overtaken.append("as the first one is about to add its table to the catalogue")
+            assert table_of("iceberg", tmp_path).write(rows_of(0), Batch("q", 0))
+        write_metadata(*arguments, **named)
+
+    monkeypatch.setattr(SqlCatalog, "_write_metadata", staticmethod(overtake))
+    assert not table_of("iceberg", tmp_path).write(rows_of(0), Batch("q", 0))
+    assert numbers("iceberg", tmp_path) == expected(0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,6 +178,8 @@ def test_rows_of_another_query_and_an_older_checkpoint_are_refused(kind: str, tm
         table_of(kind, tmp_path).write(rows_of(0), Batch("p", 0))
     with pytest.raises(JobError, match="holds batch 1 of this query, and the checkpoint goes on with batch 0"):
         table_of(kind, tmp_path).write(rows_of(0), Batch("q", 0))
+    with pytest.raises(JobError, match=r"holds batch 1 .* goes on with batch 3: the table lacks the batches between"):
+        table_of(kind, tmp_path).write(rows_of(3), Batch("q", 3))
     table_of(kind, tmp_path).drop()
     assert table_of(kind, tmp_path).write(rows_of(2), Batch("p", 2))
     assert numbers(kind, tmp_path) == expected(2)
@@ -169,6 +232,103 @@ def test_small_files_become_one_and_what_only_the_past_needs_is_deleted(kind: st
     assert not table_of(kind, tmp_path).write(rows_of(5), Batch("q", 5)), "its number outlives the snapshots"
     assert table_of(kind, tmp_path).write(rows_of(6), Batch("q", 6))
     assert numbers(kind, tmp_path) == expected(*range(7))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_versions_are_kept_for_half_an_hour_in_any_time_zone(kind: str, tmp_path: Path, monkeypatch) -> None:
+    """Files of older versions are there until no kept version needs them; naive times are off by hours."""
+    for number in range(3):
+        table_of(kind, tmp_path).write(rows_of(number), Batch("q", number))
+    files = set(tmp_path.rglob("*.parquet"))
+    try:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        table_of(kind, tmp_path).maintain(3, timedelta(minutes=30))
+        assert files < set(tmp_path.rglob("date=*/**/*.parquet"))
+        monkeypatch.setenv("TZ", "America/Los_Angeles")
+        time.tzset()
+        table_of(kind, tmp_path).maintain(3, timedelta(0))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert not files & set(tmp_path.rglob("*.parquet"))
+    assert numbers(kind, tmp_path) == expected(0, 1, 2)
+
+
+def test_a_file_that_is_no_longer_small_is_not_merged_again(tmp_path: Path, monkeypatch) -> None:
+    def files() -> dict[str, int]:
+        table = open_catalog(str(tmp_path), {}).load_table("market.bars")
+        return {task.file.file_path: task.file.file_size_in_bytes for task in table.scan().plan_files()}
+
+    for number in range(7):
+        table_of("iceberg", tmp_path).write(rows_of(number), Batch("q", number))
+        if number == 3:
+            table_of("iceberg", tmp_path).maintain(4, timedelta(0))
+            merged = files()
+            monkeypatch.setattr(tables, "SMALL_BYTES", min(merged.values()))
+    table_of("iceberg", tmp_path).maintain(3, timedelta(0))
+    assert merged.items() <= files().items()
+    assert len(files()) == 2 * len(merged)
+    assert numbers("iceberg", tmp_path) == expected(*range(7))
+
+
+def test_versions_and_metadata_of_an_iceberg_table_are_bounded(tmp_path: Path, monkeypatch) -> None:
+    """Each commit writes a file that names all versions: at a batch each 5 s they would be 17,280 a day."""
+    monkeypatch.setattr(tables, "MAX_VERSIONS", 5)
+    for number in range(25):
+        table_of("iceberg", tmp_path).write(rows_of(number), Batch("q", number))
+    assert len(set(tmp_path.rglob("*.metadata.json"))) <= int(KEPT_METADATA["write.metadata.previous-versions-max"]) + 1
+    table_of("iceberg", tmp_path).maintain(100, timedelta(days=1))
+    assert len(open_catalog(str(tmp_path), {}).load_table("market.bars").snapshots()) == 5
+    assert numbers("iceberg", tmp_path) == expected(*range(25))
+
+
+def test_the_log_of_a_delta_table_is_kept_as_long_as_its_versions(tmp_path: Path) -> None:
+    log = tmp_path / "bars" / "_delta_log"
+    for number in range(12):
+        table_of("delta", tmp_path).write(rows_of(number), Batch("q", number))
+        if number == 5:
+            table_of("delta", tmp_path).maintain(100, timedelta(days=1))
+    kept = set(log.glob("*.json"))
+    assert len(kept) > 12
+    table_of("delta", tmp_path).maintain(100, timedelta(0))
+    assert len(set(log.glob("*.json")) & kept) <= 1
+    assert not table_of("delta", tmp_path).write(rows_of(11), Batch("q", 11)), "its number outlives the log"
+    assert numbers("delta", tmp_path) == expected(*range(12))
+
+
+def test_a_merge_is_one_version_and_no_version_lacks_rows(tmp_path: Path) -> None:
+    for number in range(3):
+        table_of("iceberg", tmp_path).write(rows_of(number), Batch("q", number))
+    table_of("iceberg", tmp_path).maintain(3, timedelta(days=1))
+    table = open_catalog(str(tmp_path), {}).load_table("market.bars")
+    assert len(list(table.scan().plan_files())) == 4
+    rows = [table.scan(snapshot_id=version.snapshot_id).count() for version in table.snapshots()]
+    assert rows == [4, 8, 12, 12]
+
+
+def test_a_table_that_others_made_gets_these_bounds_too(tmp_path: Path) -> None:
+    create("iceberg", tmp_path, SCHEMA)
+    for number in range(3):
+        table_of("iceberg", tmp_path).write(rows_of(number), Batch("q", number))
+    table_of("iceberg", tmp_path).maintain(3, timedelta(0))
+    assert len(set(tmp_path.rglob("*.parquet"))) == 1, "it is not partitioned"
+    assert numbers("iceberg", tmp_path) == expected(0, 1, 2)
+    assert KEPT_METADATA.items() <= open_catalog(str(tmp_path), {}).load_table("market.bars").properties.items()
+
+
+def test_a_delta_table_named_by_an_url_is_deleted(tmp_path: Path) -> None:
+    table = DeltaBatches(f"file://{tmp_path}/bars")
+    table.write(rows_of(0), Batch("q", 0))
+    table.drop()
+    assert not (tmp_path / "bars").exists()
+
+
+def test_a_folder_that_is_no_delta_table_is_not_deleted(tmp_path: Path) -> None:
+    (tmp_path / "bars").mkdir()
+    (tmp_path / "bars" / "letter.txt").touch()
+    table_of("delta", tmp_path).drop()
+    assert (tmp_path / "bars" / "letter.txt").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)

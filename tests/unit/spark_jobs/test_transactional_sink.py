@@ -1,9 +1,15 @@
 """Which batch may be claimed after which, and how it is cut: D1 of the transactional sink's proof."""
 
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from spark_jobs import sink, transactional_sink
+from spark_jobs.errors import JobError
 from spark_jobs.transactional_sink import Note, SinkError, TransactionalSink, next_claim
 
 SINK = TransactionalSink("n", "t", {}, partitions=3)
@@ -38,9 +44,24 @@ def test_what_does_not_follow_is_refused_in_one_line(before: Note | None, query:
     assert "\n" not in str(error.value)
 
 
+def test_a_first_batch_whose_notes_may_have_expired_is_refused() -> None:
+    old_ms = NOW_MS - 7 * DAY_MS
+    with pytest.raises(SinkError, match=r"batch 0 of n was begun 7 days ago.* empty checkpoint and t, set takes_over"):
+        next_claim(SINK, None, "q", 0, NOW_MS, planned_ms=old_ms)
+    assert next_claim(SINK, None, "q", 0, NOW_MS, planned_ms=NOW_MS - DAY_MS).batch == 0
+    assert next_claim(replace(SINK, first_batch=7), None, "q", 7, NOW_MS, planned_ms=old_ms).batch == 7
+
+
 def test_an_old_batch_goes_on_where_it_is_named() -> None:
     old = replace(BEFORE, since_ms=NOW_MS - 7 * DAY_MS)
     assert next_claim(replace(SINK, first_batch=4), old, "q", 4, NOW_MS) == old
+
+
+def test_a_job_names_its_own_keys() -> None:
+    source = Path(transactional_sink.__file__).read_text()
+    assert [name for name in sink.KEYS if name not in source] == []
+    with pytest.raises(JobError, match="set first_transactional_batch to 3"), sink.as_job_errors():
+        next_claim(SINK, None, "q", 3, NOW_MS)
 
 
 @pytest.mark.parametrize("note", [BEFORE, Note("q", 0, 1)])
@@ -51,3 +72,15 @@ def test_a_note_is_read_as_it_was_written(note: Note) -> None:
 @pytest.mark.parametrize("text", [None, "", "{}", "[1]", '["q", 1, 2, "run", 0, 5]', "x"])
 def test_what_is_no_note_is_none(text: str | None) -> None:
     assert Note.of(text) is None
+
+
+def test_the_file_runs_without_the_rest_of_the_repository(tmp_path: Path) -> None:
+    shutil.copy(transactional_sink.__file__, tmp_path)
+    program = (
+        "import sys, transactional_sink as sink\n"
+        "print(sink.next_claim(sink.TransactionalSink('n', 't', {}), None, 'q', 0, 5).to_json())\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('spark_jobs', 'kafkapy', 'tools')])\n"
+    )
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ['["q", 0, 4, "", 5]', "[]"]

@@ -22,7 +22,16 @@ def test_an_empty_checkpoint_has_no_entries() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"1\n0\n", b"x\n0\n", b"0\n1\n", b"0\n1\na 0 1\nb 0 1\n", b"0\n1\na b\n", b"0\n1\na 0 x\n", b"\xff\n0\n"],
+    [
+        b"1\n0\n",
+        b"x\n0\n",
+        b"0\n1\n",
+        b"0\n1\na 0 1\nb 0 1\n",
+        b"0\n1\na b\n",
+        b"0\n1\na 0 x\n",
+        b"0\n1\na 0 -1\n",
+        b"\xff\n0\n",
+    ],
 )
 def test_a_damaged_checkpoint_is_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.descriptors import DIRECTORY, MOST_LEFT, Descriptors
+from tests.support.descriptors import DIRECTORY, MAX_LEFT, Descriptors
 
 pytestmark = [
     pytest.mark.long,
@@ -31,9 +31,9 @@ def open_in(stack: ExitStack, directory: Path, count: int) -> None:
 
 def test_more_than_a_few_are_reported_once(stack: ExitStack, tmp_path: Path) -> None:
     descriptors = Descriptors()
-    open_in(stack, tmp_path, MOST_LEFT - OF_OTHERS)
+    open_in(stack, tmp_path, MAX_LEFT - OF_OTHERS)
     assert descriptors.left_open() == []
-    open_in(stack, tmp_path, MOST_LEFT + OF_OTHERS)
+    open_in(stack, tmp_path, MAX_LEFT + OF_OTHERS)
     assert descriptors.left_open().count(f"{tmp_path}/0") == 2
     assert descriptors.left_open() == []
 
@@ -41,6 +41,6 @@ def test_more_than_a_few_are_reported_once(stack: ExitStack, tmp_path: Path) -> 
 def test_those_of_a_running_broker_are_not_counted_those_of_a_stopped_one_are(stack: ExitStack) -> None:
     descriptors = Descriptors()
     with tempfile.TemporaryDirectory(prefix="kafkapy-") as data:
-        open_in(stack, Path(data), MOST_LEFT + OF_OTHERS)
+        open_in(stack, Path(data), MAX_LEFT + OF_OTHERS)
         assert descriptors.left_open() == []
     assert f"{data}/0 (deleted)" in descriptors.left_open()

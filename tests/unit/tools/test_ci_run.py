@@ -12,7 +12,7 @@ import pytest
 CI_RUN = Path(__file__).parents[3] / ".ci" / "run"
 TIMEOUT_S = 60
 BESIDE = "-k check ci-compiled ci-pythons JOBS=2"
-FIRST = "-j3 setup tools spark-jars pythons"
+FIRST = "-j3 setup tools spark-jars"
 
 
 def launch(directory: Path, make: str) -> tuple[subprocess.Popen[str], int]:

@@ -18,6 +18,11 @@ ALIASES = {"Broker", "Cluster", "NewKafkaBroker", "Fault"}
 """Names of kafkapy.testing that are types of other names, or shown above."""
 
 
+def test_the_first_page_has_what_is_linked_on_the_site() -> None:
+    first = (ROOT / site.FIRST).read_text(encoding="utf-8")
+    assert [words for words in site.GENERATED if words not in first] == []
+
+
 def test_every_document_is_a_page_of_the_menu() -> None:
     documents = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
     assert documents <= {*site.pages()}
@@ -35,6 +40,7 @@ def test_every_document_is_a_page_of_the_menu() -> None:
         ("docs/a.md", "[`conftest`](../tests/conftest.py)", "`conftest`"),
         ("docs/a.md", "[x](https://example.org/a.md)", "[x](https://example.org/a.md)"),
         ("README.md", "[x](docs/security.md)", "[x](docs/security.md)"),
+        ("README.md", "see the site's Python API", "see [the Python API](docs/reference/python.md)"),
         ("docs/howto/a.md", "[x](../security.md)", "[x](../security.md)"),
     ],
 )

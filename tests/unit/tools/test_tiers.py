@@ -34,7 +34,7 @@ def test_a_tier_leaves_out_what_its_markers_say(target: str, left_out: list[str]
 
 
 def test_ci_runs_every_test() -> None:
-    assert "\nJOBS=4 make test-all &&" in (ROOT / ".ci" / "run").read_text()
+    assert "\nJOBS=5 make test-all &&" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_each_run_shows_the_ten_slowest() -> None:

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from kafkapy.embedded.faults.faulty_disk import DiskState, FaultyDisk
+from kafkapy.embedded.faults.faulty_disk import DiskState, FaultyDisk, FaultyFile
+from kafkapy.seams import File
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.testing import Broker, FaultError
 from tests.support.topic_contents import offsets
@@ -110,3 +112,31 @@ def test_what_was_synced_after_a_rename_is_kept(tmp_path: Path) -> None:
     file.close()
     assert state.lose_unsynced() == len(b"three")
     assert (tmp_path / "current" / "a.log").read_bytes() == b"onetwo"
+
+
+def test_what_is_written_while_the_file_is_synced_is_lost(tmp_path: Path) -> None:
+    class WrittenWhileSynced:
+        """As by the broker's loop while a worker waits for the disk."""
+
+        def __init__(self, file: File) -> None:
+            self._file = file
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def sync(self) -> None:
+            self._file.sync()
+            faulty.pwrite([b"later"], len(b"before"))
+
+    state = DiskState()
+    faulty = FaultyFile(WrittenWhileSynced(SystemDisk().open(f"{tmp_path}/a.log", create=True)), state)
+    faulty.pwrite([b"before"], 0)
+    faulty.sync()
+    faulty.close()
+    assert state.lose_unsynced() == len(b"later")
+    assert (tmp_path / "a.log").read_bytes() == b"before"
+
+
+def test_a_disk_has_no_less_than_no_room(broker: Broker) -> None:
+    with pytest.raises(FaultError, match="room is a number of bytes"):
+        broker.faults.fill_disk(room=-1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.group.classic.rebalance import MOST_PENDING_IDS
+from kafkapy.group.classic.rebalance import MAX_PENDING_MEMBERS
 from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import Client
@@ -55,7 +55,7 @@ def test_ids_that_nobody_comes_back_with_have_a_bound() -> None:
     """The oldest is forgotten: who comes with it is told to begin anew, as after its session."""
     world = ClassicWorld()
     (leader,) = world.stable()
-    ids = [world.new_id() for _ in range(MOST_PENDING_IDS + 2)]
+    ids = [world.new_id() for _ in range(MAX_PENDING_MEMBERS + 2)]
     assert [world.code(world.join(each)) for each in ids[:2]] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     tokens = [world.join(each) for each in (ids[2], leader)]
     world.advance(10_000)

@@ -125,6 +125,17 @@ def test_expressions_are_not_matched_again_at_every_new_topic() -> None:
     assert world.written == []
 
 
+def test_what_an_expression_matched_that_has_changed_meanwhile_is_not_written() -> None:
+    world = GroupWorld(image_of(foo=1, bar=1))
+    consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo")
+    consumer.join()
+    matched = dict(world.group().log.subscriptions.resolved)
+    consumer.beat(subscribed_topic_regex="bar")
+
+    assert world.consumer.resolve_regexes("g", matched).records == []
+    assert world.group().log.subscriptions.resolved.keys() == {"bar"}
+
+
 def test_expression_that_nobody_has_any_more_is_forgotten() -> None:
     world = GroupWorld(image_of(foo=1, bar=1))
     first = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo")

@@ -201,6 +201,17 @@ def test_static_member_that_stays_away_loses_its_partitions() -> None:
     assert world.group().log.static_members == {}
 
 
+def test_member_that_joins_again_as_another_instance_leaves_the_former_one_free() -> None:
+    world = GroupWorld(image_of(foo=1))
+    consumer = FakeConsumer(world, "a", "foo", instance_id="i")
+    consumer.join()
+    consumer.fields["instance_id"] = "j"
+    consumer.join()
+
+    assert world.group().log.static_members == {"j": "a"}
+    assert FakeConsumer(world, "b", "foo", instance_id="i").join().member_id == "b"
+
+
 @pytest.mark.parametrize("assignor", ["uniform", "range", None])
 def test_member_takes_over_a_static_one_under_its_own_id(assignor: str | None) -> None:
     world = GroupWorld(image_of(foo=4, bar=2))

@@ -114,6 +114,63 @@ def test_member_that_waits_takes_what_is_released() -> None:
     assert facts(after) == (STABLE, 11, 11, {FOO: {0: 10, 1: 11}}, {})
 
 
+def test_member_that_waits_moves_to_the_next_epoch_where_it_has_all_of_the_target() -> None:
+    before = ConsumerMember("m", 11, 11, UNRELEASED, assigned={FOO: {0: 11}})
+
+    after = step(before, {FOO: {0}}, None, epoch=12, taken=frozenset({0}))
+
+    assert facts(after) == (STABLE, 12, 11, {FOO: {0: 11}}, {})
+
+
+def test_member_that_waits_gives_where_the_target_has_moved_meanwhile() -> None:
+    before = ConsumerMember("m", 11, 11, UNRELEASED, assigned={FOO: {0: 11, 1: 11}})
+
+    after = step(before, {FOO: {1}}, None, epoch=12, taken=frozenset({0, 1}))
+
+    assert facts(after) == (UNREVOKED, 11, 11, {FOO: {1: 11}}, {FOO: {0: 11}})
+
+
+def test_member_that_has_revoked_before_the_request_waits_for_what_others_own() -> None:
+    after = step(member(), {FOO: {0, 2}}, {}, taken=frozenset({2}))
+
+    assert facts(after) == (UNRELEASED, 11, 10, {FOO: {0: 10}}, {})
+
+
+def test_member_that_has_revoked_all_waits_for_what_others_own() -> None:
+    before = ConsumerMember("m", 11, 10, UNREVOKED, assigned={FOO: {0: 11}})
+
+    after = step(before, {FOO: {0, 1}}, {FOO: {0}}, taken=frozenset({0, 1}))
+
+    assert facts(after) == (UNRELEASED, 11, 11, {FOO: {0: 11}}, {})
+
+
+@pytest.mark.parametrize(("epoch", "has_changed"), [(11, False), (11, True), (10, True)])
+@pytest.mark.parametrize("still_owns", [False, True])
+def test_topic_of_the_target_that_is_no_longer_wanted_is_given_at_each_epoch(
+    epoch: int, has_changed: bool, still_owns: bool
+) -> None:
+    before = member(assigned={FOO: {0: 10}, BAR: {1: 10}})
+    reported = {FOO: {0}, BAR: {1}} if still_owns else {FOO: {0}}
+
+    after = step(
+        before,
+        {FOO: {0}, BAR: {1}},
+        reported,
+        epoch=epoch,
+        subscribed=frozenset({FOO}),
+        has_subscription_changed=has_changed,
+    )
+
+    given = (UNREVOKED, 10, 10, {FOO: {0: 10}}, {BAR: {1: 10}})
+    assert facts(after) == (given if still_owns else (STABLE, epoch, 10, {FOO: {0: 10}}, {}))
+
+
+def test_nothing_goes_where_a_changed_subscription_wants_the_same() -> None:
+    before = member(assigned={FOO: {0: 10}, BAR: {1: 10}})
+
+    assert step(before, {FOO: {0}, BAR: {1}}, None, epoch=10, has_subscription_changed=True) is before
+
+
 def test_topic_that_the_member_no_longer_wants_goes_whatever_the_target_says() -> None:
     before = member(assigned={FOO: {0: 10}, BAR: {1: 10}})
 

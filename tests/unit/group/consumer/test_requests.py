@@ -82,7 +82,7 @@ def test_invalid_request_says_what_to_change(fields: dict[str, Any], message: st
 
 @needs_interpreter("it replaces a constant, which compiled code has inlined")
 def test_the_names_of_all_members_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update, "MOST_NAMES_OF_GROUP", 3)
+    monkeypatch.setattr(update, "MAX_NAMES_OF_GROUP", 3)
     world = GroupWorld(image_of(foo=1))
     first, second = FakeConsumer(world, "a", "foo", "bar"), FakeConsumer(world, "b", "foo", "other", "more")
     first.join()

@@ -164,6 +164,19 @@ def test_expression_of_a_static_member_is_forgotten_when_it_comes_back_classic()
     assert "ConsumerGroupRegularExpressionKey" in [record.key.NAME for record in world.written if record.value is None]
 
 
+def test_an_expression_of_members_that_an_administrator_removes_is_forgotten() -> None:
+    world = world_of()
+    by_regex = {"subscribed_topic_names": None, "subscribed_topic_regex": "t.*"}
+    for member_id, fields in (("a", by_regex), ("b", by_regex), ("c", {})):
+        modern(world, member_id, instance_id=member_id, **fields).join()
+
+    assert [member.error_code for member in world.leave(("", "a")).members] == [0]
+    assert list(world.consumer_group.log.subscriptions.resolved) == ["t.*"]
+    assert [member.error_code for member in world.leave(("b", "b")).members] == [0]
+    assert not world.consumer_group.log.subscriptions.resolved
+    assert list(world.consumer_group.log.members) == ["c"]
+
+
 def test_downgrade_that_is_not_written_is_tried_again() -> None:
     world = world_of()
     _, classic_id = mixed_group(world)

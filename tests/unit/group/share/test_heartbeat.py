@@ -7,7 +7,7 @@ import pytest
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.explain import explain
 from kafkapy.group.offsets import offset_record
-from kafkapy.group.settings import MOST_NAMES
+from kafkapy.group.settings import MAX_NAMES
 from kafkapy.group.share import heartbeat
 from kafkapy.group.share.decision import ShareDecision
 from kafkapy.group.share.member import ShareMember
@@ -15,7 +15,7 @@ from kafkapy.group.share.records import states_record
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
-from tests.support.consumer_groups import WALL_START_MS, error_of, image_of, topic_id
+from tests.support.consumer_groups import WALL_START_MS, FakeConsumer, error_of, image_of, topic_id
 from tests.support.share_groups import ShareWorld, assigned
 
 FOO, BAR = topic_id("foo"), topic_id("bar")
@@ -94,7 +94,7 @@ def test_members_divide_the_partitions_and_share_them_if_there_are_too_few() -> 
     assert sorted(len(target[FOO]) for target in targets.values()) == [3, 3]
 
     world = settled("a", "b", "c", partition_count=1)
-    assert all(target == {FOO: {0}} for target in world.log().targets.values())
+    assert all(target == {FOO: (0,)} for target in world.log().targets.values())
 
 
 def test_topics_that_do_not_exist_are_waited_for() -> None:
@@ -135,8 +135,8 @@ def test_full_request_is_answered_with_the_assignment() -> None:
         ({"subscribed_topic_names": []}, "SubscribedTopicNames must be set in first request."),
         ({"member_epoch": -2}, "MemberEpoch is invalid."),
         (
-            {"subscribed_topic_names": list(map(str, range(MOST_NAMES + 1)))},
-            f"SubscribedTopicNames has {MOST_NAMES + 1} names, more than {MOST_NAMES}.",
+            {"subscribed_topic_names": list(map(str, range(MAX_NAMES + 1)))},
+            f"SubscribedTopicNames has {MAX_NAMES + 1} names, more than {MAX_NAMES}.",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_request_that_no_group_accepts_is_invalid(fields: dict[str, object], mes
 
 
 def test_different_names_of_all_members_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "MOST_NAMES_OF_GROUP", 3)
+    monkeypatch.setattr(heartbeat, "MAX_NAMES_OF_GROUP", 3)
     world = ShareWorld()
     world.join("a", "1", "2")
     refused = error_of(world.join, "b", "3", "4")
@@ -251,6 +251,16 @@ def test_deleted_topic_is_forgotten_with_its_states() -> None:
 
     assert (response.member_epoch, assigned(response)) == (4, {})
     assert world.heartbeat("a", 4).member_epoch == 4
+
+
+def test_states_of_a_deleted_topic_that_were_never_forgotten_begin_no_epoch() -> None:
+    """A coordinator that was loading when the topic was deleted still has them; the topic may be made again."""
+    world = settled("a")
+    world.image = image_of(2)
+    assert assigned(world.heartbeat("a", 3)) == {}
+
+    assert [world.heartbeat("a", 4).member_epoch for _ in range(3)] == [4, 4, 4]
+    assert world.names_written() == []
 
 
 def test_target_is_computed_again_after_the_assignment_interval() -> None:
@@ -397,6 +407,12 @@ def test_group_is_described() -> None:
     assert (topic.topic_id, topic.topic_name, topic.partitions) == (FOO, "foo", [0, 1, 2, 3, 4, 5])
     missing = world.shard.share.describe("h")
     assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group h not found.")
+    FakeConsumer(world.groups_world, "c", "foo").join(group_id="of-consumers")
+    other = world.shard.share.describe("of-consumers")
+    assert (other.error_code, other.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        "Group of-consumers is not a share group.",
+    )
 
 
 def test_rebalances_are_explained() -> None:

@@ -1,7 +1,9 @@
-"""What heartbeats read of the configuration is kept until a configuration changes."""
+"""What heartbeats read of the configuration: it is kept until a configuration changes, which takes effect then."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+
+import pytest
 
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.config.share import ShareConfig
@@ -9,6 +11,8 @@ from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.share.group import ShareGroup
 from kafkapy.metadata.image import ConfigsImage
+from tests.support.consumer_groups import image_of
+from tests.support.share_groups import ShareWorld
 
 
 def test_times_are_read_once_for_each_configuration() -> None:
@@ -30,3 +34,25 @@ def test_times_are_read_once_for_each_configuration() -> None:
     broker[0] = replace(broker[0], group_share_session_timeout_ms=50_000)
     assert group.times(configs).session_timeout_ms == 50_000
     assert len(reads) == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "heartbeat_ms", "session_ms"),
+    [
+        ({"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "10000"}, 10_000, 50_000),
+        ({"share.session.timeout.ms": "70000", "share.heartbeat.interval.ms": "1"}, 5_000, 60_000),
+    ],
+    ids=("within", "out-of-bounds"),
+)
+def test_a_groups_own_times_take_effect_within_the_brokers_bounds(
+    own: dict[str, str], heartbeat_ms: int, session_ms: int
+) -> None:
+    """As in Apache Kafka's GroupMetadataManagerTest."""
+    world = ShareWorld(image_of(foo=6))
+    assert world.join("m", "foo").heartbeat_interval_ms == 5_000
+    world.groups_world.group_configs["g"] = own
+    world.groups_world.share_config = replace(world.groups_world.share_config)  # settings are read anew
+    assert world.heartbeat("m", 2).heartbeat_interval_ms == heartbeat_ms
+    assert world.pass_time(session_ms - 1) == []
+    assert world.pass_time(1) != []
+    assert world.group().is_empty

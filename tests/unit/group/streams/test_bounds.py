@@ -6,12 +6,12 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision
-from kafkapy.group.settings import MOST_NAMES
+from kafkapy.group.settings import MAX_NAMES
 from kafkapy.group.streams import group as streams_group
-from kafkapy.group.streams.checks import MOST_ID_CHARACTERS
+from kafkapy.group.streams.checks import MAX_ID_CHARACTERS
 from kafkapy.group.streams.removal import BYTES_PER_BATCH, members_of_one_batch
-from kafkapy.group.streams.topic_configuration import MOST_TASKS
-from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES, check_bounds
+from kafkapy.group.streams.topic_configuration import MAX_TASKS
+from kafkapy.group.streams.topology import MAX_SUBTOPOLOGIES, check_bounds
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
@@ -46,10 +46,10 @@ def fail(decision: GroupDecision) -> None:
 
 
 def test_a_large_topology_is_refused() -> None:
-    check_bounds(Topology(0, subtopologies=[Subtopology("0", source_topics=["in"] * MOST_NAMES)]))
+    check_bounds(Topology(0, subtopologies=[Subtopology("0", source_topics=["in"] * MAX_NAMES)]))
     for large in (
-        [Subtopology("0", source_topics=["in"] * MOST_NAMES, repartition_sink_topics=["out"])],
-        [Subtopology(str(number), source_topics=["in"]) for number in range(MOST_SUBTOPOLOGIES + 1)],
+        [Subtopology("0", source_topics=["in"] * MAX_NAMES, repartition_sink_topics=["out"])],
+        [Subtopology(str(number), source_topics=["in"]) for number in range(MAX_SUBTOPOLOGIES + 1)],
     ):
         with pytest.raises(ApiError) as raised:
             check_bounds(Topology(0, subtopologies=large))
@@ -57,7 +57,7 @@ def test_a_large_topology_is_refused() -> None:
 
 
 def test_a_topology_of_very_many_tasks_is_refused() -> None:
-    partitions = MOST_TASKS // 10
+    partitions = MAX_TASKS // 10
     shard = StreamsShard(image_of(**{"in": partitions}), group_streams_initial_rebalance_delay_ms=0)
     as_many = [Subtopology(str(number), source_topics=["in"]) for number in range(10)]
     assert decided(shard, request_of("a", Topology(0, subtopologies=as_many))).records
@@ -81,13 +81,13 @@ def test_a_subtopology_is_reported_once() -> None:
 
 
 def test_offsets_with_long_ids_are_refused() -> None:
-    long_ids = [TaskOffset("x" * MOST_ID_CHARACTERS, partition=0, offset=1), TaskOffset("y", partition=0, offset=1)]
+    long_ids = [TaskOffset("x" * MAX_ID_CHARACTERS, partition=0, offset=1), TaskOffset("y", partition=0, offset=1)]
     assert refused(shard_with(), request_of("a", chain(False), task_offsets=long_ids)) is ErrorCode.INVALID_REQUEST
 
 
 @needs_interpreter("it sets a constant")
 def test_a_group_keeps_so_many_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams_group, "MOST_OFFSETS", 3)
+    monkeypatch.setattr(streams_group, "MAX_OFFSETS", 3)
     shard = shard_with()
     two = [TaskOffset("0", partition=number, offset=1) for number in range(2)]
     for each in "ab":

@@ -54,7 +54,7 @@ def test_group_with_members_refuses_all_others() -> None:
     shard = world_with("a").shard
     joined = shard.classic.join(join_request(), 9, CLIENT, 1, 0)
     assert joined.response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert error_of(shard.classic.sync, SyncGroupRequest("g"), 1, 0)[0] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert error_of(shard.classic.sync, SyncGroupRequest("g"), 1, 0)[0] == ErrorCode.UNKNOWN_MEMBER_ID
     assert error_of(shard.classic.heartbeat, HeartbeatRequest("g"), 0)[0] == ErrorCode.UNKNOWN_MEMBER_ID
     modern = ConsumerGroupHeartbeatRequest(
         "g", member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=["foo"], topic_partitions=[]

@@ -1,12 +1,14 @@
 """Large topologies and targets are computed in steps, and lead to what is computed at once."""
 
-from collections.abc import Mapping
+import gc
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision
+from kafkapy.group.hash_order import hash_of_text, in_put_order
 from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.metadata_hash import MANY_PARTITIONS, HashingWork
 from kafkapy.group.streams.decision import LargeTargetDue
@@ -14,19 +16,20 @@ from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.records import member_record
 from kafkapy.group.streams.target import TargetInput
 from kafkapy.group.streams.topic_configuration import TopologyInput, configure_topology
-from kafkapy.group.streams.topology import MOST_SUBTOPOLOGIES, StreamsTopology, stored_topology
+from kafkapy.group.streams.topology import MAX_DECODED, MAX_SUBTOPOLOGIES, StreamsTopology, stored_topology
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     Endpoint,
     StreamsGroupHeartbeatRequest,
     Subtopology,
     Topology,
 )
+from kafkapy.protocol.messages.streams_group_topology_value import Subtopology as StoredSubtopology
 from tests.support.consumer_groups import CLIENT, image_of
 from tests.support.steps import counted
 from tests.support.streams_groups import StreamsShard, chain, request_of
 
 TASKS = 2_000
-DEEP = chain(*[True] * MOST_SUBTOPOLOGIES)
+DEEP = chain(*[True] * MAX_SUBTOPOLOGIES)
 
 
 def wide(*, subtopologies: int = 1) -> Topology:
@@ -78,6 +81,17 @@ def test_a_large_target_in_steps_is_the_one_computed_at_once() -> None:
         other.commit(expected)
     assert [kind for kind, _ in in_steps.steps] == [TargetInput] * 3
     assert all(count >= 10 for _, count in in_steps.steps)
+
+
+def test_a_topology_whose_subtopologies_come_in_another_order_is_the_same() -> None:
+    shard, known, reordered, other = shard_with(2), *(wide(subtopologies=2) for _ in range(3))
+    reordered.subtopologies.reverse()
+    other.subtopologies[0].source_topics = ["others"]
+    shard.commit(at_once(shard, request_of("a", known)))
+    shard.commit(at_once(shard, request_of("b", reordered)))
+    assert [each.member_id for each in _members(shard)] == ["a", "b"]
+    with pytest.raises(ApiError, match="Topology updates are not supported yet"):
+        at_once(shard, request_of("c", other))
 
 
 def test_a_large_topology_in_steps_is_the_one_configured_at_once() -> None:
@@ -169,21 +183,31 @@ def _members(shard: StreamsShard) -> list[StreamsMember]:
 
 
 def test_a_chain_against_the_order_of_subtopologies_is_gone_through_once() -> None:
-    topology = StreamsTopology.of(stored_topology(DEEP))
-    against = StreamsTopology(0, dict(reversed(_from_source(topology).items())))
+    against = chain(*[True] * MAX_SUBTOPOLOGIES)
+    in_order = in_put_order([each.subtopology_id for each in against.subtopologies], hash_of_text)
+    for subtopology, subtopology_id in zip(against.subtopologies, reversed(in_order), strict=True):
+        subtopology.subtopology_id = subtopology_id
     asked: list[str] = []
 
     def partition_count_of(name: str) -> int | None:
         asked.append(name)
         return 2 if name == "in" else None
 
-    configured = configure_topology(against, partition_count_of)
+    configured = configure_topology(StreamsTopology.of(stored_topology(against)), partition_count_of)
     assert {each.number_of_tasks for each in (configured.subtopologies or {}).values()} == {2}
-    assert len(asked) < 20 * MOST_SUBTOPOLOGIES
+    assert len(asked) < 20 * MAX_SUBTOPOLOGIES
 
 
-def _from_source(topology: StreamsTopology) -> Mapping[str, Any]:
-    return {str(each): topology.subtopologies[str(each)] for each in range(MOST_SUBTOPOLOGIES)}
+def test_groups_keep_the_bytes_of_their_topologies_and_no_objects() -> None:
+    groups = 2 * MAX_DECODED
+    shard = shard_with(2)
+    for number in range(groups):
+        request = request_of("a", wide(subtopologies=100 + number))
+        request.group_id = f"g-{number}"
+        shard.commit(at_once(shard, request))
+    del request
+    decoded = [each for each in gc.get_objects() if type(each) is StoredSubtopology]
+    assert 100 <= len(decoded) <= MAX_DECODED * (100 + groups)
 
 
 def test_the_topology_is_described_once_and_in_the_first_part_alone() -> None:

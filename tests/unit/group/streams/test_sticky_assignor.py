@@ -43,7 +43,7 @@ class Case:
     """Active tasks that are among those of a member."""
     gets_only: Mapping[str, str] = field(default_factory=dict)
     """Tasks which a member's active ones are among."""
-    most_tasks: int | None = None
+    max_tasks: int | None = None
     """Of a member, active ones and standbys together."""
 
 
@@ -138,7 +138,7 @@ CASES = [
         active_counts={"1.1 1.2 1.3": 1, "2": 1, "3": 1},
     ),
     Case("a task has one owner among many", "a:3", new("1", "2", "3", "4", "5", "6")),
-    Case("standbys balance active tasks", "a:3", new("1", "2", "3", "4", "5", "6"), standbys=1, most_tasks=1),
+    Case("standbys balance active tasks", "a:3", new("1", "2", "3", "4", "5", "6"), standbys=1, max_tasks=1),
     Case("more to who has more members", "a:3 b:3 c:3 d:3", ONE_AND_TWO, active_counts={"1": 4, "2.1 2.2": 8}),
     Case(
         "from one process to all",
@@ -227,7 +227,7 @@ CASES = [
         "a:4",
         ("1 p1 a:0,1 | a:2,3", "2 p2 a:2,3 | a:0,1", "3 p3"),
         standbys=1,
-        most_tasks=3,
+        max_tasks=3,
     ),
     Case(
         "a standby stays below the quota",
@@ -284,8 +284,8 @@ def test_tasks_are_assigned_as_kafka_does(case: Case) -> None:
         assert set(merged(tasks_of(tasks))) <= set(merged(result[member_id].active)), member_id
     for member_id, tasks in case.gets_only.items():
         assert set(merged(result[member_id].active)) <= set(merged(tasks_of(tasks))), member_id
-    if case.most_tasks is not None:
-        assert max(len(merged(each.active, each.standby)) for each in result.values()) <= case.most_tasks
+    if case.max_tasks is not None:
+        assert max(len(merged(each.active, each.standby)) for each in result.values()) <= case.max_tasks
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

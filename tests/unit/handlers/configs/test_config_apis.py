@@ -33,6 +33,7 @@ from kafkapy.protocol.messages.alter_configs_request import AlterConfigsRequest
 from kafkapy.protocol.messages.alter_configs_request import AlterConfigsResource as LegacyResource
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkapy.protocol.messages.describe_configs_response import DescribeConfigsResponse
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -44,6 +45,7 @@ from kafkapy.protocol.messages.register_broker_record import BrokerEndpoint, Reg
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AclOperation, AllowAll, ResourceType
+from tests.simulator.loop import SimLoop
 from tests.support.controllers import end_of
 
 SESSION = json.loads(gzip.decompress(Path("tests/golden/configs.json.gz").read_bytes()))
@@ -395,3 +397,37 @@ def test_loggers_have_kafkas_names_too(node, name: str, ours: str) -> None:
     assert sorted(row[:2] for row in result["configs"]) == sorted([[name, "ERROR"], [ours, "ERROR"]])
     assert incremental(node, [[LOGGER, "3", [[name, DELETE, None]]]])[0][0] == ErrorCode.NONE
     assert logging.getLogger(ours).level == logging.NOTSET
+
+
+@pytest.mark.parametrize("name", ["x", "9" * 5000])
+def test_a_name_that_is_no_broker_id_is_refused(node, name: str) -> None:
+    for kind in (BROKER, LOGGER):
+        assert describe(node, [[kind, name, None]])[0]["error_code"] == ErrorCode.INVALID_REQUEST
+        assert incremental(node, [[kind, name, []]])[0][0] == ErrorCode.INVALID_REQUEST
+
+
+async def test_the_configs_of_a_response_are_bounded(loop: SimLoop, node) -> None:
+    """A group has configs without being there. Those after the bound are refused; a client asks for them again."""
+
+    async def describe(resources: list[DescribeConfigsResource]) -> list[Any]:
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+        asker = context()
+        asker.connection, asker.client = SimpleNamespace(), "c"
+        return (await describe_configs.handle(node, asker, request)).results
+
+    resources = [DescribeConfigsResource(resource_type=32, resource_name=str(number)) for number in range(20_000)]
+    results = await describe(resources)
+    described = [result for result in results if not result.error_code]
+    assert len(described) > 5_000
+    assert {result.error_code for result in results[len(described) :]} == {ErrorCode.INVALID_REQUEST}
+    of_hundred = len(DescribeConfigsResponse(results=described[:100]).encode(4))
+    assert 0.9 < of_hundred / 100 * len(described) / describe_configs.MAX_DESCRIBED_BYTES < 1.1
+    again = resources[len(described) :][:5_000]
+    assert not any(result.error_code for result in await describe(again))
+
+
+def test_no_resource_is_described_after_the_first_that_does_not_fit(node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the rows of 100,000 topics, each with its own configs, would be made to find that they do not fit."""
+    monkeypatch.setattr(describe_configs, "MAX_DESCRIBED_BYTES", 2_000)
+    results = describe(node, [[16, "small", None], [BROKER, "3", None], [16, "another", None]])
+    assert [result["error_code"] for result in results] == [0, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]

@@ -63,3 +63,12 @@ async def test_a_producer_that_has_expired_is_not_told_of(loop: SimLoop) -> None
     assert partition.log is not None
     partition.log.producer_state.configure(0, is_verification_enabled=True)
     assert send_request(hosting, "orders") == (0, [])
+
+
+async def test_the_message_about_a_very_long_name_is_whole_once(loop: SimLoop) -> None:
+    """A request may have 90,000 partitions of a topic that cannot be."""
+    request = DescribeProducersRequest(topics=[TopicRequest("x" * 30_000, partition_indexes=[0, 1, 2])])
+    context: Any = SimpleNamespace(api_version=0, listener_name="PLAINTEXT", client_id="tester")
+    (topic,) = response_of(describe_producers.handle(with_a_producer(loop).services(), context, request)).topics
+    assert {part.error_code for part in topic.partitions} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert [len(part.error_message) > 30_000 for part in topic.partitions] == [True, False, False]

@@ -6,6 +6,7 @@ import pytest
 
 from kafkapy.group.long_work import LongWorkError, Results
 from kafkapy.group.share import target
+from kafkapy.group.share.states import NO_STATES
 from kafkapy.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkapy.runtime.coordinators import long_decisions
 from tests.simulator.loop import SimLoop
@@ -42,6 +43,21 @@ def test_steps_are_many_and_lead_to_what_is_computed_at_once() -> None:
     assert assigned(decision.response) == expected
     world.commit(decision)
     assert world.log().targets == at_once.log().targets
+
+
+@pytest.mark.parametrize(("topic_count", "is_large"), [(10, False), (60, True)])
+def test_members_that_subscribe_to_many_different_topics_have_their_target_computed_in_steps(
+    topic_count: int, is_large: bool
+) -> None:
+    """Also before any of these topics has a state."""
+    names = [f"t{number}" for number in range(topic_count)]
+    subscriptions = {f"m{number}": frozenset(names[number % 2 :]) for number in range(100)}
+    topics = image_of(**dict.fromkeys(names, 1)).topics
+    wanted = target.TargetInput(subscriptions, {}, NO_STATES, topics, is_homogeneous=False, topic_count=topic_count)
+    assert wanted.is_large == is_large
+    count, computed = counted(wanted.steps())
+    assert count >= 100 * topic_count // target.KEYS_PER_STEP
+    assert computed == {member_id: {} for member_id in subscriptions}
 
 
 def heartbeat_of(world: ShareWorld, member_id: str) -> tuple[object, ...]:

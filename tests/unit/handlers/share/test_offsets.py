@@ -3,6 +3,7 @@
 from typing import Any
 
 from kafkapy.group.offsets import offset_record
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.group.share.decision import ShareDecision
 from kafkapy.group.share.states import GroupStates
 from kafkapy.handlers.groups import delete_groups
@@ -28,6 +29,7 @@ from kafkapy.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.share.persister import StateSummary
 from tests.simulator.loop import SimLoop
@@ -41,10 +43,10 @@ NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host thi
 NO_RIGHT = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
-def hosting_of(loop: SimLoop) -> ShareHosting:
+def hosting_of(loop: SimLoop, *, broker_count: int = 1) -> ShareHosting:
     """Return a coordinator that leads the two partitions of the topic orders."""
-    found = ShareHosting(loop)
-    found.create_offsets_topic()
+    found = ShareHosting(loop, broker_count=broker_count)
+    found.create_offsets_topic(replicas=range(1, broker_count + 1), isr=[1])
     found.create_topic("orders", 2)
     return found
 
@@ -213,6 +215,29 @@ async def test_deletion_that_failed_is_tried_again(loop: SimLoop) -> None:
     assert not (await states_of(hosting)).deleting
 
 
+async def test_each_topic_has_its_own_outcome_of_a_deletion(loop: SimLoop) -> None:
+    hosting = hosting_of(loop)
+    hosting.create_topic("other")
+    await alter(hosting, {"orders": {0: 5, 1: 7}, "other": {0: 1}})
+    hosting.persister.refused[1] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    deleted = await delete(hosting, "other", "none", "orders")
+
+    refused = (ErrorCode.UNKNOWN_SERVER_ERROR, "refused")
+    assert list(deleted.items()) == [("other", (0, None)), ("none", NO_TOPIC), ("orders", refused)]
+    states = await states_of(hosting)
+    assert (states.initialized, states.deleting) == ({}, {ORDERS})
+    assert await delete(hosting) == {}, "a request that names no topic"
+
+
+async def test_deletion_of_a_group_that_moves_meanwhile_is_to_be_tried_again_there(loop: SimLoop) -> None:
+    hosting = hosting_of(loop, broker_count=2)
+    await alter(hosting, {"orders": {0: 5}})
+    moved = PartitionChangeRecord(partition_id=0, topic_id=topic_id(OFFSETS_TOPIC), leader=2)
+    hosting.persister.on_deleted = lambda: hosting.commit(moved)
+    assert await code_of(delete(hosting, "orders")) == (ErrorCode.NOT_COORDINATOR, None)
+
+
 async def test_group_is_deleted_with_its_states(loop: SimLoop) -> None:
     hosting = hosting_of(loop)
     await alter(hosting, {"orders": {0: 5, 1: 7}})
@@ -226,6 +251,27 @@ async def test_group_is_deleted_with_its_states(loop: SimLoop) -> None:
     assert not hosting.persister.states
     assert not await hosting.groups.read(GROUP, lambda shard: list(shard.groups))
     assert await delete_group(hosting) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_each_group_has_its_own_outcome_of_a_deletion(loop: SimLoop) -> None:
+    hosting = hosting_of(loop)
+    await alter(hosting, {"orders": {0: 5, 1: 7}}, group_id="refused")
+    await alter(hosting, {"orders": {0: 5}}, group_id="deleted")
+    await hosting.commit_offset(5, group_id="classic")
+    await hosting.heartbeat("m", 0, ["orders"])
+    hosting.persister.refused[1] = ErrorCode.UNKNOWN_SERVER_ERROR
+    request = DeleteGroupsRequest(["refused", "deleted", "classic", "nowhere", GROUP])
+
+    response = await delete_groups.handle(hosting.services(), hosting.context(2), request)
+
+    assert [(result.group_id, result.error_code) for result in response.results] == [
+        ("refused", ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("deleted", ErrorCode.NONE),
+        ("classic", ErrorCode.NONE),
+        ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND),
+        (GROUP, ErrorCode.NON_EMPTY_GROUP),
+    ]
+    assert {key[0] for key in hosting.persister.states} == {"refused", GROUP}
 
 
 # -- describe -------------------------------------------------------------------------------------------------------
@@ -250,6 +296,24 @@ async def test_offsets_are_described_with_their_lag(loop: SimLoop) -> None:
     hosting.persister.refused[0] = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await describe(hosting, {"orders": [0]}) == {("orders", 0): (-1, 0, -1, 0)}
     assert await describe(hosting, {"orders": [0]}, version=0) == {("orders", 0): (-1, 0, -1, 0)}
+
+
+async def test_lag_is_an_error_if_the_end_of_the_partition_cannot_be_read(loop: SimLoop) -> None:
+    hosting = hosting_of(loop, broker_count=2)
+    hosting.create_topic("elsewhere", replicas=[2])
+    elsewhere = topic_id("elsewhere")
+    await alter(hosting, {"elsewhere": {0: 1}})
+    hosting.persister.summaries = {
+        (elsewhere, 0): StateSummary(elsewhere, 0, start_offset=1, delivery_complete_count=1)
+    }
+
+    for topics in (None, [DescribeShareGroupOffsetsRequestTopic("elsewhere", partitions=[0])]):
+        request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(GROUP, topics=topics)])
+        response = await describe_share_group_offsets.handle(hosting.services(), hosting.context(1), request)
+
+        (partition,) = on_wire(response, 1).groups[0].topics[0].partitions
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (partition.error_code, partition.error_message) == (code, code.message)
 
 
 async def test_groups_without_offsets_have_no_error(loop: SimLoop) -> None:

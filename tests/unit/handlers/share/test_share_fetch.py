@@ -117,8 +117,18 @@ class TestWaiting:
 
     async def test_ends_after_max_wait_ms(self, loop: SimLoop) -> None:
         shares = Shares(loop)
-        assert parts_of(await shares.member().fetch(max_wait_ms=500)) == []
+        member = shares.member()
+        (part,) = parts_of(await member.fetch(max_wait_ms=500))
+        assert (part.error_code, part.acquired_records) == (0, []), "it is told once that it may fetch from there"
         assert 0.5 <= loop.time() < 0.6
+        assert parts_of(await member.fetch(max_wait_ms=500)) == []
+        assert 1 <= loop.time() < 1.2
+
+    async def test_for_no_bytes_ends_when_a_share_partition_is_loaded(self, loop: SimLoop) -> None:
+        member = Shares(loop).member()
+        assert [part.partition_index for part in parts_of(await member.fetch(max_wait_ms=500, min_bytes=0))] == [0]
+        assert parts_of(await member.fetch(max_wait_ms=500, min_bytes=0)) == []
+        assert loop.time() < 0.5
 
     async def test_ends_with_a_release(self, loop: SimLoop) -> None:
         shares = Shares(loop)
@@ -159,6 +169,21 @@ class TestWaiting:
         shares.produce(b"a")
         assert acquired_of(await waiting) == [(0, 0, 1)]
         assert parts_of(await gone) == []
+
+    async def test_ends_when_share_groups_are_taken_away(self, loop: SimLoop) -> None:
+        shares = Shares(loop)
+        shares.produce(b"a")
+        member = shares.member()
+        assert await member.acquire() == [(0, 0, 1)]
+        waiting = shares.hosting.start(shares.member("m2", connection="c2").fetch(max_wait_ms=60_000))
+        await asyncio.sleep(1)
+        shares.partitions.end_all()
+        assert acquired_of(await waiting) == []
+        assert loop.time() < 2
+        assert (len(shares.partitions.sessions), list(shares.partitions)) == (0, [])
+        shares.partitions.connection_closed("c1")
+        member.epoch = 0
+        assert await member.acquire() == [(0, 0, 1)], "what was acquired was never written"
 
     async def test_of_many_for_one_record_one_gets_it(self, loop: SimLoop) -> None:
         shares = Shares(loop)
@@ -424,6 +449,8 @@ class TestRefusals:
         (part,) = parts_of(await waiting)
         assert part.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         (part,) = parts_of(await member.fetch())
+        assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the session has known it"
+        (part,) = parts_of(await shares.member("m2").fetch())
         assert part.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
     async def test_a_state_that_cannot_be_read_is_told_and_tried_again(self, loop: SimLoop) -> None:

@@ -1,6 +1,5 @@
 """Raft's messages on Kafka's wire: what goes out comes back the same at each version, but for what it cannot carry."""
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from kafkapy.raft.wire import (
     request_to_message,
     response_to_message,
 )
-from kafkapy.record.batches import batch_at
+from kafkapy.record.batch import MAGIC_POSITION
 from kafkapy.record.errors import RecordsError
 from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 from tests.support.batches import build_batch
@@ -31,8 +30,6 @@ from tests.support.batches import build_batch
 PEER = WirePeer("cluster", "CONTROLLER")
 HERE = (Endpoint("CONTROLLER", "localhost", 9093),)
 INT64_MAX = (1 << 63) - 1
-LENGTH_END = 12
-"""Of a batch: behind its base offset and its length, which no checksum covers."""
 
 node_ids = st.integers(0, 2**31 - 1)
 epochs = st.integers(0, 2**31 - 1)
@@ -271,14 +268,20 @@ def test_a_snapshot_is_not_asked_for_in_parts_of_a_negative_size() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
-def test_damaged_records_of_a_leader_are_refused_or_known_as_such(position: int, change: int) -> None:
-    """A batch that is whole says so by its checksum, which the log asks for before it writes it."""
+def test_damaged_records_of_a_leader_are_no_response(position: int, change: int) -> None:
+    """A node that took them would stop, and so would each other one that fetches them: the damage is on one disk."""
     data = bytearray(build_batch([(5, None, b"value %d" % number, ()) for number in range(3)], leader_epoch=2))
-    position = LENGTH_END + position % (len(data) - LENGTH_END)
+    position = MAGIC_POSITION + position % (len(data) - MAGIC_POSITION)
     data[position] ^= change
     topic = FetchableTopicResponse(topic_id=bytes(15) + b"\1", partitions=[PartitionData(0, records=bytes(data))])
-    with suppress(RecordsError):
-        response = message_to_response(FetchResponse(responses=[topic]), RESPONSES[3][0], 17, PEER)
-        assert isinstance(response, messages.FetchResponse)
-        (batch,) = response.batches
-        assert batch.leader_epoch != 2 or not batch_at(bytes(batch.data), 0).is_valid()
+    with pytest.raises(RecordsError):
+        message_to_response(FetchResponse(responses=[topic]), RESPONSES[3][0], 17, PEER)
+
+
+def test_records_before_damaged_ones_are_taken() -> None:
+    data = [build_batch([(5, None, b"value", ())], base_offset=offset, leader_epoch=2) for offset in (7, 8)]
+    damaged = data[1][:-1] + b"x"
+    topic = FetchableTopicResponse(topic_id=bytes(15) + b"\1", partitions=[PartitionData(0, records=data[0] + damaged)])
+    response = message_to_response(FetchResponse(responses=[topic]), RESPONSES[3][0], 17, PEER)
+    assert isinstance(response, messages.FetchResponse)
+    assert [(batch.base_offset, bytes(batch.data)) for batch in response.batches] == [(7, data[0])]

@@ -71,6 +71,21 @@ def test_write_answers_once_committed_and_the_image_has_it() -> None:
     on_node(scenario)
 
 
+def test_a_controller_that_waits_for_room_answers_nothing() -> None:
+    """Another one is active by then: a heartbeat that this one answers does not reach it."""
+
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.quorum.effects.waiting = ("a batch",)
+        with pytest.raises(ApiError) as refused:
+            await node.controller.write(lambda controller, _: Decision("nothing to write", []))
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+        node.quorum.effects.waiting = ()
+        assert await node.controller.write(lambda controller, _: Decision("nothing to write", [])) == "nothing to write"
+
+    on_node(scenario)
+
+
 def test_a_write_that_is_not_committed_in_time_is_answered_timed_out_and_may_still_come() -> None:
     async def scenario(node: Node) -> None:
         await node.started()

@@ -21,6 +21,7 @@ from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.controller.controller import STEPS_PER_TURN, MetadataRuntime
 from kafkapy.runtime.controller.settings import ControllerSettings
 from kafkapy.runtime.controller.term import RECORDS_PER_STEP
+from kafkapy.runtime.quorum.quorum import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, registration_request
@@ -33,9 +34,10 @@ MANY = 3 * STEPS_PER_TURN
 class Node:
     """An active controller of three unfenced brokers."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, **properties: str) -> None:
         config, _ = load(
             {
+                **{key.replace("_", "."): value for key, value in properties.items()},
                 "node.id": "1",
                 "process.roles": "controller",
                 "listeners": "CONTROLLER://127.0.0.1:9093",
@@ -263,3 +265,21 @@ def _leads(image: MetadataImage, broker_id: int) -> int:
         for topic in image.topics.by_name.values()
         for partition in topic.partitions.values()
     )
+
+
+def test_batches_of_a_decision_that_is_not_atomic_are_as_small_as_the_log_wants_them() -> None:
+    async def main(loop: SimLoop) -> None:
+        node = Node(loop, internal_metadata_max_batch_size_in_bytes="1000")
+        await node.start()
+        await node.create("orders", 60)
+        written = len(node.quorum.log)
+        await asyncio.sleep(SESSION_MS / 1000 + 1)
+        assert await node.fence_expired()
+        batches = [batch.records for batch in node.quorum.log[written:]]
+        assert sum(map(len, batches)) > 60
+        assert all(BATCH_OVERHEAD_BYTES + sum(map(record_bytes, records)) <= 1000 for records in batches)
+
+    def record_bytes(record: bytes) -> int:
+        return len(record) + RECORD_OVERHEAD_BYTES
+
+    run(main)

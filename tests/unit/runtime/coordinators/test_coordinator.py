@@ -1,6 +1,8 @@
 """The coordinator's runtime: decide, append, replay, answer once committed; loading, losing and leaving partitions."""
 
 import asyncio
+import errno
+import itertools
 
 import pytest
 
@@ -10,12 +12,18 @@ from kafkapy.group.offsets import offset_record
 from kafkapy.group.records import encode_record
 from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batches import batches
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.runtime.coordinators.coordinator import java_hash
+from kafkapy.runtime.coordinators.group_host import STEPS_PER_SLICE
 from kafkapy.runtime.coordinators.shard_host import HostState
 from tests.simulator.loop import SimLoop
 from tests.support.batches import build_batch
@@ -270,6 +278,27 @@ async def test_many_offsets_expire_in_batches_that_the_topic_takes(loop: SimLoop
     assert all(batch.size_bytes <= 1000 for batch in found)
 
 
+async def test_the_offsets_of_one_group_expire_in_several_turns(loop: SimLoop):
+    hosting = GroupHosting(loop, offsets_retention_minutes="10")
+    partition = hosting.create_offsets_topic()
+    topics = [OffsetCommitRequestTopic("orders", partitions=[commit_of(number) for number in range(5_000)])]
+    request = OffsetCommitRequest(GROUP, topics=topics)
+    await hosting.groups.call(GROUP, lambda shard, token, now_ms: shard.offsets.commit(request, 9, now_ms))
+    await asyncio.sleep(601)
+    expiring = asyncio.ensure_future(hosting.groups.expire_offsets())
+    written: list[int] = []
+    while not expiring.done():
+        written.append(partition.log.log_end_offset)
+        await asyncio.sleep(0)
+    assert partition.log.log_end_offset == 5_000 + 5_000 + 1, "a tombstone each, and that of the group"
+    assert max(after - before for before, after in itertools.pairwise(written)) <= STEPS_PER_SLICE + 1
+    assert await hosting.committed_offset() == -1
+
+
+def commit_of(partition: int) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(partition, committed_offset=1, committed_metadata="")
+
+
 async def test_offsets_go_with_their_topic(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -279,6 +308,37 @@ async def test_offsets_go_with_their_topic(loop: SimLoop):
     hosting.delete_topic("orders")
     assert await hosting.committed_offset() == -1
     assert await hosting.committed_offset(topic="other") == 6
+
+
+async def test_offsets_go_with_a_topic_that_is_deleted_while_they_are_loaded(loop: SimLoop):
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    hosting.create_topic("orders")
+    await hosting.commit_offset(5)
+    hosting.groups.reload(GROUP)
+    assert await code_of(hosting.start(hosting.commit_offset(6))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    hosting.delete_topic("orders")
+    while hosting.groups.loading_count:
+        await asyncio.sleep(0.01)
+    assert await hosting.committed_offset() == -1
+
+
+async def test_a_commit_to_a_topic_that_was_deleted_and_made_again_during_a_load_stays(loop: SimLoop):
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    names = ["orders", "trades", "bars"]
+    for name in names:
+        hosting.create_topic(name)
+        await hosting.commit_offset(5, topic=name, partition=1)
+    hosting.groups.reload(GROUP)
+    for name in names:
+        hosting.delete_topic(name)
+        hosting.create_topic(name, generation=2)
+    await loaded(hosting)
+    assert await hosting.commit_offset(7) == [0]
+    await asyncio.sleep(1)
+    assert await hosting.committed_offset() == 7
+    assert [await hosting.committed_offset(topic=name, partition=1) for name in names] == [-1, -1, -1]
 
 
 async def test_offsets_of_a_transaction_count_once_it_is_committed(loop: SimLoop):
@@ -356,3 +416,72 @@ def append(partition, record) -> None:
     batch = bytearray(build_batch([record]))
     partition.log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     partition.maybe_advance_high_watermark(0)
+
+
+async def test_a_log_is_loaded_whose_last_records_compaction_has_removed(loop: SimLoop):
+    """As a truncation to the start of the last segment leaves it, whose records before were tombstones at their end."""
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    assert await hosting.commit_offset(5) == [0]
+    log = hosting.log(OFFSETS_TOPIC)
+    log.roll(NOW_MS)
+    assert await hosting.commit_offset(6) == [0]
+    second = log.segments.active
+    log.roll(NOW_MS)
+    second.truncate_to(second.base_offset, max_index_bytes=0, now_ms=NOW_MS)
+    log.local_log.reader.known.clear()
+    hosting.groups.reload(GROUP)
+    await loaded(hosting)
+    assert await hosting.committed_offset() == 5
+    assert await hosting.commit_offset(7) == [0]
+
+
+async def test_records_may_be_deleted_before_their_log_is_loaded(loop: SimLoop):
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    assert [await hosting.commit_offset(offset) for offset in (5, 6)] == [[0], [0]]
+    hosting.groups.reload(GROUP)
+    hosting.log(OFFSETS_TOPIC).maybe_increment_log_start_offset(1)
+    await loaded(hosting)
+    assert await hosting.committed_offset() == 6
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
+async def test_a_load_that_meets_a_shortage_goes_on_after_it(loop: SimLoop, code: int):
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    assert await hosting.commit_offset(5) == [0]
+    hosting.log(OFFSETS_TOPIC).local_log.close_files()
+    hosting.disk.fail("open", code, path=OFFSETS_TOPIC, times=3)
+    hosting.groups.reload(GROUP)
+    await asyncio.sleep(0.5)
+    assert await code_of(hosting.committed_offset()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await loaded(hosting)
+    assert await hosting.committed_offset() == 5
+
+
+async def test_a_load_that_meets_a_failed_disk_takes_the_directory_offline(loop: SimLoop):
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    assert await hosting.commit_offset(5) == [0]
+    hosting.disk.fail("read", errno.EIO, path=OFFSETS_TOPIC)
+    hosting.groups.reload(GROUP)
+    await loaded(hosting)
+    assert hosting.log(OFFSETS_TOPIC).is_offline
+
+
+async def test_a_load_that_meets_a_damaged_index_fails(loop: SimLoop):
+    """It is no shortage that ends: only a start makes the index anew."""
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    assert await hosting.commit_offset(5) == [0]
+    log = hosting.log(OFFSETS_TOPIC)
+    log.roll(NOW_MS)
+    index = log.segments.floor(0).offset_index
+    file = hosting.disk.open(index.handle.path)
+    file.pwrite((b"???",), file.size())
+    index._entry_count = -1  # as after a start, which does not read it
+    log.local_log.reader.known.clear()
+    hosting.groups.reload(GROUP)
+    await asyncio.wait_for(loaded(hosting), 10)
+    assert hosting.groups._hosts[0].state is HostState.FAILED

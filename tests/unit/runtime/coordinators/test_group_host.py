@@ -50,3 +50,38 @@ async def test_what_cannot_be_written_for_long_is_logged_ever_less_often(
     assert 5 <= len(attempts) <= 8, attempts  # of some 120
     refusals = [text for text in caplog.messages if text.startswith("Could not append")]
     assert refusals == ["Could not append to __consumer_offsets-0: NOT_ENOUGH_REPLICAS"]
+
+
+class Broken:
+    """A group with a mistake: it cannot decide what is due."""
+
+    def deadline_ms(self) -> int:
+        return 0
+
+    @property
+    def group_type(self) -> str:
+        raise AssertionError("a mistake")
+
+
+async def test_a_group_that_cannot_decide_what_is_due_leaves_the_others_their_time(loop: SimLoop) -> None:
+    hosting = GroupHosting(loop)
+    hosting.create_offsets_topic()
+    joining = ConsumerGroupHeartbeatRequest(
+        GROUP,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )
+    await hosting.groups.call(
+        GROUP, lambda shard, token, now_ms: shard.consumer.heartbeat(joining, 1, Client("c", "/1.2.3.4"), now_ms)
+    )
+    host = hosting.groups.host_of(GROUP)
+    host.shard.groups["broken"] = Broken()
+    host.shard.add_deadline("broken")
+    failures: list[object] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    await pass_ms(loop, 46_000)
+    assert host.shard.groups[GROUP].is_empty, "the member was not heard of for 45 s"
+    assert len(failures) == 1

@@ -44,11 +44,11 @@ def test_a_hanging_transaction_is_logged_once_with_the_command_that_ends_it(capl
         await producer.init()
         await producer.send()
         await sleep_until(hosting, NOW_MS + LATE_AFTER_MS)
-        await late.look()
+        await late.check()
         assert (late.partition_count, caplog.messages) == (0, [])
         await asyncio.sleep(0.001)
-        await late.look()
-        await late.look()
+        await late.check()
+        await late.check()
         assert late.partition_count == 1
 
     run(main)
@@ -67,7 +67,7 @@ def test_a_transaction_that_its_coordinator_will_end_is_only_counted(caplog: pyt
         assert hosting.transactions.takes_part(producer.producer_id, TopicPartition("orders", 0))
         assert not hosting.transactions.takes_part(producer.producer_id, TopicPartition("orders", 1))
         await sleep_until(hosting, NOW_MS + LATE_AFTER_MS + 1)
-        await late.look()
+        await late.check()
         assert late.partition_count == 1
 
     run(main)
@@ -90,7 +90,7 @@ def test_what_another_broker_may_coordinate_is_not_to_be_aborted_unseen(caplog: 
                 partition_id=0, topic_id=topic_id(TRANSACTION_STATE_TOPIC), leader=2, isr=[2], replicas=[1, 2]
             )
         )
-        await late.look()
+        await late.check()
 
     run(main)
     (message,) = [each for each in caplog.messages if "hangs" in each]
@@ -104,7 +104,7 @@ def test_a_follower_counts_nothing(caplog: pytest.LogCaptureFixture) -> None:
         hosting.commit(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2], replicas=[1, 2])
         )
-        await late.look()
+        await late.check()
         assert late.partition_count == 0
 
     run(main)

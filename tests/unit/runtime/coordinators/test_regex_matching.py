@@ -121,7 +121,7 @@ async def test_topics_are_matched_once_and_what_is_kept_is_bounded(
     loop: SimLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The count of matches is what the compiled expressions were asked for."""
-    monkeypatch.setattr(regex_matching, "MOST_KEPT", 40)
+    monkeypatch.setattr(regex_matching, "MAX_KEPT", 40)
 
     matching = Matching(loop, image_of(a=1, b=1))
     kept: Any = matching.matching._kept
@@ -144,4 +144,4 @@ async def test_expressions_that_match_nothing_are_not_kept_without_bound(loop: S
     for number in range(100):
         matching.request("g", f"{number:030000}")
         await matching.done()
-    assert sum(map(len, kept)) <= regex_matching.MOST_KEPT
+    assert sum(map(len, kept)) <= regex_matching.MAX_KEPT

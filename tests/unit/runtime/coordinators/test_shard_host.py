@@ -135,6 +135,26 @@ async def test_effects_of_an_append_that_fails_are_not_carried_out(loop: SimLoop
     assert (host.carried_out, host.shard.names) == ([], [])
 
 
+class Forgetful(Names):
+    """A shard that cannot replay what it has decided, as a mistake in it would have it."""
+
+    def replay(self, record: str, record_offset: int, producer_id: int = -1) -> None:
+        raise AssertionError(record)
+
+
+async def test_a_record_that_cannot_be_replayed_fails_what_waits_for_a_later_decision(loop: SimLoop):
+    hosting = Hosting(loop)
+    host = NameHost(hosting, hosting.create_topic())
+    waiting = hosting.start(host.call("k", decided(NameDecision(None))))
+    await run_scheduled()
+    host.shard = Forgetful()
+    with pytest.raises(AssertionError):
+        await host.call("k", decided(NameDecision("done", ("a",))))
+    with pytest.raises(ApiError) as caught:
+        await asyncio.wait_for(waiting, 1)
+    assert (caught.value.code, host.state) == (ErrorCode.NOT_COORDINATOR, HostState.FAILED)
+
+
 # -- transactions in a coordinator's log --------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.record.batches import batches
 from kafkapy.runtime.coordinators.share_coordinator import ITEMS_PER_SLICE, ITEMS_PER_WRITE, ShareCoordinator
 from kafkapy.runtime.coordinators.share_host import STATES_PER_SLICE, ShareHost
-from kafkapy.share.persister import InitialState, StateBatch, StateRead, StateWrite, TopicIdPartition
+from kafkapy.share.persister import InitialState, SharePartitionKey, StateBatch, StateRead, StateWrite, TopicIdPartition
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import topic_id
 from tests.support.linked_brokers import LinkedBroker, LinkedBrokers
@@ -150,6 +150,33 @@ async def test_a_write_is_answered_once_it_is_replicated(loop: SimLoop) -> None:
         assert await writing == [0]
 
 
+async def test_what_another_leader_has_overwritten_is_not_answered_as_written(loop: SimLoop) -> None:
+    """Of two shards, the second is lost while the first one's commit is waited for."""
+    brokers = LinkedBrokers(loop, 3)
+    brokers.create_topic("orders", 1, COUNT)
+    brokers.create_topic(SHARE_STATE_TOPIC, 1, 2, others=(2, 3))
+    await asyncio.sleep(1)
+    coordinator, other = (brokers.nodes[each].share.coordinator for each in (1, 2))
+    first, second = (next(each for each in range(COUNT) if shard_of(coordinator, each) == shard) for shard in (0, 1))
+    brokers.join_isr(SHARE_STATE_TOPIC, 1, 3, partition_id=0)
+    brokers.join_isr(SHARE_STATE_TOPIC, 1, 2, partition_id=1)
+    assert await initialize(coordinator, first, second) == [0, 0]
+    brokers.cut_off(2)
+    brokers.cut_off(3)
+    writing = asyncio.ensure_future(write(coordinator, write_of(first), write_of(second)))
+    await asyncio.sleep(1)
+    brokers.lead(SHARE_STATE_TOPIC, 2, 1)
+    brokers.unreachable.discard(brokers.nodes[2].host)
+    await asyncio.sleep(1)
+    assert await write(other, write_of(second, 100), write_of(second, 200)) == [0, 0]
+    assert await writing == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
+    await brokers.close()
+
+
+def shard_of(coordinator: ShareCoordinator, partition: int) -> int:
+    return coordinator.partition_of(SharePartitionKey("g", ORDERS, partition).coordinator_key)
+
+
 # -- which broker -----------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +187,27 @@ async def test_another_brokers_share_partitions_are_not_coordinated_here(loop: S
         brokers.lead(SHARE_STATE_TOPIC, 2)
         assert await initialize(other, 0) == [0]
         assert await write(brokers.nodes[1].share.coordinator, write_of(0)) == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_a_failure_says_what_could_not_be_done(loop: SimLoop) -> None:
+    """In the words of Apache Kafka's ShareCoordinatorService; the words for the code are our own."""
+    async with coordinating(loop, 2) as (brokers, coordinator):
+        brokers.lead(SHARE_STATE_TOPIC, 2)
+        partitions = [TopicIdPartition(ORDERS, 0)]
+        results: list[Any] = [
+            *await coordinator.initialize_states("g", [InitialState(ORDERS, 0, 0)]),
+            *await coordinator.read_states("g", [StateRead(ORDERS, 0, 0)]),
+            *await coordinator.read_summaries("g", partitions),
+            *await coordinator.write_states("g", [write_of(0)]),
+            *await coordinator.delete_states("g", partitions),
+        ]
+    code = ErrorCode.NOT_COORDINATOR
+    actions = ["initialize", "read", "read", "write", "delete"]
+    nouns = ["state", "state", "state summary", "state", "state"]
+    assert [(result.error_code, result.error_message) for result in results] == [
+        (code, f"Unable to {action} share group {noun}: {code.message}")
+        for action, noun in zip(actions, nouns, strict=True)
+    ]
 
 
 async def test_states_are_loaded_before_they_are_asked_for(loop: SimLoop) -> None:
@@ -190,6 +238,29 @@ async def test_states_of_a_deleted_topic_are_forgotten_in_slices(loop: SimLoop) 
         await asyncio.sleep(1)
         assert host_of(coordinator).shard.states == {}
         assert record_counts(brokers.nodes[1], COUNT) == [STATES_PER_SLICE] * 3
+
+
+async def test_states_of_a_topic_that_is_deleted_while_they_are_loaded_are_forgotten(loop: SimLoop) -> None:
+    async with coordinating(loop) as (brokers, coordinator):
+        await initialize(coordinator, *range(COUNT))
+        coordinator.reload(SharePartitionKey("g", ORDERS, 0).coordinator_key)
+        assert coordinator.loading_count == 1
+        brokers.commit(RemoveTopicRecord(ORDERS))
+        await asyncio.sleep(1)
+        assert (coordinator.loading_count, host_of(coordinator).shard.states) == (0, {})
+
+
+async def test_states_are_forgotten_also_by_a_shard_that_is_loaded_again_meanwhile(loop: SimLoop) -> None:
+    async with coordinating(loop) as (brokers, coordinator):
+        await initialize(coordinator, *range(COUNT))
+        key = SharePartitionKey("g", ORDERS, 0).coordinator_key
+        coordinator.reload(key)
+        brokers.commit(RemoveTopicRecord(ORDERS))
+        await asyncio.sleep(0)
+        coordinator.reload(key)
+        assert coordinator.loading_count == 1
+        await asyncio.sleep(1)
+        assert (coordinator.loading_count, host_of(coordinator).shard.states) == (0, {})
 
 
 async def test_the_log_is_pruned_up_to_the_oldest_last_snapshot(loop: SimLoop) -> None:

@@ -121,3 +121,20 @@ async def test_a_refused_sole_marker_is_tried_again_while_another_broker_does_no
     assert shape_of(batches_of(hosting, "orders", 0)) == ENDED
     assert producer.state() == "PrepareCommit"
     ending.cancel()
+
+
+async def test_offsets_that_share_a_write_may_make_a_sole_markers_flush_due(loop: SimLoop) -> None:
+    """They are written right before the marker, so that the flush is due earlier than by the marker alone."""
+    hosting = TransactionHosting(loop)
+    hosting.create_state_topic()
+    partition = hosting.create_offsets_topic(configs={"flush.messages": "6"})
+    producer = SimProducer(hosting)
+    assert await producer.init() == ErrorCode.NONE
+    assert await producer.commit_offset(7) == [ErrorCode.NONE]
+    commits = [loop.create_task(hosting.commit_offset(offset)) for offset in range(5)]
+    ending = loop.create_task(producer.end())
+    assert await asyncio.gather(*commits) == [[ErrorCode.NONE]] * 5
+    assert await ending == ErrorCode.NONE
+    while producer.state() != "CompleteCommit":
+        await asyncio.sleep(0.001)
+    assert partition.log.recovery_point >= 6

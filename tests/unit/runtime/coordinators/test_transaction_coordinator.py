@@ -15,7 +15,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.builder import build_batch
 from kafkapy.runtime.coordinators.coordinator import LOGGED_VERSIONS
-from kafkapy.runtime.coordinators.marker_writer import MARKERS_PER_FLUSH, MOST_MARKERS_NOW
+from kafkapy.runtime.coordinators.marker_writer import MARKERS_PER_FLUSH, MAX_MARKERS_NOW
 from kafkapy.runtime.coordinators.markers import Marker, MarkerResults
 from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
@@ -126,8 +126,8 @@ async def test_markers_wait_for_another_transaction_of_the_partition(loop: SimLo
 
 async def test_markers_of_many_partitions_wait_for_the_next_pass(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
-    hosting.create_topic("wide", MOST_MARKERS_NOW + 1)
-    for partition_id in range(MOST_MARKERS_NOW + 1):
+    hosting.create_topic("wide", MAX_MARKERS_NOW + 1)
+    for partition_id in range(MAX_MARKERS_NOW + 1):
         await producer.send("wide", partition_id=partition_id)
     assert not is_answered_at_once(producer.end())
     await run_scheduled()

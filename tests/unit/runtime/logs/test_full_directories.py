@@ -1,4 +1,4 @@
-"""What each look at full directories does: with replicas, and with logs that found no room."""
+"""What each check of full directories does: with replicas, and with logs that found no room."""
 
 import errno
 from typing import Any
@@ -7,6 +7,7 @@ from kafkapy.metadata.registrations import DIRECTORY_LOST
 from kafkapy.replication.partition import Role
 from kafkapy.runtime.broker.directory_assignments import Assignment
 from kafkapy.runtime.logs.full_directories import FullDirectories
+from kafkapy.storage.checkpoint import MetaProperties
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import Hosting
 
@@ -38,7 +39,7 @@ class Looks:
 
     def look(self, count: int = 1) -> None:
         for _ in range(count):
-            for _ in self.full.look():
+            for _ in self.full.check():
                 pass
 
     def _apply_again(self, delta: Any, image: Any) -> None:
@@ -76,6 +77,43 @@ async def test_a_replica_that_was_given_away_is_forgotten_with_its_topic(loop: S
     given_away.on_accepted()  # the response to a try that was thought lost
     looks.look()
     assert looks.full._accepted == {}
+
+
+async def test_a_replica_that_is_given_away_again_between_looks_is_taken_back(loop: SimLoop) -> None:
+    """As LogDirMover does it, with the metadata that has the replica's directory again."""
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(replicas=(1, 2))
+    looks = Looks(hosting)
+    directory = hosting.log_manager.directories[0]
+    directory.write_meta(MetaProperties("cluster", 1, directory_id=b"directory of one"))
+    used_bytes = hosting.disk.used_bytes()
+    partition = hosting.manager.partitions.find("orders", 0)
+    assert partition is not None
+    assert partition.log is not None
+
+    def accept_next(count: int) -> bytes:
+        newest: Assignment = looks.assignments.assigned[-1]
+        assert (len(looks.assignments.assigned), newest.on_accepted is not None) == (count, True)
+        newest.on_accepted()
+        return newest.directory_id
+
+    hosting.disk.capacity_bytes = used_bytes
+    directory.state.mark_full()
+    looks.look()
+    assert accept_next(1) == DIRECTORY_LOST
+    hosting.disk.capacity_bytes = None
+    looks.look()
+    assert accept_next(2) == directory.directory_id
+    hosting.disk.capacity_bytes = used_bytes
+    directory.state.mark_full()
+    registration = hosting.manager.partitions.newest_image.topics.by_id[partition.topic_id].partitions[0]
+    place = looks.full.place_of(partition.log, registration, partition.topic_id)
+    assert place == DIRECTORY_LOST
+    looks.assignments.assign(looks.full.assignment(partition.topic_id, 0, place))
+    assert accept_next(3) == DIRECTORY_LOST
+    hosting.disk.capacity_bytes = None
+    looks.look()
+    assert accept_next(4) == directory.directory_id
 
 
 async def test_a_log_that_lacked_room_is_not_applied_again_before_the_last_try_is_over(loop: SimLoop) -> None:

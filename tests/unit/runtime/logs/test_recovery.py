@@ -1,5 +1,6 @@
 """Recovery by helper processes: real ones, on a real disk."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kafkapy.storage.manager.loading import LogLoading
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
-from tests.support.logs import NOW_MS, append
+from tests.support.logs import NOW_MS, append, planned
 
 CONFIG = LogConfig(segment_bytes=10_000, index_interval_bytes=200, segment_index_bytes=4096, retention_ms=-1)
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
@@ -31,7 +32,7 @@ def killed(directory: Path) -> None:
     """Leave a directory as a killed broker does: logs of five segments, the last producer in epoch 3."""
     manager = locked(directory)
     loading = LogLoading(manager, now_ms=NOW_MS, clock_ms=lambda: 0)
-    assert loading.plan() == []
+    assert planned(loading) == []
     loading.finish()
     for partition in PARTITIONS:
         log = manager.get_or_create_log(partition, b"\1" * 16, CONFIG, NOW_MS)
@@ -43,7 +44,9 @@ def killed(directory: Path) -> None:
     manager.directories.unlock()
 
 
-async def recovered(directory: Path, *, min_helper_bytes: int = 1) -> LogManager:
+async def recovered(
+    directory: Path, *, min_helper_bytes: int = 1, on_loaded: Callable[[int], None] = lambda count: None
+) -> LogManager:
     manager = locked(directory)
     recovery = LogRecovery(
         LogLoading(manager, now_ms=NOW_MS, clock_ms=SystemClock().monotonic_ms),
@@ -51,6 +54,7 @@ async def recovered(directory: Path, *, min_helper_bytes: int = 1) -> LogManager
         threads_per_directory=2,
         producer_id_expiration_ms=86_400_000,
         clock=SystemClock(),
+        on_loaded=on_loaded,
         min_helper_bytes=min_helper_bytes,
     )
     await recovery.load_all()
@@ -67,8 +71,10 @@ def facts(log: Log) -> tuple[object, ...]:
 @pytest.mark.parametrize("min_helper_bytes", [1, 1 << 30], ids=["helper", "in place"])
 async def test_a_killed_log_is_the_same_whoever_recovers_it(tmp_path: Path, min_helper_bytes: int) -> None:
     killed(tmp_path)
-    manager = await recovered(tmp_path, min_helper_bytes=min_helper_bytes)
+    loaded: list[int] = []
+    manager = await recovered(tmp_path, min_helper_bytes=min_helper_bytes, on_loaded=loaded.append)
     assert sorted(manager.logs) == PARTITIONS
+    assert loaded == [1, 1, 1]
     for log in manager.logs.values():
         assert facts(log) == (45, 5, 20, [(3, 0)], [(7, 44, 44)])
         log.update_high_watermark(45)

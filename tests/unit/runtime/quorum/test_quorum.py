@@ -4,9 +4,11 @@ import asyncio
 import errno
 import io
 import itertools
+import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -192,6 +194,62 @@ async def test_snapshots_are_taken_and_the_prefix_goes(loop: SimLoop) -> None:
     await quorum.close()
 
 
+@pytest.mark.parametrize(
+    ("operation", "path", "code"),
+    [("open", ".checkpoint", errno.EMFILE), ("rename", ".log", errno.ENOSPC), ("rename", ".checkpoint", errno.ENOSPC)],
+)
+async def test_a_shortage_delays_the_clean_up_and_the_node_goes_on(
+    loop: SimLoop, operation: str, path: str, code: int
+) -> None:
+    disk, fatal = standalone(), list[BaseException]()
+    quorum = new_quorum(loop, disk, listener=ValueList(), config=SMALL, on_fatal=fatal.append)
+    await quorum.start()
+    failed: list[str] = []
+
+    def fail_once(found: str, where: str) -> None:
+        if found == operation and where.endswith(path) and not failed:
+            failed.append(where)
+            raise OSError(code, os.strerror(code), where)
+
+    disk.hook = fail_once
+    for number in range(60):
+        await append(quorum, b"%020d" % number)
+    assert failed
+    await asyncio.sleep(61)
+    disk.hook = None
+    assert not fatal
+    snapshots = [parsed[0].offset for name in disk.list_directory(DIRECTORY) if (parsed := parse_name(name))]
+    assert quorum.log_start_offset == min(snapshots) > 0
+    await append(quorum, b"on")
+    await quorum.close()
+
+
+async def test_a_snapshot_that_a_bug_ends_is_followed_by_others(loop: SimLoop) -> None:
+    def broken() -> Iterator[list[bytes]]:
+        yield [b"v"]
+        raise ValueError("planted")
+
+    class Faulty(ValueList):
+        has_failed = False
+
+        def snapshot(self) -> tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]:
+            if self.has_failed:
+                return super().snapshot()
+            self.has_failed = True
+            return OffsetAndEpoch(self.next_offset, self.last_epoch), 0, broken()
+
+    listener = Faulty()
+    quorum = new_quorum(loop, standalone(), listener=listener, config=SMALL)
+    await quorum.start()
+    for number in range(60):
+        await append(quorum, b"%020d" % number)
+    await asyncio.sleep(61)
+    assert listener.has_failed
+    assert quorum.latest_snapshot_id is not None
+    assert quorum.latest_snapshot_id.offset > 0
+    await quorum.close()
+
+
 async def test_a_snapshot_of_a_later_epoch_lies_beside_an_untrimmed_log(loop: SimLoop) -> None:
     disk, values = standalone(), list[bytes]()
     config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300, metadata_max_retention_ms=-1)
@@ -208,6 +266,32 @@ async def test_a_snapshot_of_a_later_epoch_lies_beside_an_untrimmed_log(loop: Si
         assert quorum.latest_snapshot_id is not None
         assert quorum.latest_snapshot_id.leader_epoch == epoch
         await quorum.close()
+
+
+@pytest.mark.parametrize("was_clean_shutdown", [True, False])
+async def test_a_log_without_its_file_of_epochs_keeps_what_follows_its_snapshot(
+    loop: SimLoop, was_clean_shutdown: bool
+) -> None:
+    """Without the file the log seems to be of an earlier epoch than its snapshot."""
+    disk, listener = standalone(), ValueList()
+    config = QuorumConfig(metadata_log_max_snapshot_interval_ms=300_000)
+    quorum = new_quorum(loop, disk, listener=listener, config=config)
+    await quorum.start()
+    await append(quorum, b"before")
+    await asyncio.sleep(400)
+    snapshot_id = quorum.latest_snapshot_id
+    offset = await append(quorum, b"after")
+    assert snapshot_id is not None
+    assert 0 < snapshot_id.offset <= offset
+    await quorum.close()
+    disk.delete(f"{DIRECTORY}/leader-epoch-checkpoint")
+
+    again = ValueList()
+    quorum = new_quorum(loop, disk, listener=again, was_clean_shutdown=was_clean_shutdown)
+    await quorum.start()
+    assert (again.loaded, again.values) == ([snapshot_id], [b"before", b"after"])
+    await append(quorum, b"on")
+    await quorum.close()
 
 
 async def test_a_snapshot_is_taken_after_the_interval_if_anything_changed(loop: SimLoop) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.record.batch import Record
+from kafkapy.record.batch import HEADER_BYTES, Record
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.legacy import build_message_set
 from kafkapy.runtime.share.batch_headers import WINDOW_BYTES, HeaderScan
@@ -54,6 +54,16 @@ def test_batches_and_markers() -> None:
     assert of_transaction == FetchedBatch(3, 4, 7, is_transactional=True)
     assert (aborted.base_offset, aborted.is_abort_marker) == (5, True)
     assert (committed.base_offset, committed.is_abort_marker) == (6, False)
+
+
+def test_a_marker_that_the_cleaner_has_emptied_is_none() -> None:
+    """Its records would be the bytes of the batch that follows, which say "abort" at every 256th offset."""
+    emptied = bytearray(marker(5, is_commit=False)[:HEADER_BYTES])
+    emptied[8:12] = (HEADER_BYTES - 12).to_bytes(4)
+    emptied[-4:] = bytes(4)  # the number of records
+    first, second = scanned(bytes(emptied) + batch(256, 1))
+    assert (first.base_offset, first.is_abort_marker) == (5, False)
+    assert second == FetchedBatch(256, 256)
 
 
 def test_positions() -> None:

@@ -3,16 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.compression import GZIP
+from kafkapy.share.persister import PartitionResult, StateRead, StateReadResult, StateWrite
 from kafkapy.share.record_state import ACK_ACCEPT, ACK_REJECT, ACK_RELEASE, RecordState
 from tests.simulator.loop import SimLoop
 from tests.support.dead_letters import DEAD, ENABLED, LetterShares, batches_in, offset_of
 from tests.support.hosting import NOW_MS
-from tests.support.share_partition_hosting import acquired_of
+from tests.support.share_partition_hosting import MemoryPersister, acquired_of
 
 COPY = {"errors_deadletterqueue_copy_record_enable": "true"}
 AUTO = {"errors_deadletterqueue_auto_create_topics_enable": "true"}
@@ -320,4 +322,44 @@ async def test_a_copy_that_ends_while_nobody_uses_the_share_partition_is_archive
     await shares.member("m2", connection="c2").fetch(max_wait_ms=100)
     await asyncio.sleep(1)
     assert shares.letter_offsets() == [1], "not a second time after a load"
+    await shares.partitions.close()
+
+
+class FencingPersister(MemoryPersister):
+    """Refuses writes of a share partition that has not read the state. `reading`: reads wait for it."""
+
+    STATE_EPOCH = 7
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = asyncio.Event()
+        self.reading.set()
+
+    async def read(self, group_id: str, reads: Sequence[StateRead]) -> list[StateReadResult]:
+        await self.reading.wait()
+        results = await super().read(group_id, reads)
+        return [replace(each, state_epoch=self.STATE_EPOCH) for each in results]
+
+    async def write(self, group_id: str, writes: Sequence[StateWrite]) -> list[PartitionResult]:
+        if any(write.state_epoch < self.STATE_EPOCH for write in writes):
+            self.errors.append(ErrorCode.FENCED_STATE_EPOCH)
+        return await super().write(group_id, writes)
+
+
+async def test_a_copy_is_archived_though_the_share_partition_cannot_be_loaded_again(loop: SimLoop) -> None:
+    shares = LetterShares(loop)
+    shares.persister = persister = FencingPersister()
+    shares.elect(-1)
+    await reject(shares, 1)
+    await asyncio.sleep(0.5)
+    persister.reading.clear()
+    fetching = asyncio.ensure_future(shares.member("m2", connection="c2").fetch(max_wait_ms=100))
+    shares.elect(1)
+    await asyncio.sleep(3)
+    assert (shares.letter_offsets(), is_archived(shares, 1)) == ([1], False)
+    persister.errors.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    persister.reading.set()
+    await fetching
+    await asyncio.sleep(1)
+    assert (list(shares.partitions), is_archived(shares, 1)) == ([], True)
     await shares.partitions.close()

@@ -78,6 +78,12 @@ def test_an_address_is_host_and_port(text: str, tmp_path: Path) -> None:
         embedded_config(SystemDisk(), str(tmp_path), 0, {"kafkapy.admin.listener": text})
 
 
+def test_a_host_that_is_no_name_stops_the_start() -> None:
+    broker = Broker(properties={"kafkapy.admin.listener": "a..b:9100"})
+    with pytest.raises(OSError, match=r"cannot serve kafkapy\.admin\.listener=a\.\.b:9100: "), broker:
+        pass
+
+
 def test_off_by_default_and_nothing_of_it_is_imported(tmp_path: Path) -> None:
     import subprocess
 

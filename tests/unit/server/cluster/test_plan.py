@@ -59,7 +59,7 @@ def test_a_directory_without_a_cluster_and_one_that_is_damaged_say_what_to_do(tm
     with pytest.raises(ClusterError, match="kafkapy cluster up --data-dir"):
         ClusterPlan.load(tmp_path)
     (tmp_path / "cluster.json").write_text('{"version": 1}')
-    with pytest.raises(ClusterError, match="restore it, or begin anew"):
+    with pytest.raises(ClusterError, match="restore it, or start again"):
         ClusterPlan.load(tmp_path)
 
 

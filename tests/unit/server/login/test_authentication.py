@@ -9,7 +9,7 @@ from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
-from kafkapy.security.sasl import ToldSaslError
+from kafkapy.security.sasl import VisibleSaslError
 from kafkapy.server.login.authentication import Logins, server_options
 from kafkapy.server.process.system_clock import SystemRandom
 from tests.support.bearer_tokens import ImmediatePool
@@ -112,7 +112,7 @@ def test_users_may_change_at_run_time() -> None:
     made = logins(config)
     made.update(config_of(**{KEY: f'{PLAIN_MODULE} user_alice="new";'}))
     (server,) = made.settings(LISTENER).servers.values()
-    with pytest.raises(ToldSaslError):
+    with pytest.raises(VisibleSaslError):
         server().evaluate(b"\0alice\0old", 0)
     assert server().evaluate(b"\0alice\0new", 0) == b""
     made.update(config_of(**{KEY: f"{MODULES}.None required;"}))

@@ -347,8 +347,8 @@ def test_windows_of_quotas_are_those_of_the_keys() -> None:
         return services.client_quotas
 
     own = quotas(**{"quota.window.num": "3", "quota.window.size.seconds": "2"})
-    assert (own.fetch.most_in_windows("", "c"), own.mutation.charge("", "c", 11, 0)) == (10 * (3 - 1) * 2, 0)
+    assert (own.fetch.max_in_windows("", "c"), own.mutation.charge("", "c", 11, 0)) == (10 * (3 - 1) * 2, 0)
     own = quotas(**{"controller.quota.window.num": "3", "controller.quota.window.size.seconds": "2"})
-    assert own.fetch.most_in_windows("", "c") == 10 * (11 - 1) * 1
+    assert own.fetch.max_in_windows("", "c") == 10 * (11 - 1) * 1
     assert own.mutation.charge("", "c", 3 * 2, 0) == 0
     assert own.mutation.charge("", "c", 1, 0) > 0

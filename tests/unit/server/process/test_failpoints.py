@@ -14,5 +14,5 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 
 def test_other_points_are_passed_by() -> None:
     points = Failpoints("a=kill@2;b=kill")
-    points.pass_by("a")
-    points.pass_by("c")
+    points.on_reached("a")
+    points.on_reached("c")

@@ -10,15 +10,22 @@ from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
-from kafkapy.server.process.heap import CHANGES_PER_FREEZE, FrozenMetadata, freeze_heap
+from kafkapy.server.process.heap import (
+    CHANGES_PER_FREEZE,
+    YOUNG_COLLECTIONS_PER_FULL,
+    FreezeAfterLong,
+    FrozenMetadata,
+    freeze_heap,
+)
 
 TOPIC_ID = b"t" * 16
 
 
 @pytest.fixture(autouse=True)
 def _thawed() -> Iterator[None]:
-    thresholds = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
     gc.set_threshold(*thresholds)
 
@@ -70,4 +77,21 @@ def test_after_the_start_full_collections_are_rare_but_happen() -> None:
     while gc.get_stats()[2]["collections"] == before[2]:
         kept.append(Cyclic())
     middle_count = gc.get_stats()[1]["collections"] - before[1]
-    assert middle_count >= 100
+    assert middle_count >= YOUNG_COLLECTIONS_PER_FULL
+
+
+@pytest.mark.parametrize("long_ns", [0, 10**15])
+def test_what_a_long_full_collection_leaves_is_not_visited_again(long_ns: int) -> None:
+    freeze_heap()
+    gc.callbacks[:] = [FreezeAfterLong(long_ns).on_collection]
+    kept = Cyclic()
+    gc.collect()
+    is_frozen = not any(each is kept for each in gc.get_objects())
+    assert is_frozen == (long_ns == 0)
+
+
+def test_the_collector_is_watched_once() -> None:
+    gc.callbacks[:] = []
+    freeze_heap()
+    freeze_heap()
+    assert len(gc.callbacks) == 1

@@ -36,7 +36,7 @@ def state_of(log: Log) -> object:
         segment.log.file.pread(segment.size, 0),
         segment.offset_index.entry_count,
         segment.time_index.entry_count,
-        segment.largest,
+        segment.largest_timestamp,
         log.log_end_offset,
         log.leader_epochs.latest_epoch,
         producers.encode_snapshot(),

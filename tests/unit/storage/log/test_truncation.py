@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from kafkapy.errors import StorageError
 from kafkapy.storage.errors import (
     KAFKA_STORAGE_ERROR,
     OFFSET_OUT_OF_RANGE,
@@ -77,6 +78,31 @@ def test_a_full_truncation_goes_on_elsewhere(disk: SimDisk) -> None:
     assert append(log) == 100
     truncate_to(log, 50)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
+def test_a_truncation_that_cannot_be_synced_takes_the_directory_offline(disk: SimDisk) -> None:
+    """Also for lack of space: if it were tried again, nothing would be left to truncate, and nothing be synced."""
+    log = open_small_log(disk)
+    for _ in range(4):
+        append(log)
+    disk.fail("sync", errno.ENOSPC, path=".log")
+    with pytest.raises(StorageError):
+        truncate_to(log, 2)
+    assert log.log_dir.is_offline
+
+
+def test_a_truncation_that_is_repeated_syncs_the_removals_that_could_not_be_synced(disk: SimDisk) -> None:
+    """Else a power failure brings segments back that follow one which was truncated, and written to again."""
+    log = open_small_log(disk, segment_bytes=500)
+    for _ in range(20):
+        append(log, value_bytes=100)
+    disk.sync_all()
+    disk.fail("sync_directory", errno.ENOSPC)
+    refuses(KAFKA_STORAGE_ERROR, truncate_to, log, 4)
+    truncate_to(log, 4)
+    disk.crash("none")
+    found = [int(name[:20]) for name in disk.list_directory(DIRECTORY) if name.endswith(".log")]
+    assert sorted(found) == bases(log)
 
 
 def test_old_segments_go_and_their_files_later(disk: SimDisk) -> None:

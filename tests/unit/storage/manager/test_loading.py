@@ -5,7 +5,13 @@ import errno
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.storage.checkpoint import MetaProperties
+from kafkapy.storage.checkpoint import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    MetaProperties,
+)
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.loading import LogLoading
@@ -13,7 +19,7 @@ from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition, Uuid
 from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import NOW_MS, append, delete_due_logs, load_logs
+from tests.support.logs import NOW_MS, append, delete_due_logs, load_logs, planned
 
 CONFIG = LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=-1)
 PARTITION = TopicPartition("a", 0)
@@ -188,9 +194,34 @@ def test_how_far_the_loading_is(is_clean: bool, word: str) -> None:
     loading = LogLoading(again, now_ms=NOW_MS, clock_ms=lambda: NOW_MS)
     assert loading.missing == "loading 0 of 0 logs"
     reported = []
-    for item in loading.plan():
+    for item in planned(loading):
         reported.append(loading.missing)
         loading.load(item)
     assert reported == [f"{word} {done} of 3 logs" for done in range(3)]
     loading.finish()
     assert loading.missing is None
+
+
+def test_a_start_with_many_logs_is_planned_in_steps() -> None:
+    """A thousand logs, with as many lines in each checkpoint, are no step's work."""
+    disk = SimDisk()
+    manager = locked(disk)
+    count = 1_000
+    lines = "".join(f"a {number} {number}\n" for number in range(count))
+    for name in (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE):
+        disk.write_file_atomically(f"/first/{name}", f"0\n{count}\n{lines}".encode())
+    for number in range(count):
+        disk.make_directory(f"/first/a-{number}")
+    steps = LogLoading(manager, now_ms=NOW_MS, clock_ms=lambda: NOW_MS).plan_steps()
+    step_count = 0
+    items = None
+    while items is None:
+        try:
+            next(steps)
+            step_count += 1
+        except StopIteration as end:
+            items = end.value
+    assert step_count >= 5 + 4 * 2 + 5
+    assert {(each.name, each.log_start_offset, each.recovery_point, each.clean_to) for each in items} == {
+        (f"a-{number}", number, number, number) for number in range(count)
+    }

@@ -28,7 +28,7 @@ def test_what_a_failed_write_left_is_no_reserve() -> None:
     assert not disk.exists(PATH)
 
 
-def test_a_reserve_that_a_kill_left_short_is_written_anew() -> None:
+def test_a_reserve_that_a_kill_left_short_is_written_again() -> None:
     disk, reserve = disk_with_reserve()
     whole_bytes = len(disk.read_file(PATH))
     disk.open(PATH).truncate(4096)

@@ -66,18 +66,17 @@ class Partition:
         transaction_version: int = 0,
         origin: AppendOrigin = COORDINATOR,
     ) -> list[int]:
-        """Write a marker; return the last stable offsets at which transactions were completed."""
+        """Write a marker; return the last stable offset in the index entry of each aborted transaction."""
         marker = TransactionMarker(is_abort, coordinator_epoch, NOW_MS)
         offset = self.end_offset
         batch = ProducerBatch(producer_id, epoch, -1, -1, offset, offset, NOW_MS, True, marker)
         prepared = self.state.prepare([batch], origin, transaction_version=transaction_version)
+        aborted = self.state.aborted_by(prepared)
         self.state.commit(prepared)
         self.end_offset += 1
-        stable = []
         for completed in prepared.completed:
-            stable.append(self.state.last_stable_offset_after(completed))
             self.state.complete(completed)
-        return stable
+        return [each.last_stable_offset for each in aborted]
 
 
 def refuses(code: int, call: Any, *arguments: Any, **keywords: Any) -> None:
@@ -166,13 +165,13 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     partition.write(0, transactional=True, producer_id=7)
     partition.write(0, transactional=True, producer_id=8)
     assert partition.state.first_unstable_offset == 0
-    assert partition.end(producer_id=7) == [1]
+    assert partition.end(is_abort=True, producer_id=7) == [1]
     assert partition.state.first_unstable_offset == 0
     partition.state.on_high_watermark(2)
     assert partition.state.first_unstable_offset == 0
     partition.state.on_high_watermark(3)
     assert partition.state.first_unstable_offset == 1
-    assert partition.end(producer_id=8) == [4]
+    assert partition.end(is_abort=True, producer_id=8) == [4]
     partition.state.on_high_watermark(4)
     assert partition.state.first_unstable_offset is None
 
@@ -201,7 +200,7 @@ def test_transaction_version_2_wants_a_newer_epoch_in_the_marker() -> None:
     partition = Partition()
     partition.write(0, transactional=True)
     refuses(INVALID_PRODUCER_EPOCH, partition.end, epoch=0, transaction_version=2)
-    assert partition.end(epoch=1, transaction_version=2) == [2]
+    assert partition.end(is_abort=True, epoch=1, transaction_version=2) == [2]
     assert partition.end(epoch=1, transaction_version=2) == []  # a retry, let through
 
 

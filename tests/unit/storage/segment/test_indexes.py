@@ -7,7 +7,7 @@ from kafkapy.errors import CorruptIndexError
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.segment.offset_index import OffsetIndex, OffsetPosition
 from kafkapy.storage.segment.open_files import OpenFiles
-from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
+from kafkapy.storage.segment.sparse_index import BUFFERED_ENTRIES
 from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
 from kafkapy.storage.segment.txn_index import AbortedTransaction, TransactionIndex
 from tests.simulator.disk import SimDisk
@@ -115,12 +115,12 @@ def test_a_cold_page_raises_needs_warming() -> None:
 def test_entries_are_written_together() -> None:
     disk = SimDisk()
     index = offset_index(disk, base_offset=0)
-    for count in range(1, KEPT_BACK_ENTRIES + 2):
+    for count in range(1, BUFFERED_ENTRIES + 2):
         index.append(count, 10 * count)
         written = disk.read_file("/i.index").rstrip(b"\0")
-        assert len(written) == (8 * KEPT_BACK_ENTRIES if count >= KEPT_BACK_ENTRIES else 0)
+        assert len(written) == (8 * BUFFERED_ENTRIES if count >= BUFFERED_ENTRIES else 0)
         assert index.lookup(count) == OffsetPosition(count, 10 * count)
-    assert len(index.read_all()) == 8 * (KEPT_BACK_ENTRIES + 1)
+    assert len(index.read_all()) == 8 * (BUFFERED_ENTRIES + 1)
     index.trim()
     assert disk.read_file("/i.index") == index.read_all()
 
@@ -128,13 +128,13 @@ def test_entries_are_written_together() -> None:
 def test_an_entry_that_finds_no_room_is_not_added_and_those_before_it_stay() -> None:
     disk = SimDisk()
     index = offset_index(disk, base_offset=0)
-    for offset in range(1, KEPT_BACK_ENTRIES):
+    for offset in range(1, BUFFERED_ENTRIES):
         index.append(offset, 10 * offset)
     before = index.read_all()
     disk.fail("write", errno.ENOSPC)
     with pytest.raises(OSError, match="No space"):
         index.append(99, 990)
-    assert (index.read_all(), index.last_offset) == (before, KEPT_BACK_ENTRIES - 1)
+    assert (index.read_all(), index.last_offset) == (before, BUFFERED_ENTRIES - 1)
     index.append(100, 1000)
     index.trim()
     assert disk.read_file("/i.index") == before + bytes.fromhex("00000064 000003e8")
@@ -172,12 +172,12 @@ def test_truncation_drops_entries_at_and_above_the_offset(offset: int, kept: int
 def test_a_part_of_an_entry_that_found_no_room_is_trimmed_off() -> None:
     disk = SimDisk()
     index = offset_index(disk, base_offset=0)
-    for offset in range(1, KEPT_BACK_ENTRIES):
+    for offset in range(1, BUFFERED_ENTRIES):
         index.append(offset, 10 * offset)
-    disk.capacity_bytes = 8 * KEPT_BACK_ENTRIES - 4
+    disk.capacity_bytes = 8 * BUFFERED_ENTRIES - 4
     with pytest.raises(OSError, match="No space"):
         index.append(99, 990)
-    assert index.handle.file.size() == 8 * KEPT_BACK_ENTRIES - 4
+    assert index.handle.file.size() == 8 * BUFFERED_ENTRIES - 4
     index.trim()
     assert disk.read_file("/i.index") == index.read_all()
 
