@@ -106,13 +106,19 @@ def _rdkafka(servers: str) -> dict[str, Any]:
 class KafkaPython:
     error = PythonKafkaError
 
+    def __init__(self) -> None:
+        self._open: list[KafkaProducer | KafkaConsumer] = []
+
     def producer(self, servers: str, timeout_s: float = TIMEOUT_S) -> KafkaProducer:
         timeout_ms = int(timeout_s * 1000)
         timing = {"request_timeout_ms": min(timeout_ms, 30_000), "delivery_timeout_ms": timeout_ms}
-        return KafkaProducer(bootstrap_servers=servers, acks="all", retry_backoff_ms=BACKOFF_MS, **timing)
+        found = KafkaProducer(bootstrap_servers=servers, acks="all", retry_backoff_ms=BACKOFF_MS, **timing)
+        self._open.append(found)
+        return found
 
     def transactional(self, servers: str, transactional_id: str) -> KafkaProducer:
         found = KafkaProducer(bootstrap_servers=servers, retry_backoff_ms=BACKOFF_MS, transactional_id=transactional_id)
+        self._open.append(found)
         found.init_transactions()
         return found
 
@@ -126,7 +132,9 @@ class KafkaPython:
         producer.commit_transaction()
 
     def consumer(self, servers: str, topic: str, group: str) -> KafkaConsumer:
-        return KafkaConsumer(topic, bootstrap_servers=servers, **_as_member(group))
+        found = KafkaConsumer(topic, bootstrap_servers=servers, **_as_member(group))
+        self._open.append(found)
+        return found
 
     def poll(self, consumer: KafkaConsumer) -> list[bytes]:
         found = consumer.poll(timeout_ms=int(POLL_S * 1000))
@@ -136,9 +144,16 @@ class KafkaPython:
         consumer.commit()
 
     def close(self, opened: Any) -> None:
+        self._open.remove(opened)
         opened.close()
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """Close what a failed test left: its thread would look for its brokers as long as the process lives."""
+        for opened in self._open:
+            if isinstance(opened, KafkaProducer):
+                opened.close(timeout=0)
+            else:
+                opened.close(autocommit=False, timeout_ms=0)
 
 
 class Aiokafka:
