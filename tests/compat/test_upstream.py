@@ -2,7 +2,8 @@
 
 Their JUnit extension gives each test a cluster in the test's own process. Here a class of the same name stands first on
 the class path (upstream/RaftClusterInvocationContext.java), and each node is `kafkapy start` with the properties that
-the test wants of its servers. A node that does not end cleanly fails its test, too.
+the test wants of its servers. Tests in Scala extend QuorumTestHarness, whose method that makes a quorum is replaced
+before it is loaded (upstream/HarnessQuorum.java). A node that does not end cleanly fails its test, too.
 
 upstream/invocations.tsv names the methods, which invocations of each have passed, and why it is left out if it is ("*"
 is each method of a class). With both, the reason is that of its other invocations. Methods that it does not name, and
@@ -94,6 +95,7 @@ def outcomes_of(classes: Path, directory: Path, wanted: list[str], *, only: str 
     with open(directory / "errors", "wb") as errors:
         ran = subprocess.run(
             [*command, MAIN, *wanted],
+            cwd=directory,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
