@@ -24,6 +24,9 @@ class SeenBroker {
             case "replicaManager" -> SeenLogs.replicaManager(node);
             case "dataPlaneRequestProcessor" -> SeenLogs.requestProcessor(node, clusterId);
             case "groupCoordinator" -> groupCoordinator(node);
+            case "authorizerPlugin" -> SeenSecurity.authorizer(node);
+            case "credentialProvider" -> SeenSecurity.credentials(node);
+            case "tokenCache" -> SeenSecurity.tokens(node);
             case "sharedServer" -> sharedServer(node);
             case "shutdown" -> {
                 stop.run();

@@ -10,13 +10,16 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaConfig;
 import kafka.server.SharedServer;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.controller.ResultOrError;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.objenesis.ObjenesisStd;
+import scala.Option;
 
 /** A controller as far as one can see it from outside its process. */
 class SeenController extends ControllerServer {
@@ -82,6 +85,11 @@ class SeenController extends ControllerServer {
                 return new LogOffsetMetadata(MetadataOnDisk.read(node).offset() + 1);
             });
         });
+    }
+
+    @Override
+    public Option<Plugin<Authorizer>> authorizerPlugin() {
+        return SeenSecurity.authorizer(node);
     }
 
     @Override

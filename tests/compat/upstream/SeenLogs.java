@@ -44,6 +44,7 @@ class SeenLogs {
         return Seen.as(KafkaApis.class, call -> switch (call.getMethod().getName()) {
             case "brokerId" -> node.node.id();
             case "clusterId" -> clusterId;
+            case "authorizerPlugin" -> SeenSecurity.authorizer(node);
             case "metadataCache" -> MetadataOnDisk.read(node).cache();
             default -> throw Seen.inside(call);
         });
@@ -78,6 +79,7 @@ class SeenLogs {
             case "leaderReplicaIdOpt" -> Option.apply(state.leader());
             case "leaderIdIfLocal" -> state.leader() == node.node.id() ? Option.apply(state.leader()) : Option.empty();
             case "leaderLogIfLocal" -> state.leader() == node.node.id() ? log(node, wanted) : Option.empty();
+            case "inSyncReplicaIds" -> CollectionConverters.asScala(state.isr()).toSet();
             case "getLeaderEpoch" -> state.leaderEpoch();
             default -> throw Seen.inside(call);
         })));
