@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.copying import only_soaked
-from tools.kafka import UPSTREAM_TESTS_LIBS
+from tools.kafka import BOUNCY_CASTLE_LIBS, UPSTREAM_TESTS_LIBS
 
 SOURCES = Path(__file__).with_name("upstream")
 ROOT = SOURCES.parents[2]
@@ -32,8 +32,9 @@ SHORT = [
     "org.apache.kafka.clients.admin.AdminFenceProducersTest",
     "org.apache.kafka.tools.GetOffsetShellTest#testTopicPatternArg,testPartitionsArg,testNoFilterOptions",
     "kafka.server.HeartbeatRequestTest",
+    "kafka.server.DelegationTokenRequestsTest",
 ]
-"""Raw requests, a client, a tool."""
+"""Raw requests, a client, a tool; one that extends QuorumTestHarness."""
 
 pytestmark = [
     pytest.mark.long,
@@ -91,7 +92,8 @@ def outcomes_of(classes: Path, directory: Path, wanted: list[str], *, only: str 
         "upstream.python": sys.executable,
     }
     settings = [f"-D{key}={value}" for key, value in options.items()]
-    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", *settings, "-cp", f"{classes}:{UPSTREAM_TESTS_LIBS}/*"]
+    class_path = f"{classes}:{UPSTREAM_TESTS_LIBS}/*:{BOUNCY_CASTLE_LIBS}/*"
+    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", *settings, "-cp", class_path]
     with open(directory / "errors", "wb") as errors:
         ran = subprocess.run(
             [*command, MAIN, *wanted],

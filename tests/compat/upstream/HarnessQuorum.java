@@ -12,6 +12,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,6 +35,7 @@ import net.bytebuddy.implementation.bind.annotation.This;
 import net.bytebuddy.pool.TypePool;
 import org.apache.kafka.common.DirectoryId;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
@@ -70,7 +72,7 @@ public class HarnessQuorum extends KRaftQuorumImplementation {
             throws Exception {
         Map<String, String> all = new HashMap<>();
         for (Properties each : List.of(CollectionConverters.asJava(harness.kraftControllerConfigs(test)).get(0), overriding))
-            each.forEach((key, value) -> all.put(key.toString(), value.toString()));
+            each.forEach((key, value) -> all.put(key.toString(), textOf(value)));
         all.putIfAbsent("node.id", "1000");
         int id = Integer.parseInt(all.get("node.id"));
         List<String> protocols = CollectionConverters.asJava(harness.extraControllerSecurityProtocols()).stream().map(SecurityProtocol::toString).toList();
@@ -115,7 +117,7 @@ public class HarnessQuorum extends KRaftQuorumImplementation {
     public KafkaBroker createBroker(KafkaConfig config, Time time, boolean startup, Option<String> threadNamePrefix) {
         writeMetaProperties(config);
         Map<String, String> all = new HashMap<>();
-        config.originals().forEach((key, value) -> all.put(key, value.toString()));
+        config.originals().forEach((key, value) -> all.put(key, textOf(value)));
         String listeners = all.get("listeners");
         NodeProcess node = new NodeProcess(new Node(config.nodeId(), config.metadataLogDir()), number, List.of());
         Arrays.stream(listeners.split(",")).forEach(node::addListener);
@@ -146,6 +148,13 @@ public class HarnessQuorum extends KRaftQuorumImplementation {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+    }
+
+    /** Of a value that a test has set: as a file of properties has it. */
+    private static String textOf(Object value) {
+        if (value instanceof Collection<?> several)
+            return several.stream().map(HarnessQuorum::textOf).collect(Collectors.joining(","));
+        return value instanceof Password password ? password.value() : value.toString();
     }
 
     private static void start(NodeProcess node) {
