@@ -15,9 +15,10 @@ class Seen {
         Object to(InvocationOnMock call);
     }
 
-    /** Its constructor would make what a broker consists of. */
+    /** Its constructor would make what a broker consists of. What Scala gives an argument that is left out is the class's own. */
     static <T> T as(Class<T> type, Answer answer) {
-        return mock(type, withSettings().mockMaker(MockMakers.SUBCLASS).stubOnly().defaultAnswer(answer::to));
+        return mock(type, withSettings().mockMaker(MockMakers.SUBCLASS).stubOnly().defaultAnswer(call ->
+            call.getMethod().getName().contains("$default$") ? call.callRealMethod() : answer.to(call)));
     }
 
     static UnsupportedOperationException inside(InvocationOnMock call) {

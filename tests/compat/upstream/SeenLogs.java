@@ -24,7 +24,11 @@ import scala.jdk.javaapi.CollectionConverters;
 class SeenLogs {
     static LogManager logManager(NodeProcess node) {
         return Seen.as(LogManager.class, call -> switch (call.getMethod().getName()) {
-            case "getLog" -> log(node, call.getArgument(0));
+            case "getLog" -> {
+                if (call.<Boolean>getArgument(1))
+                    throw Seen.inside("LogManager.getLog(isFuture = true)");
+                yield log(node, call.getArgument(0));
+            }
             case "liveLogDirs" -> CollectionConverters.asScala(logDirs(node).stream().map(File::new).toList()).toSeq();
             default -> throw Seen.inside(call);
         });
