@@ -4,12 +4,14 @@
     logins             16 MiB    what connections have sent that have not logged in yet (Reactor.logins)
     handshakes         16 MiB    what peers have sent of TLS handshakes (tls_handshake.py)
 
-While more than UnsentResponses' bound is unsent, no response that may be as large is begun: its request waits, for
-ROOM_SECONDS at most, after which its connection is closed (serving/large_requests.py).
+While more than UnsentResponses' bound is unsent, no response is begun that may be larger than it: such a request (a
+DescribeConfigs in a large frame) waits for ROOM_SECONDS at most; then its connection is closed. Others are begun,
+as nobody is to wait for peers that do not read: those of all topics one at a time (handlers/encoded_responses.py), and
+those whose size follows their request's within the account of decoded requests (runtime/decoded_requests.py).
 
 An entry's age is the time since it last had no bytes. The entry of a well-behaved client is empty again after some
 milliseconds, so the oldest entries are those of peers that do not read or do not continue. A byte now and then makes no
-entry younger; READ_BYTES of unsent responses do, once they are read. No connection waits for room.
+entry younger; READ_BYTES of unsent responses do, once they are read. No other connection waits for room.
 
 Deviation: Apache Kafka has none of these bounds. Here they exist, because a few peers without any right could fill the
 memory.
