@@ -1,7 +1,7 @@
 """Run once more, alone, what failed in a run of many at once: `python -m tools.run_again`.
 
-Only tests against real processes (tests/compat), and at most five: five workers on two cores can make such a test miss a
-deadline. All others, and a test that fails again, stay failed. What passes here is named, for somebody to look at.
+Only tests against real processes (tests/compat), and at most five: five workers on two cores can make such a test miss
+a deadline. All others, and a test that fails again, stay failed. What passes here is named, for somebody to look at.
 """
 
 import json
