@@ -197,15 +197,19 @@ def _matches(given: str, listed: Collection[str]) -> list[str]:
     return found
 
 
+SharedTopic = Annotated[
+    str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Of a share group: only this topic.")
+]
+SharedOffset = Annotated[
+    int | None, typer.Option("--offset", min=0, help="Of a share group: why this record is not delivered.")
+]
+
+
 @app.command("explain")
 def explain_group(
     group_id: GroupId,
-    topic: Annotated[
-        str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Of a share group: only this topic.")
-    ] = "",
-    offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Of a share group: why this record is not delivered.")
-    ] = None,
+    topic: SharedTopic = "",
+    offset: SharedOffset = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
