@@ -414,7 +414,7 @@ class QuorumNode:
 
 
 class _Transport:
-    """A runtime.quorum_peers.RaftTransport that is created when the first message is sent."""
+    """A RaftTransport (runtime/quorum/exchange.py) that is created when the first message is sent."""
 
     def __init__(self, new_transport: "Callable[[], NetworkRaftTransport]") -> None:
         self._new_transport = new_transport
