@@ -385,7 +385,7 @@ def _confirmed(
 
 
 def _delete_offsets(brokers: "BrokerConnections", group_id: str, topics: list[str]) -> None:
-    """Raises CoordinatorError."""
+    """Delete committed offsets of topics, those of a share group, too. Raises CoordinatorError."""
     from kafkapy.cli.committed_offsets import delete_offsets
     from kafkapy.cli.share_groups import ShareOffsets, member_names
 

@@ -59,7 +59,7 @@ class Cluster:
         self.cluster_id = ""
 
     def to_any(self) -> Connection:
-        """Raises ClusterError."""
+        """Connect to any broker. Raises ClusterError."""
         return self.to(self._servers)
 
     def to(self, address: str) -> Connection:

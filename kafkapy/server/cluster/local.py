@@ -118,7 +118,7 @@ class LocalCluster:
 
     @classmethod
     def load(cls, data_dir: Path) -> Self:
-        """Raises ClusterError."""
+        """Return the cluster of a data directory. Raises ClusterError."""
         return cls(data_dir.resolve(), ClusterPlan.load(data_dir))
 
     def use_channels(self, channels: NodeChannels) -> None:

@@ -343,7 +343,7 @@ def _check_allowed(config: BrokerConfig, entry: JaasEntry) -> None:
 
 
 def _entry_of_file(listener: str, mechanism: str) -> JaasEntry:
-    """Raises JaasError."""
+    """Return the login module's entry in the JAAS file, the listener's own first. Raises JaasError."""
     path = jaas_file()
     own = f"{listener.lower()}.{CONTEXT}"
     contexts = {} if path is None else _read_file(path)
