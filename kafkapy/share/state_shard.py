@@ -1,7 +1,7 @@
 """The share partitions of one `__share_group_state` partition: a machine that decides requests and replays records.
 
-Decide, append, replay: methods for requests return a ShareStateDecision and do not change the shard; only `replay` changes
-the state that is in the log. Driven by `runtime/coordinators/share_host.py`.
+Decide, append, replay: methods for requests return a ShareStateDecision and do not change the shard; only `replay`
+changes the state that is in the log. Driven by `runtime/coordinators/share_host.py`.
 
 A state begins with a snapshot (Initialize). Each write is an update; after
 share.coordinator.snapshot.update.records.per.snapshot of them the next one is a snapshot again, which makes all earlier
