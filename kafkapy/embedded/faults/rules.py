@@ -466,7 +466,7 @@ def _api_key(name: str) -> int:
 
 
 def _error_of(name: str) -> ErrorCode:
-    """Raises FaultError."""
+    """Return the error code of this name. Raises FaultError."""
     found = ErrorCode.__members__.get(name)
     if found is None or found is ErrorCode.NONE:
         raise FaultError(f"there is no error {quoted(name)}{_like(name, list(ErrorCode.__members__))}")
