@@ -1,12 +1,14 @@
 package org.apache.kafka.common.test;
 
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
 import kafka.server.BrokerServer;
 import kafka.server.SharedServer;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.server.BrokerLifecycleManager;
 
 /** A broker as far as one can see it from outside its process. */
 class SeenBroker {
@@ -27,6 +29,7 @@ class SeenBroker {
             case "authorizerPlugin" -> SeenSecurity.authorizer(node);
             case "credentialProvider" -> SeenSecurity.credentials(node);
             case "tokenCache" -> SeenSecurity.tokens(node);
+            case "lifecycleManager" -> lifecycle();
             case "sharedServer" -> sharedServer(node);
             case "shutdown" -> {
                 stop.run();
@@ -52,6 +55,15 @@ class SeenBroker {
             configs.put("compression.type", "producer");
             configs.put("segment.bytes", String.valueOf(node.config().groupCoordinatorConfig().offsetsTopicSegmentBytes()));
             return configs;
+        });
+    }
+
+    /** By which tests wait until a broker that was started serves clients: that it does when its start has returned. */
+    private static BrokerLifecycleManager lifecycle() {
+        return Seen.as(BrokerLifecycleManager.class, call -> {
+            if (call.getMethod().getName().equals("initialUnfenceFuture"))
+                return CompletableFuture.completedFuture(null);
+            throw Seen.inside(call);
         });
     }
 

@@ -95,7 +95,7 @@ class SeenLogs {
     }
 
     private static List<String> logDirs(NodeProcess node) {
-        return Arrays.asList(node.property("log.dirs").split(","));
+        return Arrays.stream(node.property("log.dirs").split(",")).map(each -> new File(each).getAbsolutePath()).toList();
     }
 
     private static <T> Option<T> option(Optional<T> value) {
