@@ -51,6 +51,10 @@ test: setup tools spark-jars   ## the tests that protect a change: all but the l
 test-all: setup tools spark-jars   ## every test
 	$(PYTEST)
 
+.PHONY: test-again
+test-again: setup   # of tests/compat those that just failed, at most five, once more and alone
+	$(BIN)/python -m tools.run_again
+
 test-fast: setup   ## of those of `make test` the ones that need neither Java nor Spark
 	$(PYTEST) -m "not compat and not spark and not long"
 

@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.builder import build_batch, build_batch_of_one, encode_record
 
-TOPIC = 2
+TOPIC, GROUP = 2, 32
 QUOTA = 100_000
 """Bytes a second of the client whose quota is escaped."""
 PARTITIONS = 100
@@ -52,6 +52,12 @@ def _leave_names_unread(server: Server, is_over: threading.Event) -> None:
     """Names of 30,000 characters, each of which is in the response twice: 1 MB of them a request."""
     resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name=f"{n:030000}") for n in range(33)]
     hold(server.port, is_over, frame(DescribeConfigsRequest(resources=resources), 4) * 4, 60)
+
+
+def _leave_configs_unread(server: Server, is_over: threading.Event) -> None:
+    """Groups need not exist to have configs, of which a response has some 30 MB with their documentation."""
+    resources = [DescribeConfigsResource(resource_type=GROUP, resource_name=f"{n}") for n in range(19_000)]
+    hold(server.port, is_over, frame(DescribeConfigsRequest(resources=resources, include_documentation=True), 4), 60)
 
 
 def _create_wide(server: Server) -> None:
@@ -211,6 +217,7 @@ def _rate(server: Server, seconds: float) -> str:
 MEMORY_ATTACKS = [
     Attack("unread-topics", _leave_topics_unread, 1, prepare=_create_wide),
     Attack("unread-names", _leave_names_unread, 1, _little_for_requests, keys_mb=REQUESTS_MB, min_mb=8),
+    Attack("unread-configs", _leave_configs_unread, 1),
     Attack("client-hellos-129k", partial(_send_hellos, size=129_000), 1, _secured_properties, canary="tls"),
     Attack("client-hellos-60k", partial(_send_hellos, size=60_000), 1, _secured_properties, canary="tls"),
     Attack("before-login-30k", partial(_send_before_login, size=30_000), 1, _login_properties),

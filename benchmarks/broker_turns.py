@@ -103,6 +103,13 @@ def _print_longest(turns: list[dict[str, Any]]) -> None:
             print(f"      {sample}")
 
 
+def print_turns(node: TimedKafkapy) -> None:
+    """Print the longest turns of a node's whole life."""
+    turns = sorted(_turns_since(node, 0.0), key=lambda turn: -turn["cpu_ms"])
+    print(f"{len(turns)} turns of 10 ms", end="")
+    _print_longest(turns)
+
+
 def run(partitions: int, large: int, directory: Path) -> dict[str, float]:
     with Nodes(PLANS, directory, PROPERTIES) as cluster:
         nodes = [node for node in cluster.nodes if isinstance(node, TimedKafkapy)]

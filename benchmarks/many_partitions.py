@@ -87,7 +87,7 @@ def _create(leader: Server, topics: list[str]) -> Figures:
             new = NewTopic(topic, PER_TOPIC, replica_assignment=assignment)
             admin = AdminClient({"bootstrap.servers": leader.bootstrap, "log_level": 4})
             admin.create_topics([new], request_timeout=120)[topic].result(120)
-        _wait_until_led(leader, topics)
+        wait_until_led(leader, topics)
     time.sleep(SETTLE_SECONDS)
     return {"create_s": cost.seconds, "create_cpu_s": cost.cpu_s, "create_stall_ms": pings.longest_ms}
 
@@ -97,7 +97,7 @@ def _take_over(leader: Server, follower: Server, topics: list[str]) -> Figures:
     assert leader.process is not None
     with Pings(follower) as pings, Cost(follower) as cost:
         leader.process.send_signal(signal.SIGTERM)
-        _wait_until_led(follower, topics)
+        wait_until_led(follower, topics)
     began = time.monotonic()
     assert leader.stop(timeout_s=TIMEOUT_S) == 0
     return {
@@ -123,7 +123,7 @@ def _come_back(leader: Server, follower: Server, topics: list[str]) -> Figures:
     }
 
 
-def _wait_until_led(broker: Server, topics: list[str]) -> None:
+def wait_until_led(broker: Server, topics: list[str]) -> None:
     """Return once a broker leads all partitions of the topics."""
     for topic in topics:
         wait_until(_leads(broker, topic), f"leadership of {topic}", TIMEOUT_S)

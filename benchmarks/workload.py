@@ -62,14 +62,15 @@ class Workload:
 
 
 class Cost:
-    """What a server spends from `with` to its end: CPU seconds, wall seconds, its peak memory."""
+    """What a server spends from `with` to its end: CPU seconds, the kernel's part of them, seconds, its peak memory."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.cpu_s = self.seconds = self.peak_memory_mb = 0.0
+        self.cpu_s = self.kernel_s = self.seconds = self.peak_memory_mb = 0.0
 
     def __enter__(self) -> Self:
         self._server.forget_peak()
+        self._kernel_before = self._server.kernel_s()
         self._cpu_before, self._started = self._server.cpu_s(), time.monotonic()
         return self
 
@@ -80,6 +81,7 @@ class Cost:
             return
         self.seconds = time.monotonic() - self._started
         self.cpu_s = self._server.cpu_s() - self._cpu_before
+        self.kernel_s = self._server.kernel_s() - self._kernel_before
         self.peak_memory_mb = self._server.memory_mb("VmHWM")
 
     def figures(self, *, records: int, size_bytes: int, seconds: float | None = None) -> Figures:

@@ -1,7 +1,10 @@
 """kafkapy: a Kafka-compatible broker in pure Python.
 
 `Broker` embeds a single node in a test or a program, `Cluster` runs several as processes; `python -m kafkapy` (or the
-`kafkapy` command) runs one. Machines decide and know no socket, drivers feed them; from bottom to top:
+`kafkapy` command) runs one. In a checkout, docs/questions.md leads from a question (who deletes a segment's files?) to
+the function that decides it; docs/glossary.md has the terms, each package's docstring its files.
+
+Machines decide and know no socket, drivers feed them; from bottom to top:
 
 types.py errors.py machine.py seams.py    ids; error families; the contract of machines; what a simulator replaces
 dataclass.py named_tuple.py native.py gauge.py recent.py    cheaper dataclasses; compiled code; measured values

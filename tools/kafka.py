@@ -43,6 +43,9 @@ UPSTREAM_TESTS_VERSION = PREVIOUS_VERSION
 """Of 4.4.0 Maven has no jars of the classifier `test`."""
 UPSTREAM_TESTS_LIBS = TOOLS / f"kafka-upstream-tests-{UPSTREAM_TESTS_VERSION}"
 """Apache Kafka's own integration tests, with all that they need: a class path of its own."""
+BOUNCY_CASTLE_VERSION = "1.80"
+BOUNCY_CASTLE_LIBS = TOOLS / f"bouncy-castle-{BOUNCY_CASTLE_VERSION}"
+"""What Apache Kafka's tests make certificates with."""
 
 JMX_EXPORTER_VERSION = "1.0.1"
 JMX_EXPORTER_LIBS = TOOLS / "jmx-exporter"
@@ -118,6 +121,12 @@ def fetch_upstream_tests(target: Path = UPSTREAM_TESTS_LIBS) -> None:
             ("org.mockito", "mockito-core", "5.20.0"),
         ]
         maven_copy([*tests, *libs, *others], target)
+
+
+def fetch_bouncy_castle(target: Path = BOUNCY_CASTLE_LIBS) -> None:
+    if not target.exists():
+        print(f"fetching Bouncy Castle {BOUNCY_CASTLE_VERSION} from Maven Central", flush=True)
+        maven_copy([("org.bouncycastle", "bcpkix-jdk18on", BOUNCY_CASTLE_VERSION)], target)
 
 
 def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:
@@ -220,6 +229,7 @@ def main() -> int:
         fetch_streams()
         fetch_neighbours()
         fetch_upstream_tests()
+        fetch_bouncy_castle()
         fetch_old_clients()
         fetch_jmx_exporter()
         fetch_iceberg_rest()

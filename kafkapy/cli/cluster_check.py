@@ -57,7 +57,7 @@ def check(
 
 
 def _of_files(paths: Sequence[Path]) -> "list[Finding]":
-    """Raises OSError, KafkapyError."""
+    """Return what `cluster check` finds in these files of properties. Raises OSError, KafkapyError."""
     from kafkapy.server.migration.findings import findings_of_properties
 
     return [each for path in paths for each in findings_of_properties(str(path), parse_properties(path.read_text()))]

@@ -72,7 +72,7 @@ class ClusterLink:
         self._queries: BrokerQueries | None = None
 
     def __call__(self, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
-        """Raises OSError, KafkapyError."""
+        """Send a request, once more if its connection has ended; return the response. Raises OSError, KafkapyError."""
         is_new = self._queries is None
         try:
             response = self._connected().query(request, timeout_s)

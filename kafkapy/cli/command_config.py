@@ -58,7 +58,7 @@ class CommandConfig:
 
     @classmethod
     def of_file(cls, path: str) -> "CommandConfig":
-        """Raises CommandConfigError."""
+        """Read a file of client properties. Raises CommandConfigError."""
         try:
             with open(path, encoding="utf-8") as file:
                 return cls(parse_properties(file.read()))

@@ -214,7 +214,7 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _log_in(self, login: SaslClient) -> None:
-        """Raises LoginRefusedError, ConnectionError, ProtocolError."""
+        """Log in by SASL. Raises LoginRefusedError, ConnectionError, ProtocolError."""
         from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
         from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
         from kafkapy.security.sasl import SaslError

@@ -19,6 +19,17 @@ def new_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_servers_and_listen(parser, DEFAULT_LISTEN)
+    _add_access(parser)
+    _add_pages(parser)
+    add_config_and_profile(parser)
+    parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
+    # `kafkapy start --console` holds the other end of the pipe: its end, by kill -9 too, ends the console
+    parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")
+    return parser
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say who reaches the console, and what they may do."""
     parser.add_argument(
         "--allowed-host",
         action="append",
@@ -42,6 +53,10 @@ def new_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let pages create, produce, alter, reset and delete; each is confirmed and logged",
     )
+
+
+def _add_pages(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what the pages show, and what is written down of changes."""
     parser.add_argument(
         "--cluster",
         action="append",
@@ -65,11 +80,6 @@ def new_parser() -> argparse.ArgumentParser:
         help="/metrics of a broker, for charts; may be repeated",
     )
     parser.add_argument("--schema-registry", metavar="URL|DIR", help="where schemas of records are")
-    add_config_and_profile(parser)
-    parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
-    # `kafkapy start --console` holds the other end of the pipe: its end, by kill -9 too, ends the console
-    parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")
-    return parser
 
 
 _VIEWER: Final = "who has this in the claim may look (default: whoever logs in); may be repeated"

@@ -97,7 +97,7 @@ def _read(group: Any) -> set[str]:
 
 
 def _consumers(brokers: BrokerCalls, group_id: str) -> tuple[ConsumerGroup, Offsets]:
-    """Raises CoordinatorError."""
+    """Return a group and its committed offsets, as its coordinator has them. Raises CoordinatorError."""
 
     def ask(coordinator: Any) -> tuple[ConsumerGroup, Offsets]:
         group = described_at(brokers, coordinator, group_id)

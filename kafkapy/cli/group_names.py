@@ -73,7 +73,7 @@ def listed_groups(
 
 
 def _of_broker(brokers: BrokerCalls, node_id: int) -> ListGroupsResponse:
-    """Raises CoordinatorError."""
+    """Return the groups that a broker coordinates. Raises CoordinatorError."""
     try:
         response: ListGroupsResponse = brokers.call(node_id, ListGroupsRequest(), 5)
     except CoordinatorError:  # it may have ended the connection because it does not know the version

@@ -197,15 +197,19 @@ def _matches(given: str, listed: Collection[str]) -> list[str]:
     return found
 
 
+SharedTopic = Annotated[
+    str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Of a share group: only this topic.")
+]
+SharedOffset = Annotated[
+    int | None, typer.Option("--offset", min=0, help="Of a share group: why this record is not delivered.")
+]
+
+
 @app.command("explain")
 def explain_group(
     group_id: GroupId,
-    topic: Annotated[
-        str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Of a share group: only this topic.")
-    ] = "",
-    offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Of a share group: why this record is not delivered.")
-    ] = None,
+    topic: SharedTopic = "",
+    offset: SharedOffset = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -381,7 +385,7 @@ def _confirmed(
 
 
 def _delete_offsets(brokers: "BrokerConnections", group_id: str, topics: list[str]) -> None:
-    """Raises CoordinatorError."""
+    """Delete committed offsets of topics, those of a share group, too. Raises CoordinatorError."""
     from kafkapy.cli.committed_offsets import delete_offsets
     from kafkapy.cli.share_groups import ShareOffsets, member_names
 

@@ -182,7 +182,7 @@ def _reader(options: ProduceOptions) -> LineReader:
 
 
 def _text_reader(options: ProduceOptions) -> LineReader:
-    """Raises ValueError."""
+    """Return what makes records of lines, as the options say. Raises ValueError."""
     plain = reader_of(options.line_format, options.key_separator)
     read = plain if options.null is None else with_nulls(plain, options.null)
     schemas = {"key": options.key_schema, "value": options.value_schema}

@@ -44,7 +44,7 @@ class Profiles:
         return self.by_name.get(self.current)
 
     def named(self, name: str) -> Profile:
-        """Raises ProfileError."""
+        """Return the profile of this name. Raises ProfileError."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
             raise ProfileError(f"no profile is called {quoted(name)}; there are: {known}")

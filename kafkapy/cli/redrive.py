@@ -146,7 +146,7 @@ def _redrive_alone(
 
 
 def _state_file(options: RedriveOptions, consumer: Any) -> "StateFile":
-    """Raises KafkaException."""
+    """Return the file with what a redrive of the topic has left. Raises KafkaException."""
     from kafkapy.cli.client import admin_client
     from kafkapy.cli.redrive_state import StateFile, path_of
 
@@ -198,9 +198,8 @@ def _send(
     redriven = Redriven.before(survey)
     producer = kafka.Producer(_producer_properties(options))
     save_at_s = time.monotonic() + SAVE_S
-    may_save = (
-        options.resume or not state.is_there
-    )  # else it is the state of other options, which must not be lost when this redrive ends
+    # else it is the state of other options, which must not be lost when this redrive ends
+    may_save = options.resume or not state.is_there
 
     def on_progress(handled: int) -> None:
         nonlocal save_at_s

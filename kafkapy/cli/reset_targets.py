@@ -134,7 +134,7 @@ def offsets_of_file(text: str, group_id: str) -> dict[Partition, int]:
 
 
 def _offset_of_line(line: str) -> tuple[Partition, int]:
-    """Raises ValueError."""
+    """Read a line of a file of offsets. Raises ValueError."""
     topic, *numbers = [each.strip().strip('"') for each in line.split(",")]
     if len(numbers) != 2 or not all(each.isdecimal() and len(each) < 20 for each in numbers):
         raise ValueError(f"{quoted(line)} must read TOPIC,PARTITION,OFFSET")

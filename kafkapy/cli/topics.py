@@ -51,29 +51,33 @@ def _count_or_default(value: int) -> int:
     raise typer.BadParameter(f"{value} is not a count: at least 1, or -1 for the broker's default")
 
 
+PartitionCount = Annotated[
+    int,
+    typer.Option(
+        "--partitions",
+        "-p",
+        max=MAX_PARTITIONS,
+        callback=_count_or_default,
+        help="How many partitions; -1 for the broker's num.partitions.",
+    ),
+]
+ReplicationFactor = Annotated[
+    int,
+    typer.Option(
+        "--replication-factor",
+        "-r",
+        max=MAX_REPLICAS,
+        callback=_count_or_default,
+        help="How many replicas of each; -1 for the broker's default.",
+    ),
+]
+
+
 @app.command()
 def create(
     names: Names,
-    partitions: Annotated[
-        int,
-        typer.Option(
-            "--partitions",
-            "-p",
-            max=MAX_PARTITIONS,
-            callback=_count_or_default,
-            help="How many partitions; -1 for the broker's num.partitions.",
-        ),
-    ] = -1,
-    replication_factor: Annotated[
-        int,
-        typer.Option(
-            "--replication-factor",
-            "-r",
-            max=MAX_REPLICAS,
-            callback=_count_or_default,
-            help="How many replicas of each; -1 for the broker's default.",
-        ),
-    ] = -1,
+    partitions: PartitionCount = -1,
+    replication_factor: ReplicationFactor = -1,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the topics; may be repeated."),

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cache
 
-from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import (
     Definition,
     Value,
@@ -183,9 +182,3 @@ def _default_texts() -> Mapping[str, str]:
     """Return the broker keys' defaults as texts; a key without a default is absent."""
     texts = {key: each.default_text for key, each in broker_definitions().items() if not each.is_of_authorizer}
     return {key: text for key, text in texts.items() if text is not None}
-
-
-def static_properties(config: BrokerConfig) -> dict[str, str | None]:
-    """Return the operator's properties for logging: values of sensitive and unknown keys are None."""
-    hidden = {key for key in config.originals if (known := broker_definition(key)) is None or known.is_sensitive}
-    return {key: None if key in hidden else text for key, text in config.originals.items()}

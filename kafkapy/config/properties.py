@@ -5,7 +5,7 @@ A key ends at the first unescaped '=', ':' or blank. Escapes: \\t \\n \\r \\f \\
 itself. Comments start with '#' or '!'. The last of several equal keys wins.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from kafkapy.errors import ConfigError
 
@@ -18,9 +18,9 @@ def parse_properties(text: str) -> dict[str, str]:
     return dict(_split_entry(line) for line in _logical_lines(text))
 
 
-def format_properties(entries: Iterable[tuple[str, str]]) -> str:
-    """Return the text of a properties file with these entries, one per line; parse_properties reverses it."""
-    return "".join(f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n" for key, value in entries)
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return the text of a properties file, a line for each key; parse_properties reverses it."""
+    return "".join(f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n" for key, value in properties.items())
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -95,7 +95,7 @@ def _clusters(names: Sequence[str]) -> tuple[Cluster, ...]:
 
 
 def _oidc(given: argparse.Namespace) -> Oidc | None:
-    """Raises OptionError."""
+    """Return the provider that the options name, None without one. Raises OptionError."""
     if given.oidc_issuer is None:
         if given.oidc_client_id or given.oidc_viewer or given.oidc_editor:
             raise OptionError("--oidc-issuer URL names the provider of the other --oidc options")
@@ -118,7 +118,7 @@ def _oidc(given: argparse.Namespace) -> Oidc | None:
 
 
 def _first_line(path: str) -> str:
-    """Raises OptionError."""
+    """Return the first line of a file. Raises OptionError."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.readline().strip()

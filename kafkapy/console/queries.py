@@ -30,7 +30,7 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 
 def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
-    """Raises BadRequest, which names the field."""
+    """Read a query from the fields of its form. Raises BadRequest, which names the field."""
     begin = choice(fields, "from", BEGINS, BEGINS[0])
     return Query(
         topic=topic_name(fields),

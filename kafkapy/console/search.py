@@ -341,7 +341,7 @@ def matcher(query: Query, decoders: AnyDecoders) -> Callable[[Any], bool]:
 
 
 def _path(text: str) -> JsonPath | None:
-    """Raises BadRequest."""
+    """Read the JSON path of a search, None without one. Raises BadRequest."""
     if not text:
         return None
     try:

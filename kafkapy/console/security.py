@@ -268,7 +268,7 @@ def _with_headers(send: Send, cookie: str | None) -> Send:
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
-    """Raises BodyTooLarge."""
+    """Read the body of a request. Raises BodyTooLarge."""
     body = bytearray()
     while True:
         message = await receive()

@@ -51,7 +51,7 @@ class Subjects:
         return self._renderer.page(request, "subject.html", name=name, versions=versions)
 
     def _versions(self, name: str) -> list[SubjectVersion]:
-        """Raises NotFound, DecodeError."""
+        """Return the newest versions of a subject. Raises NotFound, DecodeError."""
         assert self._registry is not None, "checked by the caller"
         try:
             return self._registry.newest_versions(name)
@@ -60,7 +60,7 @@ class Subjects:
 
 
 def _from_registry(ask: Any) -> Any:
-    """Raises ClusterError for what the registry says instead of a response."""
+    """Return what `ask` returns. Raises ClusterError for what the registry says instead of a response."""
     try:
         return ask()
     except DecodeError as error:

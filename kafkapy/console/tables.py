@@ -41,7 +41,7 @@ def order_of(fields: Mapping[str, str], keys: Sequence[str]) -> Order:
 
 
 def page_number(fields: Mapping[str, str]) -> int:
-    """Raises BadRequest."""
+    """Return the number of the requested page, 1 without one. Raises BadRequest."""
     return number(fields, "page", 1, 1, 10**6)
 
 

@@ -85,7 +85,7 @@ class TopicLists:
         """The list, by digest of each response with it, oldest first. Replaced as a whole: threads see no change."""
 
     def current(self) -> TopicList:
-        """Raises ClusterError."""
+        """Read the topics of the cluster. Raises ClusterError."""
         return self._brokers.use(None, self._read)
 
     def _read(self, connection: Connection) -> TopicList:

@@ -49,7 +49,7 @@ def transaction(brokers: Brokers, transactional_id: str) -> tuple[int, Any]:
 
 
 def producers(brokers: Brokers, topic: str, partition: int) -> list[Any]:
-    """Raises ClusterError."""
+    """Return the producers of a partition. Raises ClusterError."""
     with transaction_admin(brokers) as admin:
         return admin.producers_of(TopicPartition(topic, partition))
 

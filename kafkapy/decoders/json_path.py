@@ -146,7 +146,7 @@ def _containers(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def _comparison(operator: str, text: str, compile_pattern: Callable[[str], Any]) -> Callable[[Any], bool]:
-    """Raises DecodeError."""
+    """Return the test that a filter's operator makes with the value after it. Raises DecodeError."""
     if not text:
         raise DecodeError(f"a JSON path with nothing after {operator}")
     if operator == "=~":

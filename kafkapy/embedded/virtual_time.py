@@ -54,8 +54,6 @@ CLUSTER_PROPERTIES: Final = {
     "replica.socket.timeout.ms": "3600000",
 }
 """With Kafka's defaults each step would exceed the time-outs between nodes before they could send anything."""
-VIRTUAL: Final = "virtual"
-SYSTEM: Final = "system"
 
 
 class ClockError(KafkapyError, RuntimeError):

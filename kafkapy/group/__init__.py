@@ -14,7 +14,8 @@ share/         KIP-932: members share partitions
 streams/       KIP-1071: streams groups, whose tasks the coordinator assigns
 migration/     a group of one type becomes one of the other
 assignors/     from subscriptions to assignments (KIP-848)
-offsets.py metadata_hash.py sessions.py    committed offsets; a hash of subscribed topics; sessions of members
+offsets.py metadata_hash.py    committed offsets; a hash of subscribed topics
+sessions.py    sessions of members of share and streams groups; of others: classic/rebalance.py, consumer/timers.py
 hash_order.py timeline_order.py    the order of Java's hash maps, on which the assignors of share and streams groups
     depend; of Kafka's own, in which groups and members are listed
 decision.py records.py embedded.py settings.py shared_rules.py    a shard's result; its records; subscriptions as bytes;

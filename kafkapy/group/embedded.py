@@ -33,13 +33,13 @@ def read_version(data: bytes) -> int:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Raises ProtocolError."""
+    """Decode the subscription in a classic member's metadata. Raises ProtocolError."""
     version = min(read_version(metadata), ConsumerProtocolSubscription.MAX_VERSION)
     return ConsumerProtocolSubscription.read(metadata, _VERSION.size, version)[0]
 
 
 def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
-    """Raises ProtocolError."""
+    """Decode the assignment of a classic member. Raises ProtocolError."""
     version = min(read_version(assignment), ConsumerProtocolAssignment.MAX_VERSION)
     return ConsumerProtocolAssignment.read(assignment, _VERSION.size, version)[0]
 

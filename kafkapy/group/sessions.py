@@ -1,5 +1,7 @@
 """The sessions of members of share and streams groups: soft state, lost with the coordinator.
 
+Those of classic members are in classic/rebalance.py, those of KIP-848 members in consumer/timers.py.
+
 A member that sends no heartbeat for its session time-out is removed. When a new coordinator loads a member from the
 log, its session begins again.
 """

@@ -125,12 +125,6 @@ def encode_principal(kind: str, name: str, *, is_by_token: bool = False) -> byte
     return PRINCIPAL_VERSION.to_bytes(2, "big") + data.encode(PRINCIPAL_VERSION)
 
 
-def decode_principal(data: bytes) -> str:
-    """Return an Envelope's principal as `type:name`. Raises ProtocolError, ApiError."""
-    principal = principal_data(data)
-    return f"{principal.type}:{principal.name}"
-
-
 def principal_data(data: bytes) -> DefaultPrincipalData:
     """Decode the principal of an Envelope. Raises ProtocolError, ApiError."""
     version = int.from_bytes(data[:2], "big", signed=True)

@@ -130,8 +130,8 @@ class ServedApi:
 BROKER, CONTROLLER, BOTH = Listener.BROKER, Listener.CONTROLLER, Listener.BOTH
 WHOLE, IN_PART = Forwarding.WHOLE, Forwarding.IN_PART
 MAX_DESCRIBED_BYTES: Final = 32 << 20
-"""The configs in a response, about: of 6,000 topics with synonyms and documentation, of 12,000 without the latter. Ten
-such responses were made at a time before they were counted with their requests."""
+"""The configs in a response, about: of 6,000 topics with synonyms and documentation, of 12,000 without the latter. They
+are made one at a time."""
 PRODUCES: Final = Parking(0.75, "timeout_ms")
 FETCHES: Final = Parking(0.5, "max_wait_ms", is_prompt=True)
 DELETIONS: Final = Parking(0.75, "timeout_ms", is_prompt=True)

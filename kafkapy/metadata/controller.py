@@ -20,10 +20,10 @@ from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
-from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION
 from kafkapy.metadata.partitions import PartitionControl, RecordSteps
 from kafkapy.metadata.producer_ids import ProducerIdControl
+from kafkapy.metadata.requested_elections import RequestedElections
 from kafkapy.metadata.topics import TopicControl
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
@@ -88,7 +88,7 @@ class Controller:
             default_replication_factor=defaults.replication_factor,
         )
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
-        self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
+        self.elections = RequestedElections(self.brokers, self.topics, self.partitions)
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(self.features, random)
         self._scram: ScramControl | None = None

@@ -148,6 +148,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode | None":
+        """Return UNKNOWN_SERVER_ERROR for a code of a later release, as Apache Kafka does."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     @property
     def is_retriable(self) -> bool:
         """Whether the client may send the same request again and hope."""

@@ -61,9 +61,11 @@ class PendingRequest:
         else:
             self._throw(RuntimeError(f"a handler awaited an object of {type(awaited).__name__}, which is no future"))
 
-    def step(self, _future: Any = None) -> None:
+    def step(self, future: "asyncio.Future[Any] | None" = None) -> None:
         """Continue the coroutine until it returns or waits again."""
         if self._is_cancelled:
+            if future is not None and not future.cancelled():
+                future.exception()  # retrieved, as nobody else will: asyncio would log it as an error
             return
         # The future's __await__ fetches the result, or raises the error, inside the coroutine.
         try:

@@ -202,7 +202,7 @@ class RecordBatch:
         """Return the whole batch without copying."""
         return memoryview(self.data)[self.position : self.end_position]
 
-    def is_valid(self) -> bool:
+    def has_valid_crc(self) -> bool:
         """Return whether the CRC is correct."""
         return self.crc == crc32c(memoryview(self.data)[self.position + ATTRIBUTES_POSITION : self.end_position])
 

@@ -105,13 +105,13 @@ def _scan_slowly(data: ReadableBuffer, position: int) -> Iterator[BatchHeader]:
         )
 
 
-def crc_is_valid(data: ReadableBuffer, position: int, size_bytes: int) -> bool:
+def has_valid_crc(data: ReadableBuffer, position: int, size_bytes: int) -> bool:
     """Return whether the checksum of the batch or message of `size_bytes` at `position` is correct."""
     view = memoryview(data)
     if size_bytes >= HEADER_BYTES and view[position + MAGIC_POSITION] == 2:
         crc = int.from_bytes(view[position + CRC_POSITION : position + ATTRIBUTES_POSITION], "big")
         return crc == crc32c(view[position + ATTRIBUTES_POSITION : position + size_bytes])
     try:
-        return batch_at(view[: position + size_bytes], position).is_valid()
+        return batch_at(view[: position + size_bytes], position).has_valid_crc()
     except CorruptRecordError:
         return False

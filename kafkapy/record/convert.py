@@ -85,12 +85,12 @@ def _checked_records(message_set: ReadableBuffer, first: RecordBatch, max_bytes:
             raise InvalidRecordsError("a compressed message must be the only one of its partition")
         if not isinstance(message, LegacyBatch) or message.magic != first.magic:
             raise InvalidRecordsError(f"a message of magic {message.magic} after one of magic {first.magic}")
-        if not message.is_valid():
+        if not message.has_valid_crc():
             raise CorruptRecordError(f"the CRC of a message of magic {message.magic} is wrong")
         for record, inner in message.messages(max_bytes):
             if inner.magic != message.magic:
                 raise InvalidRecordsError(f"a message of magic {inner.magic} within one of magic {message.magic}")
-            if inner is not message and not inner.is_valid():
+            if inner is not message and not inner.has_valid_crc():
                 raise CorruptRecordError(f"the CRC of a compressed message of magic {inner.magic} is wrong")
             yield record.timestamp_ms, record.key, record.value, ()
 

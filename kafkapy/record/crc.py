@@ -2,6 +2,10 @@
 
 `import crc32c` reads the package's version with importlib.metadata, which imports email, zipfile, csv and tempfile: 20
 ms of a broker start that may take 300. If the extension is not found at its usual place, the package is imported.
+
+A batch's CRC is checked by `has_valid_crc` (batch.py, batches.py), or by `crc32c` itself if a call less counts: before
+each append (validate.py, small_batch.py), after a crash (storage/recovery/segment_recovery.py) and by compaction. A
+fetch sends batches as they lie on disk.
 """
 
 from collections.abc import Callable

@@ -95,7 +95,7 @@ class LegacyBatch(RecordBatch):
     def last_sequence(self) -> int:
         return NO_SEQUENCE
 
-    def is_valid(self) -> bool:
+    def has_valid_crc(self) -> bool:
         return self.crc == zlib.crc32(memoryview(self.data)[self.position + _CRC_START : self.end_position])
 
     def compressed(self) -> memoryview:

@@ -28,7 +28,7 @@ from kafkapy.record.batch import (
     BatchHeader,
     last_sequence,
 )
-from kafkapy.record.batches import crc_is_valid, scan_headers
+from kafkapy.record.batches import has_valid_crc, scan_headers
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, TooHeavyError
 from kafkapy.record.leader_batch import LIGHT_BYTES, LIGHT_RECORDS, LeaderBatch, too_large
@@ -213,10 +213,10 @@ def _check_envelope(batch: memoryview, header: BatchHeader, rules: ValidationRul
     if header.size_bytes > rules.max_message_bytes and origin is not AppendOrigin.REPLICATION:
         raise too_large(header.size_bytes, rules)
     if header.magic == 2:
-        is_valid = header.crc == crc32c(batch[ATTRIBUTES_POSITION:])
+        is_intact = header.crc == crc32c(batch[ATTRIBUTES_POSITION:])
     else:
-        is_valid = crc_is_valid(batch, 0, header.size_bytes)
-    if not is_valid:
+        is_intact = has_valid_crc(batch, 0, header.size_bytes)
+    if not is_intact:
         raise CorruptRecordError(
             f"the checksum of a record batch for {rules.topic_partition} is wrong (stored: {header.crc})"
         )

@@ -134,7 +134,7 @@ def header_of(frame: bytes) -> RequestHeader | None:
 
 
 def write_request(header: RequestHeader, fields: dict[str, Any]) -> bytes:
-    """Raises ProtocolError."""
+    """Return the frame of a recorded request. Raises ProtocolError."""
     out = Writer()
     write_request_header(
         out,
@@ -158,7 +158,7 @@ def read_response(header: RequestHeader, frame: bytes) -> dict[str, Any] | None:
 
 
 def write_response(header: RequestHeader, fields: dict[str, Any]) -> bytes:
-    """Raises ProtocolError."""
+    """Return the frame of a recorded response. Raises ProtocolError."""
     out = Writer()
     write_response_header(out, header.api_key, header.api_version, header.correlation_id)
     from_json(api_of(header.api_key).response_name, header.api_version, fields).write(out, header.api_version)

@@ -38,7 +38,7 @@ def _config(arguments: Sequence[str]) -> Setting:
 
 
 async def _record(given: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
-    """Raises OSError."""
+    """Record what passes through until a signal; return the exit status. Raises OSError."""
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
@@ -61,7 +61,10 @@ async def _record(given: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
 
 
 def _replay(given: argparse.Namespace) -> int:
-    """Raises OSError, ProtocolError, KafkapyError."""
+    """Play a recording to a cluster and show what differs; return the exit status.
+
+    Raises OSError, ProtocolError, KafkapyError.
+    """
     compared = different = 0
     with Player(given.to, current()) as player:
         for response in player.play(read(given.file)):

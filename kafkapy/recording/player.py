@@ -125,7 +125,7 @@ class Player:
         self._waiting[(event.connection, header.correlation_id)] = (number, header, event)
 
     def _connect(self, servers: str) -> Connection:
-        """Raises OSError, which names the servers."""
+        """Connect to one of the servers. Raises OSError, which names the servers."""
         try:
             return Connection.to_any(servers, security=self._security)
         except OSError as error:

@@ -126,7 +126,7 @@ class Recorder:
         return streams
 
     def record(self, connection: int, node: int, kind: str, frame: bytes, left_out: tuple[str, ...]) -> None:
-        """Raises OSError, also after a frame that could not be written."""
+        """Write a frame to the recording. Raises OSError, also after a frame that could not be written."""
         if self.failure is not None:
             raise self.failure
         at_ms = int((time.monotonic() - self._started_s) * 1000)

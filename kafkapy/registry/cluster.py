@@ -59,7 +59,7 @@ class Cluster:
         self.cluster_id = ""
 
     def to_any(self) -> Connection:
-        """Raises ClusterError."""
+        """Connect to any broker. Raises ClusterError."""
         return self.to(self._servers)
 
     def to(self, address: str) -> Connection:
@@ -127,7 +127,7 @@ class Cluster:
         with self.to_any() as connection:
             (found,) = call(connection, DescribeConfigsRequest([resource]), DESCRIBE_CONFIGS_VERSION).results
         if found.error_code:
-            text = f"{error_of(found.error_code).name}: {found.error_message}"
+            text = f"{ErrorCode(found.error_code).name}: {found.error_message}"
             logger.warning("Whether the topic %s is compacted is not known (%s)", topic, text)
             return
         policy = next((each.value for each in found.configs if each.name == CLEANUP_POLICY), COMPACT)
@@ -157,16 +157,8 @@ def call(connection: Connection, request: Any, version: int, timeout_s: float | 
         raise ClusterError(f"the broker does not answer: {error}") from error
 
 
-def error_of(code: int) -> ErrorCode:
-    """Return the error of a code; UNKNOWN_SERVER_ERROR for one of a later release of Kafka."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def check(code: int, what: str, message: str | None = None) -> None:
     """Raise ClusterError for an error code."""
     if code:
-        found = error_of(code)
+        found = ErrorCode(code)
         raise ClusterError(f"{what}: {message or found.message} ({found.name})", found)

@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from kafkapy.registry.cluster import Cluster, ClusterError, call, check, error_of
+from kafkapy.registry.cluster import Cluster, ClusterError, call, check
 from kafkapy.registry.records import dumps, parse_json
 from kafkapy.registry.retries import RetryLog
 
@@ -200,7 +200,7 @@ class Election:
                 if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):  # after both the session goes on
                     self._confirmed_s = sent_s
                 if code:
-                    self._on_error(error_of(code))
+                    self._on_error(ErrorCode(code))
                     break
         leave = LeaveGroupRequest(self._group, member_id=self._member_id)
         call(connection, leave, LEAVE_VERSION)
@@ -232,7 +232,7 @@ class Election:
             self._session_timeout_ms = LONGER_SESSION_TIMEOUT_MS
             return False
         if joined.error_code:
-            self._on_error(error_of(joined.error_code))
+            self._on_error(ErrorCode(joined.error_code))
             return False
         self._member_id, self._generation = joined.member_id, joined.generation_id
         assignments = []
@@ -247,7 +247,7 @@ class Election:
         sent_s = time.monotonic()
         synced = call(connection, sync, SYNC_VERSION, JOIN_TIMEOUT_S)
         if synced.error_code:
-            self._on_error(error_of(synced.error_code))
+            self._on_error(ErrorCode(synced.error_code))
             return False
         self._confirmed_s = sent_s
         self._retries.on_success()

@@ -107,7 +107,7 @@ class Fence:
             time.sleep(RETRY_S)
 
     def _ask(self) -> Producer:
-        """Raises ClusterError."""
+        """Ask the coordinator for the next producer epoch, once. Raises ClusterError."""
         request = InitProducerIdRequest(self._name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
         with self._cluster.to_transaction_coordinator(self._name) as connection:
             granted = call(connection, request, INIT_PRODUCER_ID_VERSION, CLAIM_TIMEOUT_S)

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    """Raises OptionError."""
+    """Serve until a signal; return the exit status. Raises OptionError."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401

@@ -33,17 +33,20 @@ class Schemas:
         self._parsed_characters = 0
 
     def of_stored(self, stored: StoredSchema) -> ParsedSchema:
-        """Raises InvalidSchemaError, for what another registry accepted or a reference that was deleted."""
+        """Parse a registered schema.
+
+        Raises InvalidSchemaError, for what another registry accepted or a reference that was deleted.
+        """
         return self.parse(stored.subject, stored.schema_type, stored.schema, stored.references)
 
     def of_request(self, subject: str, request: SchemaRequest) -> ParsedSchema:
-        """Raises InvalidSchemaError."""
+        """Parse the schema of a request. Raises InvalidSchemaError."""
         if not request.schema.strip():
             raise InvalidSchemaError("Empty schema")
         return self.parse(subject, request.kind, request.schema, request.references)
 
     def parse(self, subject: str, kind: str, text: str, references: tuple[SchemaReference, ...]) -> ParsedSchema:
-        """Raises InvalidSchemaError."""
+        """Parse a schema with those that it refers to. Raises InvalidSchemaError."""
         if kind not in KINDS:
             raise InvalidSchemaError(f"Invalid schema type {kind}")
         if len(text) > MAX_SCHEMA_CHARACTERS:

@@ -71,7 +71,7 @@ class DelayedDeleteRecords(DelayedOperation):
 
 
 class RecordDeletions:
-    """Deletes records below an offset. The outcomes are kept by the PartitionDeletions."""
+    """Deletes records below an offset. Each PartitionDeletion keeps its outcome."""
 
     def __init__(self, waiting: Purgatory, clock: Clock, on_deleted: "Callable[[HostedPartition], None]") -> None:
         """waiting: holds the requests that wait for replicas. on_deleted: called when a log start offset was raised."""

@@ -1,4 +1,9 @@
-"""A fetch that waits for fetch.min.bytes, or until fetch.max.wait.ms has passed."""
+"""A fetch that waits for fetch.min.bytes, or until fetch.max.wait.ms has passed.
+
+`ReplicaManager.complete_waiting` looks at the fetches of a partition after each change of its offsets, role or leader
+epoch. So a leader that moves ends the wait; the read that follows finds the error (`Partition.check_leader`). A
+follower's fetch within a session waits in follower_watch.py.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,8 +20,8 @@ if TYPE_CHECKING:
 class DelayedFetch(DelayedOperation):
     """Completes when min_bytes can be read, or at once when a partition can no longer be served.
 
-    Bytes count up to the reader's limit (high watermark, last stable offset or log end). The caller reads them again
-    after `on_done`.
+    Bytes count up to the reader's limit (high watermark, last stable offset or log end). The caller reads after
+    `on_done`: nothing that was read before is kept.
     """
 
     __slots__ = ("_is_held_back", "_isolation", "_min_bytes", "_on_done", "_partitions", "_reads_followers")

@@ -274,7 +274,7 @@ class ReplicaManager:
             return True
         traffic = partition.traffic
         if traffic is not None:
-            messages = result.last_offset - result.first_offset + 1
+            messages = result.last_offset - result.first_offset + 1  # also of a duplicate, as Apache Kafka counts it
             traffic.count_appends(produces=1, size_bytes=len(append.records), messages=messages)
             append.stats = stats = result.stats
             if stats is not None and origin is AppendOrigin.CLIENT:

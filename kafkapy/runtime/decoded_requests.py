@@ -15,11 +15,13 @@ not count as request memory (reactor/request_memory.py) then. Invariants:
   waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection, because nobody is to wait for them.
 * A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
   are answered without waiting for others, so it comes soon. A Produce is decoded and carried out in one turn.
+* Requests whose responses may take tens of MiB (`response_bytes`) have room one at a time, from their decoding until
+  their response is encoded; none of them is handled while peers leave too much unread (`await_unread`).
 * Requests of up to FEW_ELEMENTS and FEW_BYTES are not counted: max_in_flight bounds how many a connection has.
 * A Produce counts as a frame until it waits for replicas, and by its elements only: it then keeps the names of topics.
 """
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 from kafkapy.runtime.pool import Lane
@@ -87,6 +89,24 @@ class _ParkedRoom(Room):
             del self._held[self._client]
 
 
+class _ResponseRoom(Room):
+    """The only room for a large response: the next request has it after this one."""
+
+    __slots__ = ("_responses",)
+
+    def __init__(self, room: Room, responses: Lane) -> None:
+        super().__init__(room._lane, room.byte_count)
+        self._responses = responses
+
+    def release(self) -> None:
+        super().release()
+        self._responses.leave(0)
+
+
+async def _nothing_unread() -> bool:
+    return True
+
+
 class DecodedRequests:
     """The account of one node's requests."""
 
@@ -101,8 +121,11 @@ class DecodedRequests:
         self._large = Lane(max_bytes=large_bytes)
         self._parked = Lane(max_bytes=parked_bytes)
         self._prompt = Lane(max_bytes=prompt_bytes)
+        self._responses = Lane(max_bytes=0, max_at_once=1)
         self._held: dict[Hashable, int] = {}
         """The bytes in the parked lane, by client."""
+        self.await_unread: Callable[[], Awaitable[bool]] = _nothing_unread
+        """Waits, for a bounded time, until peers leave no more than they may unread; returns whether that is so."""
 
     @property
     def bytes_in_use(self) -> int:
@@ -122,10 +145,17 @@ class DecodedRequests:
     ) -> Room:
         """Return room for a request of a large frame, once there is some, for the most that it may have.
 
-        response_bytes: what its response may take beyond its elements' part.
+        response_bytes: what its response may take beyond its elements' part. Such requests have room one at a time.
         """
         byte_count = min(max_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes + response_bytes
-        return await _enter(self._large, byte_count, client)
+        if not response_bytes:
+            return await _enter(self._large, byte_count, client)
+        await self._responses.enter(0, client)
+        try:
+            return _ResponseRoom(await _enter(self._large, byte_count, client), self._responses)
+        except BaseException:
+            self._responses.leave(0)
+            raise
 
     async def wait_prompt(self, elements: int, frame_bytes: int, client: Hashable = None) -> Room:
         """Return room for a request that could wait for others, but will be answered without waiting."""

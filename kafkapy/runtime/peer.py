@@ -98,11 +98,6 @@ class Peer:
         return f"{self.host}:{self.port}"
 
     @property
-    def is_connected(self) -> bool:
-        """Whether the connection is established and the peer's API versions are known."""
-        return self._connection is not None and self._connection.is_ready
-
-    @property
     def api_versions(self) -> dict[int, tuple[int, int]] | None:
         """The lowest and highest version of each API of the peer, by API key; None while not connected."""
         return None if self._connection is None else self._connection.peer_versions

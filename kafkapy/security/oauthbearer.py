@@ -88,7 +88,7 @@ class OAuthBearerServer:
         return self._finish(validation.authorization_id, bearer)
 
     def _begin(self, response: bytes, now_ms: int) -> "_Validation":
-        """Raises SaslError, JwtError."""
+        """Begin to validate the token in the client's first message. Raises SaslError, JwtError."""
         if len(response) > MAX_MESSAGE_BYTES:
             raise SaslError("The OAUTHBEARER client first message is too long")
         authorization_id, token = _parse(response.decode("utf-8", "replace"))

@@ -48,29 +48,14 @@ def new_dead_letters(
     """Return the DeadLetters of a broker. `new_peer` makes a connection to another node; `counts`: the metrics."""
     config = services.dynamic_config
     partitions = services.replica_manager.partitions
-    listener_name = config.static.inter_broker_listener_name
     is_guarded = not services.authorizer.allows_everything and can_log_in(config.current, services.random)
+    outbox = _new_outbox(services, new_peer, is_guarded=is_guarded)
 
     async def create(topic: str) -> Outcome:
         if is_guarded:
             return await outbox.create_topic(dead_letter_topic_request(topic))
         return Outcome(*await create_dead_letter_topic(services, topic))
 
-    async def write_here(destination: Destination, batch: bytes, timeout_ms: int) -> Outcome:
-        return Outcome(
-            *await write_own(services, destination.topic_id, destination.partition, batch, timeout_ms),
-        )
-
-    def new_channels() -> BrokerChannels:
-        # a dead-letter topic's leader may be this node or another: the newest image is asked for each batch
-        return BrokerChannels(image=lambda: partitions.newest_image, listener_name=listener_name, new_peer=new_peer)
-
-    outbox = DeadLetterOutbox(
-        services.node_id,
-        None if is_guarded else write_here,
-        new_channels,
-        config.static.node.request_timeout_ms,
-    )
     return DeadLetters(
         LetterParts(
             image=lambda: partitions.newest_image,
@@ -79,10 +64,29 @@ def new_dead_letters(
             replica_manager=services.replica_manager,
             create_topic=create,
             outbox=outbox,
-            listener_name=listener_name,
+            listener_name=config.static.inter_broker_listener_name,
             clock=services.clock,
             random=services.random,
             io_pool=services.io_pool,
             counts=counts,
         )
     )
+
+
+def _new_outbox(services: "Services", new_peer: "Callable[[str, int], Peer]", *, is_guarded: bool) -> DeadLetterOutbox:
+    """Return what sends dead letters; if the cluster is guarded, also those that this broker could write itself."""
+    partitions, config = services.replica_manager.partitions, services.dynamic_config.static
+
+    async def write_here(destination: Destination, batch: bytes, timeout_ms: int) -> Outcome:
+        return Outcome(*await write_own(services, destination.topic_id, destination.partition, batch, timeout_ms))
+
+    def new_channels() -> BrokerChannels:
+        # a dead-letter topic's leader may be this node or another: the newest image is asked for each batch
+        return BrokerChannels(
+            image=lambda: partitions.newest_image,
+            listener_name=config.inter_broker_listener_name,
+            new_peer=new_peer,
+        )
+
+    write = None if is_guarded else write_here
+    return DeadLetterOutbox(services.node_id, write, new_channels, config.node.request_timeout_ms)

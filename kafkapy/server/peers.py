@@ -127,7 +127,7 @@ class Peers:
                 self._token_of(listener)
 
     def _token_of(self, listener: str) -> "NodeToken":
-        """Raises ConfigError."""
+        """Return the bearer token of this node's logins to a listener, kept for the next ones. Raises ConfigError."""
         if listener not in self._tokens:
             from kafkapy.server.login.node_token import NodeToken  # not needed by most nodes
 

@@ -138,15 +138,7 @@ class QuorumNode:
         bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
         self.endpoints = self._bind(network) if config.is_controller else ()
         """The endpoints of this controller, with the bound ports."""
-        self.quorum = Quorum(
-            identity=self._identity_in_quorum(),
-            directory=directory,
-            config=config.quorum,
-            system=system,
-            on_fatal=failures.on_quorum_failed,
-            transport=self._transport,
-            counts=None if edge.counts is None else edge.counts.quorum,
-        )
+        self.quorum = self._new_quorum(directory, system, failures)
         self.controller = MetadataRuntime(
             quorum=self.quorum,
             settings=ControllerSettings(config, DynamicConfigRules(dynamic_config), bootstrap),
@@ -157,10 +149,23 @@ class QuorumNode:
         )
         self.active = ActiveController(self.controller, self.new_channel)
 
+    def _new_quorum(self, directory: MetadataDirectory, system: "seams.System", failures: Failures) -> Quorum:
+        """Return the quorum of this node, once its endpoints are known: they go into its identity."""
+        return Quorum(
+            identity=self._identity_in_quorum(),
+            directory=directory,
+            config=self._config.quorum,
+            system=system,
+            on_fatal=failures.on_quorum_failed,
+            transport=self._transport,
+            counts=None if self._edge.counts is None else self._edge.counts.quorum,
+        )
+
     async def start(self) -> None:
         """Recover the metadata and join the quorum. A quorum of one has elected itself when this returns."""
         if self._reactor is not None:
             self.services = self._new_services()
+            self.services.decoded.await_unread = self._reactor.unsent.wait_room
             self._router.serve(self.services)
             if self._logins is not None:
                 self._logins.start()
@@ -410,7 +415,7 @@ class QuorumNode:
 
 
 class _Transport:
-    """A runtime.quorum_peers.RaftTransport that is created when the first message is sent."""
+    """A RaftTransport (runtime/quorum/exchange.py) that is created when the first message is sent."""
 
     def __init__(self, new_transport: "Callable[[], NetworkRaftTransport]") -> None:
         self._new_transport = new_transport

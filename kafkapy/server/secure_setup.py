@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkapy.config.load import load
+from kafkapy.config.properties import format_properties
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, quoted
 from kafkapy.metadata.scram_types import (
@@ -81,8 +82,8 @@ def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
     )
     _write_certificates(directory, host)
     properties = _server_properties(setup, host, port)
-    write_private(directory / "server.properties", _text(properties))
-    write_private(directory / "client.properties", _text(_client_properties(setup)))
+    write_private(directory / "server.properties", format_properties(properties))
+    write_private(directory / "client.properties", format_properties(_client_properties(setup)))
     _format(properties, setup)
     return setup
 
@@ -133,10 +134,6 @@ def _client_properties(setup: Setup) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(setup.directory / "ca.pem"),
     }
-
-
-def _text(properties: Mapping[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in properties.items()).replace("\\", "\\\\")
 
 
 def _format(properties: Mapping[str, str], setup: Setup) -> None:

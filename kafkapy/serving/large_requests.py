@@ -89,6 +89,9 @@ class LargeRequests:
             room = await decoded.wait_large(undecoded.max_elements, frame_bytes, context.client, response_bytes)
         try:
             request, elements = await self._work.run(work, context.client)
+            # Asked after the worker's part: by then the response made before this one is counted.
+            if response_bytes and not await decoded.await_unread():
+                raise ProtocolError("peers leave too many bytes of responses unread")
         except BaseException:
             room.release()
             raise

@@ -1,5 +1,8 @@
 """Client quotas: a client above its quota gets throttle_time_ms, and its connection is muted for that time (KIP-219).
 
+Here `connection.throttle_ms` is set; `reactor/link.py` mutes the connection once the response is queued. Limits and
+measured rates are in `security/quotas.py`.
+
 A request of a client with quotas gets a Meter, kept in its context. It counts, once the response is there:
 
 * producer_byte_rate: the size of a Produce request (KIP-13);

@@ -224,7 +224,7 @@ class SharePartition:
         write failed) could fill it: then nothing could be acquired, and so nothing written, ever again.
         """
         records, limit = self.records, self.settings.max_record_locks
-        if records.next_fetch_offset() != records.end_offset + 1 or records.record_count < limit:
+        if records.record_count < limit or records.next_fetch_offset() != records.end_offset + 1:
             return True
         return records.maybe_move_start() and records.record_count < limit
 

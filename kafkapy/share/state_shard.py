@@ -1,7 +1,7 @@
 """The share partitions of one `__share_group_state` partition: a machine that decides requests and replays records.
 
-Decide, append, replay: methods for requests return a ShareDecision and do not change the shard; only `replay` changes
-the state that is in the log. Driven by `runtime/coordinators/share_host.py`.
+Decide, append, replay: methods for requests return a ShareStateDecision and do not change the shard; only `replay`
+changes the state that is in the log. Driven by `runtime/coordinators/share_host.py`.
 
 A state begins with a snapshot (Initialize). Each write is an update; after
 share.coordinator.snapshot.update.records.per.snapshot of them the next one is a snapshot again, which makes all earlier
@@ -44,7 +44,7 @@ NOT_SET: Final = -1
 """The epoch while no record has named one."""
 
 
-class Refusal:
+class StateRefusal:
     """An error code with its message."""
 
     __slots__ = ("code", "message")
@@ -54,7 +54,7 @@ class Refusal:
         self.message = code.message if message is None else message
 
 
-class ShareDecision:
+class ShareStateDecision:
     """The response is sent once the records are committed. `is_atomic`: append all records in one batch, or none."""
 
     __slots__ = ("is_atomic", "records", "response")
@@ -157,13 +157,13 @@ class ShareStateShard:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def initialize(self, group_id: str, initial: InitialState, now_ms: int) -> ShareDecision:
+    def initialize(self, group_id: str, initial: InitialState, now_ms: int) -> ShareStateDecision:
         """Decide to initialise a state."""
         key = SharePartitionKey(group_id, initial.topic_id, initial.partition)
         state = self.states.get(key)
         refusal = self._initialize_refusal(key, state, initial.state_epoch)
         if refusal is not None:
-            return ShareDecision(_refused(key, refusal))
+            return ShareStateDecision(_refused(key, refusal))
         snapshot = ShareSnapshot(
             key,
             snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
@@ -174,54 +174,54 @@ class ShareStateShard:
             create_timestamp_ms=now_ms,
             write_timestamp_ms=now_ms,
         )
-        return ShareDecision(PartitionResult(key.topic_id, key.partition), [snapshot])
+        return ShareStateDecision(PartitionResult(key.topic_id, key.partition), [snapshot])
 
     def _initialize_refusal(
         self, key: SharePartitionKey, state: SharePartitionState | None, state_epoch: int
-    ) -> Refusal | None:
+    ) -> StateRefusal | None:
         if key.partition < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
         if state_epoch < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
         if state is not None and state.fencing_state_epoch > state_epoch:
-            return Refusal(ErrorCode.FENCED_STATE_EPOCH)
+            return StateRefusal(ErrorCode.FENCED_STATE_EPOCH)
         return self._unknown(key)
 
-    def write(self, group_id: str, write: StateWrite, now_ms: int) -> ShareDecision:
+    def write(self, group_id: str, write: StateWrite, now_ms: int) -> ShareStateDecision:
         """Decide a write of changes of a state."""
         key = SharePartitionKey(group_id, write.topic_id, write.partition)
         state = self.states.get(key)
         refusal = self._write_refusal(key, state, write)
         if refusal is not None:
-            return ShareDecision(_refused(key, refusal))
+            return ShareStateDecision(_refused(key, refusal))
         assert state is not None, "a state that is not initialised is refused"
         record = self._changed(key, state, write, leader_epoch=state.leader_epoch, now_ms=now_ms)
-        return ShareDecision(PartitionResult(key.topic_id, key.partition), [record])
+        return ShareStateDecision(PartitionResult(key.topic_id, key.partition), [record])
 
     def _write_refusal(
         self, key: SharePartitionKey, state: SharePartitionState | None, write: StateWrite
-    ) -> Refusal | None:
+    ) -> StateRefusal | None:
         if key.partition < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
         if write.leader_epoch < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
         if write.state_epoch < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
         if state is None:
-            return Refusal(ErrorCode.INVALID_REQUEST, NOT_INITIALIZED_FOR_WRITE)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NOT_INITIALIZED_FOR_WRITE)
         if state.fencing_leader_epoch > write.leader_epoch:
-            return Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+            return StateRefusal(ErrorCode.FENCED_LEADER_EPOCH)
         if state.fencing_state_epoch > write.state_epoch:
-            return Refusal(ErrorCode.FENCED_STATE_EPOCH)
+            return StateRefusal(ErrorCode.FENCED_STATE_EPOCH)
         return self._unknown(key)
 
-    def read(self, group_id: str, read: StateRead, now_ms: int) -> ShareDecision:
+    def read(self, group_id: str, read: StateRead, now_ms: int) -> ShareStateDecision:
         """Decide a read by a topic partition's leader; a new leader's epoch is recorded, and fences earlier ones."""
         key = SharePartitionKey(group_id, read.topic_id, read.partition)
         state = self.states.get(key)
         refusal = self._read_refusal(key, state, read.leader_epoch)
         if refusal is not None:
-            return ShareDecision(StateReadResult(key.topic_id, key.partition, refusal.code, refusal.message))
+            return ShareStateDecision(StateReadResult(key.topic_id, key.partition, refusal.code, refusal.message))
         assert state is not None, "a state that is not initialised is refused"
         response = StateReadResult(
             key.topic_id,
@@ -231,7 +231,7 @@ class ShareStateShard:
             state_batches=state.state_batches,
         )
         if state.fencing_leader_epoch == read.leader_epoch:
-            return ShareDecision(response)
+            return ShareStateDecision(response)
         unchanged = StateWrite(
             *key[1:],
             state_epoch=state.state_epoch,
@@ -240,29 +240,29 @@ class ShareStateShard:
             delivery_complete_count=state.delivery_complete_count,
         )
         record = self._changed(key, state, unchanged, leader_epoch=read.leader_epoch, now_ms=now_ms)
-        return ShareDecision(response, [record])
+        return ShareStateDecision(response, [record])
 
     def _read_refusal(
         self, key: SharePartitionKey, state: SharePartitionState | None, leader_epoch: int
-    ) -> Refusal | None:
+    ) -> StateRefusal | None:
         if key.partition < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
         if leader_epoch < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
         if state is None:
-            return Refusal(ErrorCode.INVALID_REQUEST, NOT_INITIALIZED_FOR_READ)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NOT_INITIALIZED_FOR_READ)
         if state.fencing_leader_epoch > leader_epoch:
-            return Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+            return StateRefusal(ErrorCode.FENCED_LEADER_EPOCH)
         return self._unknown(key)
 
-    def delete(self, group_id: str, partition: TopicIdPartition) -> ShareDecision:
+    def delete(self, group_id: str, partition: TopicIdPartition) -> ShareStateDecision:
         """Decide to delete a state. A missing one is no error."""
         key = SharePartitionKey(group_id, *partition)
         refusal = self._summary_refusal(key)
         if refusal is not None:
-            return ShareDecision(_refused(key, refusal))
+            return ShareStateDecision(_refused(key, refusal))
         records: list[ShareRecord] = [ShareTombstone(key)] if key in self.states else []
-        return ShareDecision(PartitionResult(key.topic_id, key.partition), records)
+        return ShareStateDecision(PartitionResult(key.topic_id, key.partition), records)
 
     def summary(self, group_id: str, partition: TopicIdPartition) -> StateSummary:
         """Return a state without its batches."""
@@ -282,16 +282,16 @@ class ShareStateShard:
             delivery_complete_count=state.delivery_complete_count,
         )
 
-    def _summary_refusal(self, key: SharePartitionKey) -> Refusal | None:
+    def _summary_refusal(self, key: SharePartitionKey) -> StateRefusal | None:
         if key.partition < 0:
-            return Refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
+            return StateRefusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
         return self._unknown(key)
 
-    def _unknown(self, key: SharePartitionKey) -> Refusal | None:
+    def _unknown(self, key: SharePartitionKey) -> StateRefusal | None:
         """Return the refusal for a topic or partition that is not in the metadata, else None."""
         if key.partition < self._partition_count(key.topic_id):
             return None
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return StateRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _changed(
         self, key: SharePartitionKey, state: SharePartitionState, write: StateWrite, *, leader_epoch: int, now_ms: int
@@ -337,7 +337,7 @@ class ShareStateShard:
         """Whether a share partition has changed since its last repeated snapshot, so that snapshot_cold has work."""
         return self._repeated_count != len(self.states)
 
-    def snapshot_cold(self, keys: Iterable[SharePartitionKey], now_ms: int) -> ShareDecision:
+    def snapshot_cold(self, keys: Iterable[SharePartitionKey], now_ms: int) -> ShareStateDecision:
         """Decide snapshots of share partitions without one for an interval, so that the log can be pruned."""
         interval_ms = self._config().share_coordinator_cold_partition_snapshot_interval_ms
         records: list[ShareRecord] = []
@@ -345,12 +345,12 @@ class ShareStateShard:
             state = self.states.get(key)
             if state is not None and now_ms - state.write_timestamp_ms >= interval_ms:
                 records.append(_repeated(key, state, now_ms))
-        return ShareDecision(records=records, is_atomic=False)
+        return ShareStateDecision(records=records, is_atomic=False)
 
-    def topic_deleted(self, topic_id: Uuid, most: int) -> ShareDecision:
+    def topic_deleted(self, topic_id: Uuid, most: int) -> ShareStateDecision:
         """Decide to delete the states of a topic's partitions, at most so many; call it again until none is left."""
         keys = islice(self._keys_of_topics.get(topic_id, ()), most)
-        return ShareDecision(records=[ShareTombstone(key) for key in keys], is_atomic=False)
+        return ShareStateDecision(records=[ShareTombstone(key) for key in keys], is_atomic=False)
 
     def last_redundant_offset(self) -> int | None:
         """Return the offset before which every record is redundant; None if nothing is."""
@@ -400,7 +400,7 @@ class ShareStateShard:
             del self._keys_of_topics[key.topic_id]
 
 
-def _refused(key: SharePartitionKey, refusal: Refusal) -> PartitionResult:
+def _refused(key: SharePartitionKey, refusal: StateRefusal) -> PartitionResult:
     return PartitionResult(key.topic_id, key.partition, refusal.code, refusal.message)
 
 

@@ -58,11 +58,6 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return encode_checkpoint(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
-def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint. Raises CheckpointError."""
-    return offsets_of(decode_checkpoint(data, path), path)
-
-
 def offsets_of(lines: Iterable[str], path: str) -> dict[TopicPartition, int]:
     """Return the offsets of a checkpoint's entries. Raises CheckpointError."""
     offsets = {}

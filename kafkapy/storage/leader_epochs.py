@@ -77,16 +77,6 @@ class LeaderEpochs:
         found = epochs[next_slot - 1] if next_slot else leader_epoch
         return OffsetAndEpoch(self._starts[next_slot], found)
 
-    def epoch_at(self, offset: int) -> int | None:
-        """Return the epoch that wrote (or will write) `offset`; None below the first known epoch."""
-        slot = bisect_right(self._starts, offset) - 1
-        return self._epochs[slot] if slot >= 0 else None
-
-    def previous_epoch(self, leader_epoch: int) -> int | None:
-        """Return the largest known epoch below `leader_epoch`."""
-        below = [epoch for epoch in self._epochs if epoch < leader_epoch]
-        return below[-1] if below else None
-
     def truncate_to(self, end_offset: int) -> bool:
         """Remove the epochs that begin at or above `end_offset`; return whether there were any."""
         starts = self._starts

@@ -1,4 +1,11 @@
-"""A log directory's state, shared by its logs: after its disk has failed, it stays offline until a restart."""
+"""A log directory's state, shared by its logs: after its disk has failed, it stays offline until a restart.
+
+Every failure ends in `LogDirState.go_offline`. What follows is a chain of callbacks. `LogManager._directory_failed`
+takes the logs out of service. `Node._directory_failed` stops the node if it was the metadata's directory or the last
+one, and calls the listeners of `Node.add_directory_listener`: `ReplicaManager.directory_failed` takes the partitions
+offline, `BrokerLifecycle.directory_failed` sends a heartbeat. By that the controller elects other leaders
+(`PartitionControl.change_directories`).
+"""
 
 import errno
 import logging

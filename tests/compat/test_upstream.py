@@ -2,7 +2,8 @@
 
 Their JUnit extension gives each test a cluster in the test's own process. Here a class of the same name stands first on
 the class path (upstream/RaftClusterInvocationContext.java), and each node is `kafkapy start` with the properties that
-the test wants of its servers. A node that does not end cleanly fails its test, too.
+the test wants of its servers. Tests in Scala extend QuorumTestHarness, whose method that makes a quorum is replaced
+before it is loaded (upstream/HarnessQuorum.java). A node that does not end cleanly fails its test, too.
 
 upstream/invocations.tsv names the methods, which invocations of each have passed, and why it is left out if it is ("*"
 is each method of a class). With both, the reason is that of its other invocations. Methods that it does not name, and
@@ -21,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.copying import only_soaked
-from tools.kafka import UPSTREAM_TESTS_LIBS
+from tools.kafka import BOUNCY_CASTLE_LIBS, UPSTREAM_TESTS_LIBS
 
 SOURCES = Path(__file__).with_name("upstream")
 ROOT = SOURCES.parents[2]
@@ -31,8 +32,9 @@ SHORT = [
     "org.apache.kafka.clients.admin.AdminFenceProducersTest",
     "org.apache.kafka.tools.GetOffsetShellTest#testTopicPatternArg,testPartitionsArg,testNoFilterOptions",
     "kafka.server.HeartbeatRequestTest",
+    "kafka.server.DelegationTokenRequestsTest",
 ]
-"""Raw requests, a client, a tool."""
+"""Raw requests, a client, a tool; one that extends QuorumTestHarness."""
 
 pytestmark = [
     pytest.mark.long,
@@ -90,10 +92,12 @@ def outcomes_of(classes: Path, directory: Path, wanted: list[str], *, only: str 
         "upstream.python": sys.executable,
     }
     settings = [f"-D{key}={value}" for key, value in options.items()]
-    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", *settings, "-cp", f"{classes}:{UPSTREAM_TESTS_LIBS}/*"]
+    class_path = f"{classes}:{UPSTREAM_TESTS_LIBS}/*:{BOUNCY_CASTLE_LIBS}/*"
+    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", *settings, "-cp", class_path]
     with open(directory / "errors", "wb") as errors:
         ran = subprocess.run(
             [*command, MAIN, *wanted],
+            cwd=directory,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

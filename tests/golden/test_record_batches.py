@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record, RecordBatch
-from kafkapy.record.batches import batches, crc_is_valid, scan_headers
+from kafkapy.record.batches import batches, has_valid_crc, scan_headers
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import (
     ControlType,
@@ -60,7 +60,7 @@ def test_records_are_those_that_kafka_found(row: dict[str, Any]) -> None:
 def test_batch_fields_are_those_that_kafka_found(row: dict[str, Any]) -> None:
     data = memoryview(bytes.fromhex(row["hex"]))
     for batch, expected in zip(batches(data), row["batches"], strict=True):
-        assert batch.is_valid()
+        assert batch.has_valid_crc()
         assert batch.magic == expected["magic"]
         assert (batch.base_offset, batch.last_offset) == (expected["base_offset"], expected["last_offset"])
         assert NAMES[batch.compression] == expected["compression"]
@@ -87,7 +87,7 @@ def test_header_scan_agrees_with_the_views(row: dict[str, Any]) -> None:
         assert (header.position, header.size_bytes) == (batch.position, batch.size_bytes)
         assert (header.magic, header.crc, header.last_offset) == (batch.magic, batch.crc, batch.last_offset)
         assert (header.max_timestamp, header.producer_id) == (batch.max_timestamp, batch.producer_id)
-        assert crc_is_valid(data, header.position, header.size_bytes)
+        assert has_valid_crc(data, header.position, header.size_bytes)
 
 
 @pytest.mark.parametrize("row", MAGIC_2, ids=lambda row: row["label"])
@@ -138,7 +138,7 @@ def test_message_set_is_rebuilt_to_what_kafka_wrote(row: dict[str, Any]) -> None
         assert rebuilt == original
     for ours, theirs in zip(batches(rebuilt), batches(original), strict=True):
         assert list(ours.records()) == list(theirs.records())
-        assert (ours.max_timestamp, ours.base_offset, ours.is_valid()) == (
+        assert (ours.max_timestamp, ours.base_offset, ours.has_valid_crc()) == (
             theirs.max_timestamp,
             theirs.base_offset,
             True,

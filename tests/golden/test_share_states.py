@@ -10,7 +10,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.share.persister import InitialState, StateBatch, StateRead, StateWrite, TopicIdPartition
 from kafkapy.share.state_batches import combine, is_combined, merge
 from kafkapy.share.state_records import decode_record, encode_record
-from kafkapy.share.state_shard import ShareDecision, ShareStateShard
+from kafkapy.share.state_shard import ShareStateDecision, ShareStateShard
 from kafkapy.types import Uuid
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ class World:
         self.now_ms = 1000
         self.offset = 0
 
-    def told(self, decision: ShareDecision, *fields: str, is_sorted: bool = False) -> str:
+    def told(self, decision: ShareStateDecision, *fields: str, is_sorted: bool = False) -> str:
         encoded = [encode_record(record, self.now_ms)[1:3] for record in decision.records]
         if is_sorted:
             encoded.sort()

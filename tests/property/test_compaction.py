@@ -107,7 +107,7 @@ class Model:
         assert last_values(committed) == wanted
         offsets = [(batch.base_offset, batch.last_offset) for batch in stored_batches(log)]
         assert all(last < base for (_, last), (base, _) in pairwise(offsets))
-        assert all(batch.is_valid() for batch in stored_batches(log))
+        assert all(batch.has_valid_crc() for batch in stored_batches(log))
 
     def _check_records(self, records: list[Record]) -> None:
         offsets = [record.offset for record in records]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import Record, RecordBatch
-from kafkapy.record.batches import batches, crc_is_valid, scan_headers
+from kafkapy.record.batches import batches, has_valid_crc, scan_headers
 from kafkapy.record.builder import NewRecord
 from kafkapy.record.compression import NONE, ZSTD, compress, decompress
 from kafkapy.record.errors import InvalidRecordsError, RecordsError
@@ -49,7 +49,7 @@ def damaged(data: bytes, damage: list[tuple[int, int]], cut: int = 0) -> bytes:
 @given(NEW_RECORDS, CODECS, st.integers(0, 2**62))
 def test_built_batch_is_read_back(records: list[NewRecord], codec: int, base_offset: int) -> None:
     batch = RecordBatch(build_batch(records, base_offset=base_offset, compression=codec))
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert list(batch.records()) == [Record(base_offset + index, *record) for index, record in enumerate(records)]
 
 
@@ -69,7 +69,7 @@ def test_validated_batch_holds_the_records_it_came_with(records: list[NewRecord]
     result = validate_and_assign(data, rules, next_offset=70, leader_epoch=3, now_ms=10**12)
     (batch,) = batches(b"".join(result.data))
     read = list(batch.records())
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert read == [Record(70 + index, *record) for index, record in enumerate(records)]
     assert result.max_timestamp == batch.max_timestamp == max(record.timestamp_ms for record in read)
     assert read[result.offset_of_max_timestamp - 70].timestamp_ms == result.max_timestamp
@@ -88,7 +88,7 @@ def test_message_set_is_read_back(
     data = build_message_set(records, magic=magic, compression=codec)
     read = [record for batch in batches(data) for record in batch.records()]
     assert read == [record if magic else record._replace(timestamp_ms=-1) for record in records]
-    assert all(batch.is_valid() for batch in batches(data))
+    assert all(batch.has_valid_crc() for batch in batches(data))
 
 
 @settings(max_examples=600)
@@ -116,7 +116,7 @@ def test_damaged_payloads_with_a_right_crc_are_read_or_refused(
         except RecordsError:
             continue
         stored = RecordBatch(b"".join(result.data))
-        assert stored.is_valid()
+        assert stored.has_valid_crc()
         assert [record.offset for record in stored.records()] == list(range(5, 5 + stored.record_count))
 
 
@@ -130,7 +130,7 @@ def read_everything(data: bytes) -> bool:
     """Read all that can be read of the data; return whether nothing was refused."""
     try:
         for header in scan_headers(data):
-            crc_is_valid(data, header.position, header.size_bytes)
+            has_valid_crc(data, header.position, header.size_bytes)
         for batch in batches(data):
             list(batch.records(MAX_BYTES))
             batch.base_offset  # noqa: B018  # inflates a wrapper

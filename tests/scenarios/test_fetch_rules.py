@@ -46,7 +46,7 @@ def test_an_offset_inside_a_batch_returns_the_whole_batch(client: WireClient, to
     produce(client, topic, batch_of(5))
     produce(client, topic, batch_of(5))
     response = fetch(client, requested, 7, version=version)
-    assert [(batch.base_offset, batch.last_offset, batch.is_valid()) for batch in batches_in(response)] == [
+    assert [(batch.base_offset, batch.last_offset, batch.has_valid_crc()) for batch in batches_in(response)] == [
         (5, 9, True)
     ]
 

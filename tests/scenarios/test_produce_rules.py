@@ -71,7 +71,7 @@ def test_compressed_batches_come_back_as_they_were_sent(client: WireClient, topi
     sent = batch_of(20, compression=codec, value=b"x" * 100)
     assert produce(client, topic, sent).error_code == 0
     (batch,) = batches_in(fetch(client, topic))
-    assert (batch.compression, batch.record_count, batch.is_valid()) == (codec, 20, True)
+    assert (batch.compression, batch.record_count, batch.has_valid_crc()) == (codec, 20, True)
     assert bytes(batch.data)[16:] == sent[16:], "all but the base offset, size and leader epoch is the producer's"
 
 
@@ -83,7 +83,7 @@ def test_log_append_time_is_the_brokers_and_is_returned(client: WireClient, topi
     (batch,) = batches_in(fetch(client, topic))
     assert (batch.timestamp_type, batch.max_timestamp) == (LOG_APPEND_TIME, response.log_append_time_ms)
     assert {record.timestamp_ms for record in batch.records()} == {response.log_append_time_ms}
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
 
 
 # -- what is not ----------------------------------------------------------------------------------------------------

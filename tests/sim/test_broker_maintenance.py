@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kafkapy.storage.checkpoint import RECOVERY_POINT_FILE, decode_offsets
+from kafkapy.storage.checkpoint import RECOVERY_POINT_FILE, decode_checkpoint, offsets_of
 from kafkapy.types import TopicPartition
 from tests.simulator.broker_world import DATA_DIR, Machine
 from tests.simulator.loop import SimLoop
@@ -29,7 +29,8 @@ async def test_an_unexpected_error_does_not_end_what_is_done_in_periods(loop: Si
     await asyncio.sleep(200)
     path = f"{DATA_DIR}/{RECOVERY_POINT_FILE}"
     assert failures
-    assert decode_offsets(machine.disk.read_file(path), path)[TopicPartition("orders", 0)] == 1
+    lines = decode_checkpoint(machine.disk.read_file(path), path)
+    assert offsets_of(lines, path)[TopicPartition("orders", 0)] == 1
     await machine.stop()
 
 

@@ -13,9 +13,9 @@ from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.state import ClassicGroupLog
 from kafkapy.group.shard import GroupShard
-from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.metadata.requested_elections import RequestedElections
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.reactor.processor import Processor
@@ -143,7 +143,7 @@ def keep_a_task_for_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 def elect_nobody_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer ElectLeaders as if all preferred replicas were leading."""
     monkeypatch.setattr(
-        LeaderElectionControl, "_elect", lambda *_: (_ for _ in ()).throw(ApiError(ErrorCode.ELECTION_NOT_NEEDED))
+        RequestedElections, "_elect", lambda *_: (_ for _ in ()).throw(ApiError(ErrorCode.ELECTION_NOT_NEEDED))
     )
 
 

@@ -1,12 +1,14 @@
 """The logs' part of a clean stop: how many flushes run at a time; the clean-shutdown file never comes too early."""
 
 import errno
+from itertools import pairwise
 
 import pytest
 
 from kafkapy.config.log import LogConfig
 from kafkapy.runtime.logs.closing import close_logs
 from kafkapy.storage import checkpoint
+from kafkapy.storage.manager.closing import LOGS_PER_STEP, closing_steps
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.simulator.crash_enumeration import Recorder, crashes
@@ -20,6 +22,9 @@ DIRECTORIES = ["/first", "/second"]
 CONFIG = LogConfig(**SMALL)
 LOG_COUNT = 12
 BATCHES = 3
+CALL_MS = 10
+AFTERWARDS_MS = len(DIRECTORIES) * 5 * CALL_MS
+"""Three checkpoints, the names and the clean-shutdown file of each directory, one after the other."""
 
 
 def manager_on(disk: SimDisk) -> LogManager:
@@ -46,7 +51,7 @@ def stop(manager: LogManager, *, threads_per_directory: int = 2) -> int:
     """Stop the logs; return after how many milliseconds, where a call of the pool takes ten."""
 
     async def main(loop: SimLoop) -> int:
-        pool = SimIoPool(loop, call_ms=10)
+        pool = SimIoPool(loop, call_ms=CALL_MS)
         clock = SimClock(loop)
         started_ms = clock.monotonic_ms()
         await close_logs(
@@ -60,7 +65,7 @@ def stop(manager: LogManager, *, threads_per_directory: int = 2) -> int:
 @pytest.mark.parametrize(("threads", "wanted_ms"), [(1, 60), (2, 30), (3, 20), (100, 20)])
 def test_so_many_flushes_run_at_a_time_in_each_directory(threads: int, wanted_ms: int) -> None:
     """And no more than the pool, which the directories share, has workers: eight."""
-    assert stop(written(SimDisk()), threads_per_directory=threads) == wanted_ms
+    assert stop(written(SimDisk()), threads_per_directory=threads) == wanted_ms + AFTERWARDS_MS
 
 
 def test_the_clean_shutdown_file_is_there_only_once_all_is_durable() -> None:
@@ -157,3 +162,22 @@ def synced_by_a_stop(disk: SimDisk, manager: LogManager) -> list[str]:
     disk.hook = lambda operation, path: synced.append(path) if operation.startswith("sync") else None
     stop(manager)
     return synced
+
+
+def test_a_step_closes_few_logs_however_many_there_are() -> None:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORIES[0])
+    manager = LogManager(disk, DIRECTORIES[:1], CONFIG, random=SeededRandom(1))
+    manager.directories.lock()
+    load_logs(manager)
+    for number in range(3 * LOGS_PER_STEP):
+        manager.get_or_create_log(TopicPartition("orders", number), b"\1" * 16, CONFIG, 0)
+    open_counts = [len(manager.files)]
+    assert open_counts[0] >= 3 * len(manager.logs)
+    for step in closing_steps(manager, 5):
+        open_counts.append(len(manager.files))
+        if step is not None:
+            step.run()
+    assert max(before - after for before, after in pairwise(open_counts)) <= 3 * LOGS_PER_STEP
+    assert open_counts[-1] == 0
+    assert disk.exists(f"{DIRECTORIES[0]}/{checkpoint.CLEAN_SHUTDOWN_FILE}")

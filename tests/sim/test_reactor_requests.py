@@ -1,10 +1,13 @@
 """Requests and answers over simulated connections: order, overlap, errors, muting, the end of a connection."""
 
 import asyncio
+import gc
 import struct
 
 import pytest
 
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.reactor.processor import MAX_UNSENT
@@ -319,6 +322,38 @@ async def test_a_waiting_handler_is_cancelled_at_the_end(loop: SimLoop):
     await asyncio.sleep(0.01)
     world.reactor.close()
     assert ended == [True]
+
+
+@pytest.mark.parametrize("fails_first", [True, False], ids=["failed before", "failed after"])
+async def test_the_error_of_a_handler_that_is_cancelled_at_the_end_is_no_error_of_the_loop(
+    loop: SimLoop, fails_first: bool
+):
+    """A stop fails what is parked and closes in the same pass, if the request's connection is gone already."""
+    errors = []
+    loop.set_exception_handler(lambda _, details: errors.append(details["message"]))
+    waits = [loop.create_future()]
+
+    async def park(info: ConnectionInfo, request: bytes) -> Writer:
+        await waits[0]
+        raise AssertionError("never")
+
+    def fail() -> None:
+        waits.pop().set_exception(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    world = World(loop, park=park)
+    client = world.connect()
+    await client.send_frame(b"park x")
+    await asyncio.sleep(0.01)
+    client.channel.reset()
+    await asyncio.sleep(0.01)
+    if fails_first:
+        fail()
+    await world.reactor.shut_down(500)
+    if not fails_first:
+        fail()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert errors == []
 
 
 def test_no_request_is_lost_or_doubled_on_a_bad_network():

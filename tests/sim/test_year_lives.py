@@ -28,9 +28,10 @@ from tests.simulator.year_lives import Reader, Trimmer, YearChecker, live_a_year
 from tests.support.interpreter import needs_interpreter
 
 WHERE = TopicPartition(TOPIC, 0)
-SEEDS = [*range(21), 1201, 3383, 4430] if SOAK_FACTOR == 1 else range(500 * SOAK_FACTOR)
+SEEDS = [*range(21), 1201, 3383, 4430, 20345] if SOAK_FACTOR == 1 else range(500 * SOAK_FACTOR)
 """1201: a replica came back into sync while late requests were sent. 3383: one was truncated after its retention.
-4430: a power cut kept the name of a segment of a compacted log, not its records."""
+4430: a power cut kept the name of a segment of a compacted log, not its records. 20345: a stop failed a request whose
+connection was gone."""
 FAULTY_SEEDS = 60
 """A planted fault has to be found within so many: from the one where it was found first, by make soak from 0 on."""
 EXPECTED = {

@@ -386,7 +386,7 @@ class Checker:
         end_offset = 0
         for batch in found:
             assert batch.base_offset == end_offset, f"{name}: a gap at {end_offset}"
-            assert batch.is_valid(), f"{name}: a damaged batch at {batch.base_offset}"
+            assert batch.has_valid_crc(), f"{name}: a damaged batch at {batch.base_offset}"
             values = tuple(record.value or b"" for record in batch.records())
             assert values in partition.sent, f"{name}: nobody sent the batch at {batch.base_offset}"
             assert values not in seen, f"{name}: the batch at {batch.base_offset} is there twice"

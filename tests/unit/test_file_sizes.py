@@ -31,8 +31,6 @@ LONG_FUNCTIONS: Final = {
     "kafkapy/serving/router.py _serve": EACH_REQUEST,
     "kafkapy/storage/log/coalesced_append.py add": EACH_REQUEST,
     "kafkapy/replication/replica_manager.py _append": EACH_REQUEST,
-    "kafkapy/server/quorum_node.py __init__": "the parts of a node, in the order in which they need each other",
-    "kafkapy/cli/console_options.py new_parser": "a list of options",
 }
 """Longer functions, each with its reason."""
 FIELD_DOCSTRING: Final = re.compile(r'self\.\w+[^\n]*\n +"""')

@@ -37,6 +37,7 @@ MACHINES = (
 DRIVER = re.compile(r"Driven\s+by\s+`(?:\w+/)+(?:\w+\.py)?`")
 """That the path exists, test_references.py says."""
 MAX_LINES = 25
+DEFINITION = re.compile(r" *(?P<kind>(?:async )?def|class) (?P<name>\w+)")
 
 
 def members(package: Path) -> set[str]:
@@ -111,3 +112,23 @@ def test_paths_of_other_packages_are_no_members() -> None:
 @pytest.mark.parametrize("package", sorted(GENERATED))
 def test_a_generated_package_is_there(package: str) -> None:
     assert ROOT / package in PACKAGES
+
+
+def without_a_promise(text: str) -> list[str]:
+    """Return the functions whose docstring begins with what they raise: what they do has to come first."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.lstrip().startswith('"""Raises ')]
+    names = [next(found for line in reversed(lines[:start]) if (found := DEFINITION.match(line))) for start in starts]
+    return [found["name"] for found in names if found["kind"] != "class" and found["name"] != "__init__"]
+
+
+def test_a_docstring_begins_with_what_the_function_does() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "kafkapy").rglob("*.py")}
+    found = {path.relative_to(ROOT).as_posix(): without_a_promise(text) for path, text in texts.items()}
+    assert {name: functions for name, functions in found.items() if functions} == {}
+
+
+def test_a_function_without_a_promise_is_found() -> None:
+    text = 'def a(\n    b: int,\n) -> None:\n    """{} OSError."""\n'
+    assert without_a_promise(text.format("Raises")) == ["a"]
+    assert without_a_promise(text.format("Open it. Raises")) == []

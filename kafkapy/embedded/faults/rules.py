@@ -472,7 +472,7 @@ def _api_key(name: str) -> int:
 
 
 def _error_of(name: str) -> ErrorCode:
-    """Raises FaultError."""
+    """Return the error code of this name. Raises FaultError."""
     found = ErrorCode.__members__.get(name)
     if found is ErrorCode.NONE:
         raise FaultError("NONE is no error: it is what a request without one is answered")

@@ -49,7 +49,7 @@ class Formats:
     registry: Callable[[], str | None] = lambda: None
 
     def decoder(self) -> "RecordDecoder":
-        """Raises ObservationError for an unknown format."""
+        """Return the decoder of these formats. Raises ObservationError for an unknown format."""
         location = self.registry()
         if location is None and (self.key in BY_SCHEMA or self.value in BY_SCHEMA):
             raise ObservationError(f"{self.key if self.key in BY_SCHEMA else self.value} needs a registry: its URL")

@@ -68,7 +68,7 @@ def groups_of(nodes: Nodes) -> dict[str, tuple[int, str]]:
 
 
 def describe(nodes: Nodes, group_id: str) -> Description:
-    """Raises ObservationError if there is no such group, ApiError."""
+    """Ask a group's coordinator for the group. Raises ObservationError if there is no such group, ApiError."""
     known = groups_of(nodes)
     if group_id not in known:
         raise ObservationError(unknown("group", group_id, known))

@@ -86,7 +86,7 @@ class PartitionReader:
             if not found:
                 return
             for batch in found:
-                if not batch.is_valid():
+                if not batch.has_valid_crc():
                     raise CorruptRecordError(f"{self._partition} from offset {batch.base_offset} on: wrong checksum")
             shown = visible(found, response.aborted_transactions or ())
             records = [record for batch in shown for record in batch.records() if record.offset >= position]

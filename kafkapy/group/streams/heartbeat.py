@@ -432,13 +432,11 @@ def decide_delayed_target(
     """
     log, configured = group.log, group.configured
     settings = group.own_settings(context.image.configs)
-    is_due = bool(log.members) and log.group_epoch > log.assignment_epoch and configured is not None
-    is_due = (
-        is_due and not group.timers.is_delayed
-    )  # computing a large target takes a while: members may have left or joined
-    if not is_due or not may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms):
+    # Computing a large target takes a while: members may have left or joined meanwhile.
+    is_due = bool(log.members) and log.group_epoch > log.assignment_epoch and not group.timers.is_delayed
+    is_allowed = may_assign(log.assignment_timestamp_ms, context.wall_ms, settings.assignment_interval_ms)
+    if configured is None or not is_due or not is_allowed:
         return GroupDecision()
-    assert configured is not None
     members, targets, offsets = dict(log.members), dict(log.targets), dict(group.task_offsets)
     wanted = TargetInput(members, targets, configured, offsets, log.assignment_configs, assignor)
     target: NewTarget = result_of(wanted, results, gives_way=context.gives_way)

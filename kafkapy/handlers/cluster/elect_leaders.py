@@ -11,7 +11,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.metadata.leader_elections import ELECTIONS, ELECTIONS_PER_SLICE, TopicPartitionKey
+from kafkapy.metadata.requested_elections import ELECTIONS, ELECTIONS_PER_SLICE, TopicPartitionKey
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from kafkapy.protocol.messages.elect_leaders_response import (

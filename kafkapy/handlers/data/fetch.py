@@ -28,7 +28,9 @@ consumers, to any client that sends a replica id. Here only if it also has CLUST
 each other. Deviation: Apache Kafka lets the next request of a connection wait until a parked Fetch is answered, up to
 fetch.max.wait.ms. Here the next request ends that wait, because a consumer that asks for an offset (each task of a
 Spark batch does at its end), or closes, would wait for nothing. Another Fetch of an open session does not end it, and
-no request ends the wait of a Fetch of more than WIDE partitions.
+no request ends the wait of a Fetch of more than WIDE partitions. Deviation: Apache Kafka fills the bytes that a client
+asks for with the beginning of a further batch. Here a response ends with a whole batch, because consumers drop that
+beginning, and fetch it again.
 """
 
 from collections.abc import Iterator, Sequence

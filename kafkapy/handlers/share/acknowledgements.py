@@ -208,7 +208,7 @@ def leaders_of(
     Here it is UNKNOWN_LEADER, because franz-go moves the partition to broker 0, and never fetches it again if there is
     none.
     """
-    found = dict.fromkeys((partition for partition, code in codes.items() if code), UNKNOWN_LEADER)
+    found = {partition: UNKNOWN_LEADER for partition, code in codes.items() if code}
     moved = [partition for partition in found if codes[partition] in CODES_WITH_LEADER]
     if not moved:
         return found, None

@@ -72,16 +72,18 @@ async def handle(services: Services, context: RequestContext, request: ShareFetc
         services, context, AclOperation.READ, names_of(services, _named(session.partitions, acknowledgements))
     )
     finder = _Finder(services, shares, key, access)  # of this session: it may end while acknowledgements take turns
+    way = walk(services, context)
     pending = None
     if has_acknowledgements:
-        way, max_type = walk(services, context), max_type_of(context, is_renewing=is_renewing)
+        max_type = max_type_of(context, is_renewing=is_renewing)
         pending = await acknowledge(services, way, shares, key, acknowledgements, access, max_type)
     fetched: Fetched = {}
     if not is_renewing:
-        fetched = await _fetch(services, context, request, session, finder)
+        fetched = await _fetch(services, context, request, session, finder, way)
     try:
         outcomes = await pending.outcomes() if pending is not None else {}
-        response = await respond(services, context, session, fetched, outcomes)
+        way.begin_anew()  # the writes may have been waited for
+        response = await respond(services, context, session, fetched, outcomes, way)
     except BaseException:
         _release(fetched)
         raise
@@ -137,19 +139,20 @@ async def _fetch(
     request: ShareFetchRequest,
     session: SessionContext,
     finder: "_Finder",
+    way: Walk,
 ) -> Fetched:
     """Return the session's partitions with acquired records or errors."""
     fetched: Fetched = {}
     usable: list[InUse] = []
     if session.partitions and request.max_records > 0 and request.max_bytes > 0:
         rotated = _rotated(session.partitions, request.share_session_epoch)
-        usable = await _find(rotated, finder, walk(services, context), fetched)
+        usable = await _find(rotated, finder, way, fetched)
     if usable:
         reading = ShareReading(services, context, request, finder.key, finder.shares, usable, finder.has_session_ended)
-        fetched |= await reading.run(must_respond=bool(fetched))
+        fetched |= await reading.run(way, must_respond=bool(fetched))
         if session.has_new and not finder.has_session_ended():
             try:
-                await _add_new(usable, session, walk(services, context), fetched)
+                await _add_new(usable, session, way, fetched)
             except BaseException:
                 _release(fetched)
                 raise
@@ -178,23 +181,25 @@ async def _find(partitions: list[TopicIdPartition], finder: "_Finder", way: Walk
     usable: list[InUse] = []
     if finder.has_session_ended():
         return usable
-    load_count = finder.shares.load_count
+    shares, find = finder.shares, finder.find
+    load_count = shares.load_count
     first_pause = load_count + LOADED_AT_ONCE
     for start in range(0, len(partitions), FOUND_AT_ONCE):
         must_pause = way.is_over(FOUND_AT_ONCE)
         for partition in partitions[start : start + FOUND_AT_ONCE]:
             if must_pause:
                 await way.give_way()
+                must_pause = False
                 if finder.has_session_ended():
                     return []
-            found = finder.find(partition)
+            found = find(partition)
             if isinstance(found, InUse):
                 usable.append(found)
             else:
                 fetched[partition] = FetchedShare(found)
-            before, load_count = load_count, finder.shares.load_count
-            # Only a load is slow enough to pause within a slice.
-            must_pause = load_count != before and (way.is_over(STEPS_OF_LOAD) or load_count == first_pause)
+            if shares.load_count != load_count:  # only a load is slow enough to pause within a slice
+                load_count = shares.load_count
+                must_pause = way.is_over(STEPS_OF_LOAD) or load_count == first_pause
     return usable
 
 
@@ -254,6 +259,11 @@ class _Finder:
         if not isinstance(topic, str):
             is_gone = topic is UNKNOWN_TOPIC and self._session is not None and partition not in self._session.unknown
             return DELETED_TOPIC if is_gone else topic
+        if not self._partitions.is_behind:
+            in_use = self.shares.find(self.key.group_id, partition)
+            if in_use is not None:  # what it reads is led here
+                in_use.partition.configure(self._settings)
+                return in_use if in_use.refusal is None else in_use.failure or in_use
         hosted = self._partitions.find_by_id(topic_id, number)
         code = hosted.check_leader() if hosted is not None else self._partitions.missing_code(topic, number)
         if code or hosted is None:

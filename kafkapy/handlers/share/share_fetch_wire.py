@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.share.acknowledgements import NONE, Outcomes, leaders_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_fetch_response import (
@@ -15,6 +15,7 @@ from kafkapy.protocol.messages.share_fetch_response import (
     ShareFetchResponse,
 )
 from kafkapy.replication.partition_read import NO_RECORDS, PartitionRead
+from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
 from kafkapy.share import fetched as machine
 from kafkapy.share.pending_write import Refusal
@@ -43,7 +44,12 @@ Fetched = dict[TopicIdPartition, FetchedShare]
 
 
 async def respond(
-    services: Services, context: RequestContext, session: SessionContext, fetched: Fetched, outcomes: Outcomes
+    services: Services,
+    context: RequestContext,
+    session: SessionContext,
+    fetched: Fetched,
+    outcomes: Outcomes,
+    way: Walk,
 ) -> ShareFetchResponse:
     """Return the response, built in turns: the partitions that the session does not omit, and all acknowledged ones."""
     if session.is_overtaken:
@@ -53,10 +59,11 @@ async def respond(
     shown = _changed_in_session(session, fetched)
     throttle_time_ms = _throttle(context, shown)
     _count_bytes(services, shown)
-    named, leaders = leaders_of(services, context, {each: shown[each].refusal.error_code for each in shown})
+    named, leaders = leaders_of(
+        services, context, {each: part.refusal.error_code for each, part in shown.items() if part.refusal is not NONE}
+    )
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
     partitions = [*shown, *(each for each in outcomes if each not in shown)]
-    way = walk(services, context)
     async for partition in way.over(partitions):
         topic = topics.setdefault(partition.topic_id, ShareFetchableTopicResponse(partition.topic_id))
         data = _partition_data(partition, shown.get(partition), outcomes.get(partition, NONE))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import completion, warm
 from kafkapy.handlers.share.share_fetch_wire import Fetched, FetchedShare
 from kafkapy.protocol.error_code import ErrorCode
@@ -52,7 +52,6 @@ class ShareReading:
         has_session_ended: Callable[[], bool],
     ) -> None:
         settings = shares.settings(key.group_id)
-        self._context = context
         self._key = key
         self._shares = shares
         self._counts = None if shares.counts is None else shares.counts.of_group(key.group_id)
@@ -71,12 +70,11 @@ class ShareReading:
         self._seen: dict[InUse, tuple[int, int]] = {}
         """Readable offsets of share partitions that had too few records: they are read again when there are more."""
 
-    async def run(self, *, must_respond: bool) -> Fetched:
+    async def run(self, way: Walk, *, must_respond: bool) -> Fetched:
         """Return the acquired records and errors. must_respond: the response has other content, so do not wait."""
         clock = self._services.clock
         began_ms = entered_ms = clock.monotonic_ms()
         deadline_ms = began_ms + (0 if must_respond else max(self._request.max_wait_ms, 0))
-        way = walk(self._services, self._context)
         try:
             while True:
                 is_last = clock.monotonic_ms() >= deadline_ms

@@ -245,7 +245,7 @@ def _whole_batches(data: bytes) -> Iterator[messages.LogBatch]:
     the core has counted it, and the node would stop.
     """
     for count, batch in enumerate(batches(data)):
-        if batch.is_valid():
+        if batch.has_valid_crc():
             yield to_log_batch(batch)
         elif count == 0:
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.base_offset} does not fit")

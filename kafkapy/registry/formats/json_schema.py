@@ -53,7 +53,7 @@ class JsonSchema:
 
 
 def _check(content: Any) -> None:
-    """Raises SchemaSyntaxError for keywords with impossible values."""
+    """Check a schema's keywords. Raises SchemaSyntaxError for impossible values."""
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, validator_for
 

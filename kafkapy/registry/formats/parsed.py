@@ -33,7 +33,7 @@ class Budget:
         self._steps_left = MAX_STEPS
 
     def spend(self, steps: int = 1) -> None:
-        """Raises TooManyTypesError."""
+        """Use up some of the allowed steps. Raises TooManyTypesError."""
         self._steps_left -= steps
         if self._steps_left < 0:
             raise TooManyTypesError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decided
-from kafkapy.metadata.leader_elections import ELECTIONS_PER_SLICE
+from kafkapy.metadata.requested_elections import ELECTIONS_PER_SLICE
 from kafkapy.seams import Clock
 
 if TYPE_CHECKING:

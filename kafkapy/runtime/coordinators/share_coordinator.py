@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         StateWrite,
         TopicIdPartition,
     )
-    from kafkapy.share.state_shard import ShareDecision, ShareStateShard
+    from kafkapy.share.state_shard import ShareStateDecision, ShareStateShard
     from kafkapy.types import Uuid
 
 ITEMS_PER_SLICE: Final = 50
@@ -109,7 +109,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         """Like Persister.read."""
         from kafkapy.share.persister import StateReadResult
 
-        def decide(shard: "ShareStateShard", read: "StateRead", now_ms: int) -> "ShareDecision":
+        def decide(shard: "ShareStateShard", read: "StateRead", now_ms: int) -> "ShareStateDecision":
             decision = shard.read(group_id, read, now_ms)
             if self._counts is not None and decision.records:
                 self._counts.state_writes += 1  # a new leader's epoch, as Apache Kafka counts it
@@ -148,12 +148,12 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
     async def read_summaries(self, group_id: str, partitions: "Sequence[TopicIdPartition]") -> "list[StateSummary]":
         """Like Persister.read_summary."""
         from kafkapy.share.persister import StateSummary
-        from kafkapy.share.state_shard import ShareDecision
+        from kafkapy.share.state_shard import ShareStateDecision
 
         return await self._decided(
             group_id,
             partitions,
-            lambda shard, each, _: ShareDecision(shard.summary(group_id, each)),
+            lambda shard, each, _: ShareStateDecision(shard.summary(group_id, each)),
             _failed(StateSummary, "read share group state summary"),
         )
 
@@ -161,7 +161,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         self,
         group_id: str,
         items: "Sequence[ItemT]",
-        decide: "Callable[[ShareStateShard, ItemT, int], ShareDecision]",
+        decide: "Callable[[ShareStateShard, ItemT, int], ShareStateDecision]",
         failed: "Callable[[Any, ApiError], ResultT]",
     ) -> "list[ResultT]":
         """Decide each item, write what was decided as one batch for each shard; return results once committed.
@@ -194,7 +194,7 @@ class ShareCoordinator(Coordinator["ShareHost", "ShareStateShard"]):
         return results
 
     def _decide(
-        self, group_id: str, item: "ItemT", decide: "Callable[[ShareStateShard, ItemT, int], ShareDecision]"
+        self, group_id: str, item: "ItemT", decide: "Callable[[ShareStateShard, ItemT, int], ShareStateDecision]"
     ) -> "tuple[ShareHost, Any, SharedWrite | None]":
         from kafkapy.share.persister import SharePartitionKey
 

@@ -17,7 +17,7 @@ from kafkapy.runtime.coordinators.shard_host import ShardHost
 from kafkapy.runtime.coordinators.shared_write import SharedWrite, SharingRule
 from kafkapy.seams import failpoint
 from kafkapy.share.persister import SharePartitionKey
-from kafkapy.share.state_shard import ShareDecision, ShareStateShard
+from kafkapy.share.state_shard import ShareStateDecision, ShareStateShard
 from kafkapy.types import Uuid
 
 logger = logging.getLogger("kafkapy.share")
@@ -50,7 +50,7 @@ class ShareHost(ShardHost[ShareStateShard]):
     # -- requests -------------------------------------------------------------------------------------------------
 
     def decide(
-        self, key: SharePartitionKey, decide: Callable[[ShareStateShard, int], ShareDecision]
+        self, key: SharePartitionKey, decide: Callable[[ShareStateShard, int], ShareStateDecision]
     ) -> tuple[Any, SharedWrite | None]:
         """Decide a request; return its response, and the batch that must be written first, None if nothing changes.
 

@@ -175,12 +175,8 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         """Start the periodic checks for timed-out transactions and expired transactional ids."""
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(
-                self._regularly("transaction_abort_timed_out_transaction_cleanup_interval_ms", self.abort_timed_out)
-            ),
-            loop.create_task(
-                self._regularly("transaction_remove_expired_transaction_cleanup_interval_ms", self.expire)
-            ),
+            loop.create_task(self._regularly(ABORT_INTERVAL_KEY, self.abort_timed_out)),
+            loop.create_task(self._regularly(EXPIRY_INTERVAL_KEY, self.expire)),
         ]
 
     def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":

@@ -2,8 +2,8 @@
 
 After writes to thousands of partitions most of the stop is fsyncs, some three per log; a log that has not changed since
 the start needs none. As in Apache Kafka, num.recovery.threads.per.data.dir workers per directory make them.
-LogManager.close runs afterwards: it closes the logs that they left and the files of the others, then writes the
-checkpoints and last the clean-shutdown file.
+storage/manager/closing.py follows: it closes the logs that they left and the files of the others, then writes the
+checkpoints and last the clean-shutdown file. Others have the loop in between: a controller in the same process goes on.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.log.flush import prepare_closing_flush
+from kafkapy.storage.manager.closing import closing_steps
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
@@ -35,7 +36,11 @@ async def close_logs(
     for count, _ in enumerate(manager.pending_log_deletions.close_steps(), 1):
         if count % LOGS_PER_SLICE == 0:
             await asyncio.sleep(0)
-    manager.close(broker_epoch)
+    for step in closing_steps(manager, broker_epoch):
+        if step is None:
+            await asyncio.sleep(0)
+        else:
+            await run_in_pool(io_pool, step.run)
 
 
 async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") -> None:
@@ -56,6 +61,6 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
             if flush.is_done:
                 log.on_ready_to_close(flush.end_offset)
         except (ApiError, StorageError):
-            continue  # already logged, or tried again by LogManager.close
-        except Exception:  # tried again by LogManager.close
+            continue  # already logged, or tried again by closing_steps
+        except Exception:  # tried again by closing_steps
             logger.exception("Could not close the log of %s; the next start recovers it", log.topic_partition)

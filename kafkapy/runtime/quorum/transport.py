@@ -47,7 +47,7 @@ UNREADABLE = -2
 
 
 class NetworkRaftTransport:
-    """A quorum_peers.RaftTransport over network connections."""
+    """A RaftTransport (exchange.py) over network connections."""
 
     def __init__(
         self,

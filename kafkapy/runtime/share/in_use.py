@@ -88,7 +88,8 @@ class InUse:
     @property
     def is_current(self) -> bool:
         """Whether this broker has led the partition since the share partition was created."""
-        return self.hosted.role is Role.LEADER and self.hosted.follow_count == self._follow_count
+        hosted = self.hosted
+        return hosted.role is Role.LEADER and hosted.follow_count == self._follow_count
 
     @property
     def is_loaded(self) -> bool:
@@ -113,7 +114,10 @@ class InUse:
         log = self.hosted.log
         if log is None or self.partition.state is not PartitionState.ACTIVE:
             return 0, 0
-        return self.partition.next_fetch_offset(), end_offset(log, isolation)
+        first_offset = self.partition.records.next_fetch_offset()
+        # as end_offset() for most groups: this is asked for each share partition of a session
+        is_uncommitted = isolation is FetchIsolation.HIGH_WATERMARK
+        return first_offset, log.high_watermark if is_uncommitted else end_offset(log, isolation)
 
     def watch(self) -> None:
         """Notify the owner of each append to the partition, and of each change of its leader, until fence()."""

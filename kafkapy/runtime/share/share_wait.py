@@ -24,7 +24,10 @@ class ShareWait:
     two turns, or between the last turn and the wait.
     """
 
-    __slots__ = ("_isolation", "_needs_records", "_on_ready", "_partitions", "_seen", "has_failed", "held", "is_enough")
+    __slots__ = (
+        "_isolation", "_looked_count", "_needs_records", "_on_ready", "_partitions", "_seen", "has_failed", "held",
+        "is_enough",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class ShareWait:
         self._on_ready = on_ready
         self._seen = seen
         self._needs_records = needs_records
+        self._looked_count = 0
+        """How many of the share partitions, from the first one on, may have this registered."""
         self.held: list[InUse] = []
         self.has_failed = False
         self.is_enough = False
@@ -68,6 +73,7 @@ class ShareWait:
                 if self.held:
                     return
                 in_use.waiters[self] = None
+                self._looked_count += 1
                 if in_use.has_failed:
                     self.has_failed = True
                 else:
@@ -88,7 +94,7 @@ class ShareWait:
 
     def end(self) -> None:
         """End all registrations, and release the held share partitions, which wakes the next fetches."""
-        for in_use in self._partitions:
+        for in_use in islice(self._partitions, self._looked_count):
             in_use.waiters.pop(self, None)
         held, self.held = self.held, []
         for in_use in held:

@@ -45,7 +45,7 @@ def request_gauges(counts: "RequestCounts", traffic: "BrokerTraffic") -> Iterato
         yield from _conversions("Fetch", sum(map(_count, both)), None)
     for api_key, errors in list(counts.errors.items()):
         for code, count in list(errors.items()):
-            tags = (("request", APIS[api_key].name), ("error", _error_name(code)))
+            tags = (("request", APIS[api_key].name), ("error", ErrorCode(code).name))
             yield Gauge(REQUEST_METRICS, "ErrorsPerSec", count, tags, is_counter=True)
 
 
@@ -64,13 +64,6 @@ def _names(api_key: int, *, is_follower: bool) -> tuple[str, ...]:
         return ("FetchFollower",) if is_follower else ("FetchConsumer",)
     api = APIS.get(api_key)
     return (api.name if api is not None else str(api_key),)
-
-
-def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
 
 
 def _of_api(name: str, apis: "list[ApiCounts]") -> Iterator[Distribution]:

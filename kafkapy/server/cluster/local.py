@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 
 from kafkapy.config.load import load
-from kafkapy.config.properties import parse_properties
+from kafkapy.config.properties import format_properties, parse_properties
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.private_file import write_private
 from kafkapy.server.cluster import queries
@@ -118,7 +118,7 @@ class LocalCluster:
 
     @classmethod
     def load(cls, data_dir: Path) -> Self:
-        """Raises ClusterError."""
+        """Return the cluster of a data directory. Raises ClusterError."""
         return cls(data_dir.resolve(), ClusterPlan.load(data_dir))
 
     def use_channels(self, channels: NodeChannels) -> None:
@@ -455,7 +455,7 @@ class LocalCluster:
         """Write a node's server.properties and return its content. Raises OSError."""
         process = self.processes[node.node_id]
         properties = self.plan.properties_of(node, str(process.log_dir))
-        _write(process.properties_file, properties)
+        write_private(process.properties_file, format_properties(properties))
         return properties
 
     def _write_controllers(self) -> None:
@@ -463,13 +463,4 @@ class LocalCluster:
         for process in self.processes.values():
             properties = parse_properties(process.properties_file.read_text())
             properties["controller.quorum.bootstrap.servers"] = self.plan.quorum_bootstrap_servers
-            _write(process.properties_file, properties)
-
-
-def _write(path: Path, properties: Mapping[str, str]) -> None:
-    write_private(path, "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
-
-
-def _escaped(value: str) -> str:
-    """Return a value as escaped in a properties file."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+            write_private(process.properties_file, format_properties(properties))

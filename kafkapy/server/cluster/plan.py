@@ -146,7 +146,7 @@ class ClusterPlan:
         return any(node.is_proxied for node in self.nodes)
 
     def node(self, node_id: int) -> NodePlan:
-        """Raises ClusterError."""
+        """Return the plan of one node. Raises ClusterError."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -179,7 +179,7 @@ class ClusterPlan:
 
     @classmethod
     def load(cls, data_dir: Path) -> "ClusterPlan":
-        """Raises ClusterError."""
+        """Read the plan that a data directory holds. Raises ClusterError."""
         path = data_dir / STATE_FILE
         try:
             state = json.loads(path.read_text())

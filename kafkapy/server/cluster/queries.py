@@ -237,7 +237,7 @@ def reassigning(ask: Ask) -> list[str]:
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
-    """Raises ProtocolError if the connection ends before `size` bytes."""
+    """Read `size` bytes. Raises ProtocolError if the connection ends before that."""
     data = bytearray()
     while len(data) < size:
         received = connection.recv(min(size - len(data), 1 << 16))

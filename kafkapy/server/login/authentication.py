@@ -2,8 +2,8 @@
 
 The users of PLAIN are options of the mechanism's login module: listener.name.<listener>.<mechanism>.sasl.jaas.config,
 else the contexts <listener>.KafkaServer or KafkaServer of the file that -Djava.security.auth.login.config in KAFKA_OPTS
-names. Those of SCRAM are in the metadata. Login modules, classes and callback handlers are names in a table; an unknown
-name stops the start.
+names. Those of SCRAM are in the metadata: each login looks in the newest image, so that a changed password counts from
+the next login on. Login modules, classes and callback handlers are names in a table; an unknown name stops the start.
 """
 
 import logging
@@ -343,7 +343,7 @@ def _check_allowed(config: BrokerConfig, entry: JaasEntry) -> None:
 
 
 def _entry_of_file(listener: str, mechanism: str) -> JaasEntry:
-    """Raises JaasError."""
+    """Return the login module's entry in the JAAS file, the listener's own first. Raises JaasError."""
     path = jaas_file()
     own = f"{listener.lower()}.{CONTEXT}"
     contexts = {} if path is None else _read_file(path)

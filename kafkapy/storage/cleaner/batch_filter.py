@@ -99,7 +99,7 @@ class BatchFilter:
 
     def keep(self, batch: RecordBatch) -> KeptBatch | None:
         """Return the retained part of the next batch, or None. Raises RecordsError if the batch is damaged."""
-        if not batch.is_valid():
+        if not batch.has_valid_crc():
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
         kept = self._keep_legacy(batch) if batch.magic < 2 else self._keep(batch)
         if kept is not None:

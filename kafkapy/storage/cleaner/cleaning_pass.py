@@ -163,7 +163,7 @@ class CleaningPass:
 
         A damaged batch is an error: records that it seems to supersede would be dropped from earlier groups.
         """
-        if not batch.is_valid():
+        if not batch.has_valid_crc():
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
         is_skipped = batch.magic == 2 and (transactions.may_discard(batch) or batch.is_control)
         if batch.last_offset < self.plan.first_dirty_offset:

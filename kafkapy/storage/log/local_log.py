@@ -124,7 +124,10 @@ class LocalLog:
             self._sync_cut(active)
 
     def _sync_cut(self, segment: Segment) -> None:
-        """Raises StorageError after any failure, as a flush does: a second truncation would find nothing to cut."""
+        """Sync a truncated segment.
+
+        Raises StorageError after any failure, as a flush does: a second truncation would find nothing to cut.
+        """
         try:
             segment.log.file.sync()
         except OSError as error:

@@ -3,6 +3,10 @@
 The result is the same: the bytes in the log and its indexes, producer state, errors. Plain batches are those that
 record/small_batch.py accepts, of no producer or of one that is in sequence. One of one record takes 8 us in place of 13
 (CPython 3.11, without the disk).
+
+A CoalescedAppend of one batch would do the same in 138 to 197 more instructions and 4 to 6 more functions of ours, for
+what several batches need: 1.0 to 1.7 us of 5.6 to 8.9 on CPython 3.11, 0.7 to 1.0 of 4.8 to 7.1 on 3.14. Each further
+batch of a Produce request pays that, so this function stays beside it.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -145,6 +145,10 @@ class LogDirectory:
         data = checkpoint.encode_clean_shutdown(broker_epoch)
         self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), data)
 
+    def sync_names(self) -> None:
+        """Make the names of the logs' directories durable. Blocks. Raises OSError."""
+        self._disk.sync_directory(self.path)
+
     def read_offsets(self, name: str) -> Generator[None, None, dict[TopicPartition, int]]:
         """Read an offset checkpoint, yielding between steps of a millisecond. Raises OSError.
 

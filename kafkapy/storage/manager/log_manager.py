@@ -16,7 +16,7 @@ from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import ApiError, StorageError, described
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
@@ -30,6 +30,7 @@ from kafkapy.storage.log.pending_files import FileDeletion
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.manager.checkpoints import LogCheckpoints
+from kafkapy.storage.manager.closing import closing_steps
 from kafkapy.storage.manager.damaged_logs import DamagedLogs
 from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
@@ -460,32 +461,19 @@ class LogManager:
         """Make `close` only close files and release locks, as a crash would: the next start recovers the logs."""
         self._is_abandoned = True
 
+    @property
+    def is_abandoned(self) -> bool:
+        return self._is_abandoned
+
+    def logs_with_files(self) -> list[Log]:
+        """Return all logs that may have open files, those of failed directories included."""
+        return [*self.all_logs(), *self.offline_logs.values(), *self._lost_logs]
+
     def close(self, broker_epoch: int = -1) -> None:
-        """Stop cleanly: all logs durable and closed, checkpoints, clean-shutdown file, locks released. Blocks.
-
-        A directory that is offline, fails during the stop, or was never loaded gets no clean-shutdown file.
-        """
-        for directory in self.directories:
-            if directory.is_loaded and not directory.state.is_offline and not self._is_abandoned:
-                try:
-                    self._close_directory(directory, broker_epoch)
-                except (OSError, StorageError, ApiError) as error:
-                    directory.state.go_offline(f"closing: {error}")
-                except Exception as error:  # a bug takes only this directory offline
-                    logger.exception("Failed to close log directory %s", directory.path)
-                    directory.state.go_offline(f"closing: {described(error)}")
-        for log in (*self.all_logs(), *self.offline_logs.values(), *self._lost_logs):
-            log.local_log.close_files()
-        self.pending_log_deletions.close()
-        self.directories.unlock()
-
-    def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        for log in self.all_logs():
-            if log.log_dir is directory.state:
-                log.close()
-        self.checkpoints.write_now(self.checkpoints.all_at_the_end(), (directory.path,))
-        self.disk.sync_directory(directory.path)  # the names of new logs: a closing flush leaves them to this
-        directory.write_clean_shutdown(broker_epoch)
+        """Stop cleanly at once: closing.closing_steps, without others in between. Blocks."""
+        for step in closing_steps(self, broker_epoch):
+            if step is not None:
+                step.run()
 
 
 def _offline(topic_partition: TopicPartition) -> ApiError:

@@ -235,7 +235,7 @@ class MetadataLog:
         if batch.base_offset != self.view.end_offset or batch.partition_leader_epoch < min_epoch:
             found = f"offset {batch.base_offset} of epoch {batch.partition_leader_epoch}"
             raise CorruptRecordError(f"{found} behind {self.view.end}")
-        if not batch.is_valid():
+        if not batch.has_valid_crc():
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.base_offset} does not fit")
         self.view.append(batch.base_offset, batch.last_offset, batch.partition_leader_epoch)
         if batch.is_control and batch.base_offset >= snapshot_end:

@@ -129,7 +129,7 @@ class SnapshotReader:
             while position < size:
                 data = self._chunk(file, position, size)
                 for batch in batches(data):
-                    if not batch.is_valid():
+                    if not batch.has_valid_crc():
                         raise self._damage(f"the CRC of the batch at position {position} is wrong")
                     position += batch.size_bytes
                     yield batch

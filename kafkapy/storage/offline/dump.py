@@ -339,7 +339,7 @@ def _batch_line(batch: RecordBatch, position: int) -> str:
     return (
         f"{head} position: {position} {_TIMESTAMP_TYPES[batch.timestamp_type]}: {batch.max_timestamp} "
         f"size: {batch.size_bytes} magic: {batch.magic} compresscodec: {codec} crc: {batch.crc} "
-        f"isvalid: {_bool(batch.is_valid())}"
+        f"isvalid: {_bool(batch.has_valid_crc())}"
     )
 
 
@@ -349,7 +349,7 @@ def _record_text(batch: RecordBatch, record: Record, message: LegacyBatch | None
         f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
     )
     if message is not None:
-        return f"{text} isValid: {_bool(message.is_valid())} crc: {message.crc}"
+        return f"{text} isValid: {_bool(message.has_valid_crc())} crc: {message.crc}"
     sequence = NO_SEQUENCE
     if batch.base_sequence >= 0:
         sequence = increment_sequence(batch.base_sequence, record.offset - batch.base_offset)

@@ -172,21 +172,7 @@ class LogLoader:
         if not self._was_clean:
             self._recover_unflushed()
         is_kept = self._drop_all_below_log_start()
-        is_created = not len(self._segments)
-        if is_created:
-            offset = self._start_checkpoint
-            self._segments.add(Segment.create(self._files, self._directory, offset, self._config, now_ms=self._now_ms))
-            self._has_new_names = True
-        active = self._segments.active
-        if self._was_clean and active.size and _end_position(active) < active.size:
-            logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
-            self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
-        if not is_created:
-            active.become_active(self._config.segment_index_bytes)
-        end_offset = active.read_next_offset()
-        if not self._is_durable:
-            for segment in (*self._segments.between(min(self._recovery_point, end_offset), 1 << 63), active):
-                segment.mark_not_durable()
+        end_offset = self._open_active()
         is_flushed = self._was_clean and self._is_durable and is_kept
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)
@@ -204,6 +190,25 @@ class LogLoader:
             self._pending_deletions,
             self._has_new_names,
         )
+
+    def _open_active(self) -> int:
+        """Prepare the last segment for appends, or create the first one; return the log end offset."""
+        is_created = not len(self._segments)
+        if is_created:
+            offset = self._start_checkpoint
+            self._segments.add(Segment.create(self._files, self._directory, offset, self._config, now_ms=self._now_ms))
+            self._has_new_names = True
+        active = self._segments.active
+        if self._was_clean and active.size and _end_position(active) < active.size:
+            logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
+            self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
+        if not is_created:
+            active.become_active(self._config.segment_index_bytes)
+        end_offset = active.read_next_offset()
+        if not self._is_durable:
+            for segment in (*self._segments.between(min(self._recovery_point, end_offset), 1 << 63), active):
+                segment.mark_not_durable()
+        return end_offset
 
     def _split(self, overflow: OffsetOverflowError) -> None:
         """Split a segment whose offsets do not fit its indexes; if it cannot be split, the next attempt accepts it."""

@@ -21,7 +21,7 @@ from kafkapy.record.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
-from kafkapy.record.batches import crc_is_valid, scan_headers
+from kafkapy.record.batches import has_valid_crc, scan_headers
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage.leader_epochs import LeaderEpochs
@@ -303,7 +303,7 @@ class SegmentRecovery:
 
     def _holds(self, header: BatchHeader, chunk: bytes) -> bool:
         is_ordered = self._next_offset <= header.base_offset <= header.last_offset
-        if not (is_ordered and crc_is_valid(chunk, header.position, header.size_bytes)):
+        if not (is_ordered and has_valid_crc(chunk, header.position, header.size_bytes)):
             return False
         if not self._segment.offset_index.can_append(header.last_offset):
             self._overflow()

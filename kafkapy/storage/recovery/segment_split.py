@@ -18,7 +18,7 @@ import logging
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.record.batches import batch_at, crc_is_valid
+from kafkapy.record.batches import batch_at, has_valid_crc
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
@@ -62,7 +62,7 @@ def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
             header = scanned.header
             if not 0 <= header.base_offset <= header.last_offset:
                 break
-            if not crc_is_valid(scanned.chunk, header.position, header.size_bytes):
+            if not has_valid_crc(scanned.chunk, header.position, header.size_bytes):
                 break
             if parts and header.base_offset <= parts[-1].last_offset:
                 # Which of the two base offsets is damaged cannot be told if the part before is a single batch.

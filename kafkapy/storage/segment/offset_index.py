@@ -65,7 +65,7 @@ class OffsetIndex(SparseIndex):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. The index must not be full, the offset above the last."""
-        count = self.entry_count
+        count = self._entry_count if self._entry_count >= 0 else self.entry_count  # known: the usual case, no call
         assert count < self.max_entries, f"append to a full index {self.handle.path}"
         if count:
             last_offset = self._last_offset if self._last_offset >= 0 else self.last_offset

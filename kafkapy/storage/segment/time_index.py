@@ -71,7 +71,7 @@ class TimeIndex(SparseIndex):
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, use_last_slot: bool = False) -> bool:
         """Add an entry if the timestamp is above the last one's; return whether it was added."""
-        count = self.entry_count
+        count = self._entry_count if self._entry_count >= 0 else self.entry_count  # known: the usual case, no call
         assert use_last_slot or count < self.max_entries - 1, f"append to a full index {self.handle.path}"
         last = self._last_entry or self.last_entry
         if timestamp_ms <= last.timestamp_ms:

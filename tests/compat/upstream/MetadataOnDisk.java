@@ -16,7 +16,6 @@ import org.apache.kafka.image.MetadataDelta;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
 import org.apache.kafka.metadata.KRaftMetadataCache;
-import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.raft.Batch;
 import org.apache.kafka.raft.internals.RecordsIterator;
@@ -24,7 +23,7 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.KRaftVersion;
 
 /** What Apache Kafka's own classes make of a node's metadata log as it is now. A short test needs no snapshot of it. */
-record MetadataOnDisk(long offset, MetadataCache cache) {
+record MetadataOnDisk(long offset, KRaftMetadataCache cache) {
     private static final int MAX_BATCH_BYTES = 8 * 1024 * 1024;
 
     static MetadataOnDisk read(NodeProcess node) {

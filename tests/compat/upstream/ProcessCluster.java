@@ -5,7 +5,6 @@ import static org.apache.kafka.common.test.api.TestKitDefaults.CONTROLLER_ID_OFF
 
 import java.io.File;
 import java.io.IOException;
-import java.net.Socket;
 import java.util.AbstractMap;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -32,7 +31,6 @@ import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
-import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.metadata.storage.Formatter;
 import org.apache.kafka.raft.DynamicVoters;
 import org.apache.kafka.server.authorizer.Authorizer;
@@ -42,7 +40,6 @@ import org.apache.kafka.server.fault.FaultHandlerException;
 /** The cluster of a test: each node a process of kafkapy with the properties that the test wants of its servers. */
 public class ProcessCluster implements ClusterInstance {
     private static final AtomicInteger CLUSTERS = new AtomicInteger();
-    private static final long START_MS = 120_000;
     private static final long WAIT_MS = 60_000;
 
     private final ClusterConfig config;
@@ -77,7 +74,7 @@ public class ProcessCluster implements ClusterInstance {
             processes.put(each.id(), new NodeProcess(each, number, listenersOf(each.id())));
         for (TestKitNode each : nodes.brokerNodes().values()) {
             NodeProcess process = processes.computeIfAbsent(each.id(), id -> new NodeProcess(each, number, listenersOf(id)));
-            brokers.put(each.id(), SeenBroker.of(this, process));
+            brokers.put(each.id(), SeenBroker.of(process, nodes.clusterId(), () -> startBroker(each.id()), () -> shutdownBroker(each.id())));
         }
         for (NodeProcess each : processes.values()) {
             each.setProperties(propertiesOf(each.node.id()));
@@ -171,19 +168,10 @@ public class ProcessCluster implements ClusterInstance {
             processes.values().forEach(NodeProcess::start);
             for (NodeProcess each : processes.values())
                 for (String listener : listenersOf(each.node.id()))
-                    waitFor(START_MS, () -> answers(each, listener), "no answer of " + each.node.id());
+                    each.waitUntilItAnswers(listener);
             waitForReadyBrokers();
         } catch (Exception error) {
             throw new RuntimeException("Failed to start the cluster", error);
-        }
-    }
-
-    private static boolean answers(NodeProcess process, String listener) {
-        process.checkAlive();
-        try (Socket socket = new Socket("localhost", process.port(listener))) {
-            return socket.isConnected();
-        } catch (IOException refused) {
-            return false;
         }
     }
 
@@ -215,7 +203,7 @@ public class ProcessCluster implements ClusterInstance {
     public void shutdownBroker(int id) {
         NodeProcess process = brokerOf(id);
         if (nodes.isCombined(id))
-            throw new UnsupportedOperationException("What stops a broker but not its controller " + SeenBroker.INSIDE);
+            throw Seen.inside("What stops a broker but not its controller");
         process.stop();
     }
 
@@ -223,11 +211,7 @@ public class ProcessCluster implements ClusterInstance {
     public void startBroker(int id) {
         NodeProcess process = brokerOf(id);
         process.start();
-        try {
-            waitFor(START_MS, () -> answers(process, config.brokerListenerName().value()), "broker " + id + " does not answer");
-        } catch (InterruptedException error) {
-            throw new RuntimeException(error);
-        }
+        process.waitUntilItAnswers(config.brokerListenerName().value());
     }
 
     private NodeProcess brokerOf(int id) {
@@ -243,7 +227,7 @@ public class ProcessCluster implements ClusterInstance {
         boolean holds() throws Exception;
     }
 
-    static void waitFor(long timeoutMs, Condition condition, String missing) throws InterruptedException {
+    static void waitFor(long timeoutMs, Condition condition, String missing) {
         long end = System.currentTimeMillis() + timeoutMs;
         Exception last = null;
         while (System.currentTimeMillis() < end) {
@@ -255,9 +239,17 @@ public class ProcessCluster implements ClusterInstance {
             } catch (Exception error) {
                 last = error;
             }
-            Thread.sleep(50);
+            pause(missing);
         }
         throw new AssertionError(missing, last);
+    }
+
+    private static void pause(String missing) {
+        try {
+            Thread.sleep(50);
+        } catch (InterruptedException error) {
+            throw new AssertionError(missing, error);
+        }
     }
 
     @Override
@@ -265,7 +257,7 @@ public class ProcessCluster implements ClusterInstance {
         Set<Integer> alive = processes.values().stream().filter(each -> !each.isStopped())
             .map(each -> each.node.id()).filter(brokers::containsKey).collect(Collectors.toSet());
         for (int id : alive)
-            waitFor(WAIT_MS, () -> metadataOf(processes.get(id)).getAliveBrokerNodes(config.brokerListenerName()).stream()
+            waitFor(WAIT_MS, () -> MetadataOnDisk.read(processes.get(id)).cache().getAliveBrokerNodes(config.brokerListenerName()).stream()
                 .map(org.apache.kafka.common.Node::id).collect(Collectors.toSet()).containsAll(alive), "not all brokers are ready");
     }
 
@@ -316,10 +308,6 @@ public class ProcessCluster implements ClusterInstance {
 
     // -- what is known of it
 
-    MetadataCache metadataOf(NodeProcess process) {
-        return MetadataOnDisk.read(process).cache();
-    }
-
     private String addresses(Set<Integer> ids, ListenerName listener) {
         return ids.stream().map(id -> "localhost:" + processes.get(id).port(listener.value())).collect(Collectors.joining(","));
     }
@@ -353,7 +341,7 @@ public class ProcessCluster implements ClusterInstance {
 
     @Override
     public List<Authorizer> authorizers() {
-        throw new UnsupportedOperationException("Authorizer " + SeenBroker.INSIDE);
+        throw Seen.inside("Authorizer");
     }
 
     @Override

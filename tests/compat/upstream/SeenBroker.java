@@ -1,60 +1,82 @@
 package org.apache.kafka.common.test;
 
-import java.lang.reflect.Proxy;
 import java.util.Properties;
-import kafka.server.KafkaBroker;
+import java.util.concurrent.CompletableFuture;
+import kafka.server.BrokerServer;
+import kafka.server.SharedServer;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.server.BrokerLifecycleManager;
 
 /** A broker as far as one can see it from outside its process. */
 class SeenBroker {
-    /** Ends the message of a test that asks for what is inside a broker's process: it cannot run here. */
-    static final String INSIDE = "is inside the broker's process";
-
-    static KafkaBroker of(ProcessCluster cluster, NodeProcess node) {
-        Class<?>[] interfaces = {KafkaBroker.class};
-        return (KafkaBroker) Proxy.newProxyInstance(KafkaBroker.class.getClassLoader(), interfaces, (proxy, method, arguments) ->
-            switch (method.getName()) {
-                case "config" -> node.config();
-                case "clusterId" -> cluster.clusterId();
-                case "isShutdown" -> node.isStopped();
-                // That of Apache Kafka stays at SHUTTING_DOWN when it has stopped.
-                case "brokerState" -> node.isStopped() ? BrokerState.SHUTTING_DOWN : BrokerState.RUNNING;
-                case "boundPort" -> node.port(((ListenerName) arguments[0]).value());
-                case "socketServer" -> SeenSocketServer.of(node);
-                case "metadataCache" -> cluster.metadataOf(node);
-                case "logManager" -> SeenLogs.logManager(node);
-                case "replicaManager" -> SeenLogs.replicaManager(cluster, node);
-                case "dataPlaneRequestProcessor" -> SeenLogs.requestProcessor(node);
-                case "groupCoordinator" -> groupCoordinator(node);
-                case "shutdown" -> {
-                    cluster.shutdownBroker(node.node.id());
-                    yield null;
-                }
-                case "startup" -> {
-                    cluster.startBroker(node.node.id());
-                    yield null;
-                }
-                case "awaitShutdown" -> null;
-                case "hashCode" -> System.identityHashCode(proxy);
-                case "equals" -> proxy == arguments[0];
-                case "toString" -> "broker " + node.node.id();
-                default -> throw new UnsupportedOperationException("KafkaBroker." + method.getName() + " " + INSIDE);
-            });
+    static BrokerServer of(NodeProcess node, String clusterId, Runnable start, Runnable stop) {
+        return Seen.as(BrokerServer.class, call -> switch (call.getMethod().getName()) {
+            case "config" -> node.config();
+            case "clusterId" -> clusterId;
+            case "isShutdown" -> node.isStopped();
+            // That of Apache Kafka stays at SHUTTING_DOWN when it has stopped.
+            case "brokerState" -> node.isStopped() ? BrokerState.SHUTTING_DOWN : BrokerState.RUNNING;
+            case "boundPort" -> node.port(((ListenerName) call.getArgument(0)).value());
+            case "socketServer" -> SeenSocketServer.of(node);
+            case "metadataCache" -> MetadataOnDisk.read(node).cache();
+            case "logManager" -> SeenLogs.logManager(node);
+            case "replicaManager" -> SeenLogs.replicaManager(node);
+            case "dataPlaneRequestProcessor" -> SeenLogs.requestProcessor(node, clusterId);
+            case "groupCoordinator" -> groupCoordinator(node);
+            case "authorizerPlugin" -> SeenSecurity.authorizer(node);
+            case "credentialProvider" -> SeenSecurity.credentials(node);
+            case "tokenCache" -> SeenSecurity.tokens(node);
+            case "lifecycleManager" -> lifecycle();
+            case "sharedServer" -> sharedServer(node);
+            case "shutdown" -> {
+                stop.run();
+                yield null;
+            }
+            case "startup" -> {
+                start.run();
+                yield null;
+            }
+            case "awaitShutdown" -> null;
+            case "toString" -> "broker " + node.node.id();
+            default -> throw Seen.inside(call);
+        });
     }
 
     /** What a helper of the tests asks before it creates the topic of offsets. */
     private static GroupCoordinator groupCoordinator(NodeProcess node) {
-        Class<?>[] interfaces = {GroupCoordinator.class};
-        return (GroupCoordinator) Proxy.newProxyInstance(GroupCoordinator.class.getClassLoader(), interfaces, (proxy, method, arguments) -> {
-            if (!method.getName().equals("groupMetadataTopicConfigs"))
-                throw new UnsupportedOperationException("GroupCoordinator." + method.getName() + " " + INSIDE);
+        return Seen.as(GroupCoordinator.class, call -> {
+            if (!call.getMethod().getName().equals("groupMetadataTopicConfigs"))
+                throw Seen.inside(call);
             Properties configs = new Properties();
             configs.put("cleanup.policy", "compact");
             configs.put("compression.type", "producer");
             configs.put("segment.bytes", String.valueOf(node.config().groupCoordinatorConfig().offsetsTopicSegmentBytes()));
             return configs;
+        });
+    }
+
+    /** By which tests wait until a broker that was started serves clients: that it does when its start has returned. */
+    private static BrokerLifecycleManager lifecycle() {
+        return Seen.as(BrokerLifecycleManager.class, call -> {
+            if (call.getMethod().getName().equals("initialUnfenceFuture"))
+                return CompletableFuture.completedFuture(null);
+            throw Seen.inside(call);
+        });
+    }
+
+    /** By which a helper of the tests waits until a broker has the metadata of its controller. */
+    private static SharedServer sharedServer(NodeProcess node) {
+        return Seen.as(SharedServer.class, call -> {
+            if (!call.getMethod().getName().equals("loader"))
+                throw Seen.inside(call);
+            return Seen.as(MetadataLoader.class, asked -> {
+                if (!asked.getMethod().getName().equals("lastAppliedOffset"))
+                    throw Seen.inside(asked);
+                return MetadataOnDisk.read(node).offset();
+            });
         });
     }
 }

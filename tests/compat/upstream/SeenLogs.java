@@ -1,8 +1,5 @@
 package org.apache.kafka.common.test;
 
-import static org.mockito.Mockito.mock;
-import static org.mockito.Mockito.withSettings;
-
 import java.io.File;
 import java.util.Arrays;
 import java.util.List;
@@ -12,56 +9,83 @@ import kafka.log.LogManager;
 import kafka.server.KafkaApis;
 import kafka.server.ReplicaManager;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.requests.ListOffsetsRequest;
+import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile;
+import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
-import org.mockito.MockMakers;
-import org.mockito.invocation.InvocationOnMock;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** A broker's logs and replicas as far as one can see them from outside its process: directories, and its metadata log. */
+/**
+ * A broker's logs and replicas as far as one can see them from outside its process: directories, its metadata log, and
+ * what it answers.
+ */
 class SeenLogs {
     static LogManager logManager(NodeProcess node) {
-        return seen(LogManager.class, call -> switch (call.getMethod().getName()) {
-            case "getLog" -> log(directory(node, call.getArgument(0)));
+        return Seen.as(LogManager.class, call -> switch (call.getMethod().getName()) {
+            case "getLog" -> {
+                if (call.<Boolean>getArgument(1))
+                    throw Seen.inside("LogManager.getLog(isFuture = true)");
+                yield log(node, call.getArgument(0));
+            }
             case "liveLogDirs" -> CollectionConverters.asScala(logDirs(node).stream().map(File::new).toList()).toSeq();
-            default -> throw inside("LogManager", call);
+            default -> throw Seen.inside(call);
         });
     }
 
-    static ReplicaManager replicaManager(ProcessCluster cluster, NodeProcess node) {
-        return seen(ReplicaManager.class, call -> switch (call.getMethod().getName()) {
-            case "metadataCache" -> cluster.metadataOf(node);
+    static ReplicaManager replicaManager(NodeProcess node) {
+        return Seen.as(ReplicaManager.class, call -> switch (call.getMethod().getName()) {
+            case "metadataCache" -> MetadataOnDisk.read(node).cache();
             case "logManager" -> logManager(node);
-            case "onlinePartition" -> partition(cluster, node, call.getArgument(0));
-            default -> throw inside("ReplicaManager", call);
+            case "localLog" -> node.isStopped() ? Option.empty() : log(node, call.getArgument(0));
+            case "onlinePartition" -> partition(node, call.getArgument(0));
+            default -> throw Seen.inside(call);
         });
     }
 
-    static KafkaApis requestProcessor(NodeProcess node) {
-        return seen(KafkaApis.class, call -> {
-            if (call.getMethod().getName().equals("brokerId"))
-                return node.node.id();
-            throw inside("KafkaApis", call);
+    static KafkaApis requestProcessor(NodeProcess node, String clusterId) {
+        return Seen.as(KafkaApis.class, call -> switch (call.getMethod().getName()) {
+            case "brokerId" -> node.node.id();
+            case "clusterId" -> clusterId;
+            case "authorizerPlugin" -> SeenSecurity.authorizer(node);
+            case "metadataCache" -> MetadataOnDisk.read(node).cache();
+            default -> throw Seen.inside(call);
         });
     }
 
-    private static Option<UnifiedLog> log(Optional<File> directory) {
-        return option(directory.map(found -> seen(UnifiedLog.class, call -> switch (call.getMethod().getName()) {
+    private static Option<UnifiedLog> log(NodeProcess node, TopicPartition partition) {
+        return option(directory(node, partition).map(found -> Seen.as(UnifiedLog.class, call -> switch (call.getMethod().getName()) {
             case "dir" -> found;
             case "partitionMetadataFile" -> Optional.of(new PartitionMetadataFile(PartitionMetadataFile.newFile(found), null));
-            default -> throw inside("UnifiedLog", call);
+            case "logStartOffset" -> AskedNode.offset(node, partition, ListOffsetsRequest.EARLIEST_TIMESTAMP);
+            case "logEndOffset" -> AskedNode.offset(node, partition, ListOffsetsRequest.LATEST_TIMESTAMP);
+            case "producerStateManager" -> producers(node, partition);
+            default -> throw Seen.inside(call);
         })));
     }
 
+    private static ProducerStateManager producers(NodeProcess node, TopicPartition partition) {
+        return Seen.as(ProducerStateManager.class, call -> {
+            if (call.getMethod().getName().equals("activeProducers"))
+                return AskedNode.producers(node, partition);
+            throw Seen.inside(call);
+        });
+    }
+
     /** A replica that the node's metadata and one of its log directories have. */
-    private static Option<Partition> partition(ProcessCluster cluster, NodeProcess node, TopicPartition wanted) {
+    private static Option<Partition> partition(NodeProcess node, TopicPartition wanted) {
         if (node.isStopped() || directory(node, wanted).isEmpty())
             return Option.empty();
-        return option(cluster.metadataOf(node).getLeaderAndIsr(wanted.topic(), wanted.partition()).map(known -> seen(Partition.class, call -> {
-            if (call.getMethod().getName().equals("leaderIdIfLocal"))
-                return known.leader() == node.node.id() ? Option.apply(known.leader()) : Option.empty();
-            throw inside("Partition", call);
+        Optional<LeaderAndIsr> known = MetadataOnDisk.read(node).cache().getLeaderAndIsr(wanted.topic(), wanted.partition());
+        return option(known.map(state -> Seen.as(Partition.class, call -> switch (call.getMethod().getName()) {
+            case "isLeader" -> state.leader() == node.node.id();
+            case "leaderReplicaIdOpt" -> Option.apply(state.leader());
+            case "leaderIdIfLocal" -> state.leader() == node.node.id() ? Option.apply(state.leader()) : Option.empty();
+            case "leaderLogIfLocal" -> state.leader() == node.node.id() ? log(node, wanted) : Option.empty();
+            case "inSyncReplicaIds" -> CollectionConverters.asScala(state.isr()).toSet();
+            case "getLeaderEpoch" -> state.leaderEpoch();
+            default -> throw Seen.inside(call);
         })));
     }
 
@@ -71,23 +95,10 @@ class SeenLogs {
     }
 
     private static List<String> logDirs(NodeProcess node) {
-        return Arrays.asList(node.property("log.dirs").split(","));
+        return Arrays.stream(node.property("log.dirs").split(",")).map(each -> new File(each).getAbsolutePath()).toList();
     }
 
     private static <T> Option<T> option(Optional<T> value) {
         return Option.apply(value.orElse(null));
-    }
-
-    private interface Answer {
-        Object to(InvocationOnMock call);
-    }
-
-    /** Their constructors would make what a broker consists of. */
-    private static <T> T seen(Class<T> type, Answer answer) {
-        return mock(type, withSettings().mockMaker(MockMakers.SUBCLASS).stubOnly().defaultAnswer(answer::to));
-    }
-
-    private static UnsupportedOperationException inside(String type, InvocationOnMock call) {
-        return new UnsupportedOperationException("%s.%s %s".formatted(type, call.getMethod().getName(), SeenBroker.INSIDE));
     }
 }

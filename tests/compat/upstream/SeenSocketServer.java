@@ -26,6 +26,6 @@ class SeenSocketServer extends SocketServer {
 
     @Override
     public kafka.network.RequestChannel dataPlaneRequestChannel() {
-        throw new UnsupportedOperationException("SocketServer.dataPlaneRequestChannel " + SeenBroker.INSIDE);
+        throw Seen.inside("SocketServer.dataPlaneRequestChannel");
     }
 }

@@ -9,6 +9,7 @@ import java.util.TreeSet;
 import org.junit.platform.engine.FilterResult;
 import org.junit.platform.engine.TestDescriptor;
 import org.junit.platform.engine.TestExecutionResult;
+import org.junit.platform.engine.UniqueId;
 import org.junit.platform.engine.support.descriptor.MethodSource;
 import org.junit.platform.launcher.LauncherDiscoveryRequest;
 import org.junit.platform.launcher.PostDiscoveryFilter;
@@ -24,7 +25,8 @@ import org.junit.platform.launcher.core.LauncherFactory;
 public class UpstreamTests {
     private static final String TIMEOUT = "180 s";
 
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws Exception {
+        HarnessQuorum.takeItsPlace();
         Set<String> methods = new HashSet<>();
         Set<String> whole = new HashSet<>();
         Set<String> classes = new TreeSet<>();
@@ -84,7 +86,16 @@ public class UpstreamTests {
             String inClass = source == null ? test.getLegacyReportingName() : source.getClassName();
             String method = source == null ? "" : source.getMethodName();
             double seconds = (System.currentTimeMillis() - startedAt) / 1000.0;
-            System.out.println(String.join("\t", outcome, inClass, method, test.getDisplayName(), "%.1f".formatted(seconds), message));
+            System.out.println(String.join("\t", outcome, inClass, method, nameOf(test, method), "%.1f".formatted(seconds), message));
+        }
+
+        /** Of an invocation of a harness: as RaftClusterInvocationContext names its own. */
+        private static String nameOf(TestIdentifier test, String method) {
+            if (test.getDisplayName().startsWith(method + " ["))
+                return test.getDisplayName();
+            UniqueId.Segment last = test.getUniqueIdObject().getLastSegment();
+            String number = last.getType().equals("test-template-invocation") ? last.getValue().substring(1) : "1";
+            return "%s [%s] isolated".formatted(method, number);
         }
 
         /** The causes, too: an assertion often says less than they. */

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import free_port
 from kafkapy.__main__ import main
+from kafkapy.config.properties import parse_properties
 from kafkapy.server import secure_setup
 
 PASSWORD = re.compile(r"Password of alice, shown once .*: (\S+)\n")
@@ -53,6 +54,13 @@ def test_a_name_that_no_certificate_can_have_is_refused_before_anything_is_made(
     assert main(["security", "init", str(tmp_path / "secure"), "--host", host]) == 1
     assert "kafkapy: a host's name may have letters" in capsys.readouterr().err
     assert not (tmp_path / "secure").exists()
+
+
+def test_a_directory_of_any_name_is_read_back_from_the_properties(tmp_path: Path) -> None:
+    directory = tmp_path / "two\nlines"
+    secure_setup.set_up(directory, user="alice", host="localhost", port=9092)
+    properties = parse_properties((directory / "server.properties").read_text())
+    assert properties["ssl.keystore.location"] == str(directory / "broker.pem")
 
 
 def test_of_two_commands_at_once_one_ends(tmp_path: Path) -> None:

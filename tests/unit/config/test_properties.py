@@ -52,7 +52,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\u2
 
 @given(st.dictionaries(WORDS, WORDS))
 def test_what_is_written_is_read_back(entries) -> None:
-    assert parse_properties(format_properties(entries.items())) == entries
+    assert parse_properties(format_properties(entries)) == entries
 
 
 @given(st.text())

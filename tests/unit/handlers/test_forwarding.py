@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.handlers.forwarding import ENVELOPE_BYTES, decode_principal, encode_principal, forward, principal_data
+from kafkapy.handlers.forwarding import ENVELOPE_BYTES, encode_principal, forward, principal_data
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
@@ -68,8 +68,8 @@ def test_a_request_goes_as_it_came_with_the_clients_principal_and_address() -> N
     assert forwarded(elsewhere) == b"answer"
     (envelope,) = elsewhere.requested
     assert (envelope.request_data, envelope.client_host_address) == (b"frame", bytes([10, 0, 0, 7]))
-    assert decode_principal(envelope.request_principal or b"") == "User:alice"
-    assert principal_data(envelope.request_principal or b"").token_authenticated
+    principal = principal_data(envelope.request_principal or b"")
+    assert (principal.type, principal.name, principal.token_authenticated) == ("User", "alice", True)
 
 
 async def test_large_requests_that_wait_for_a_controller_are_bounded_together(loop: SimLoop) -> None:
@@ -145,8 +145,9 @@ def test_a_frame_that_does_not_fit_into_an_envelope_does_not_cost_the_connection
 @pytest.mark.parametrize("data", [b"", b"\0\1", b"\0", b"\0\0\5ab"])
 def test_a_principal_that_cannot_be_read_is_refused(data: bytes) -> None:
     with pytest.raises((ApiError, ProtocolError)):
-        decode_principal(data)
+        principal_data(data)
 
 
 def test_a_principal_comes_back_as_it_was() -> None:
-    assert decode_principal(encode_principal("User", "CN=a,O=b:c")) == "User:CN=a,O=b:c"
+    principal = principal_data(encode_principal("User", "CN=a,O=b:c"))
+    assert (principal.type, principal.name) == ("User", "CN=a,O=b:c")

@@ -136,6 +136,7 @@ def test_records_of_the_logs_are_found_by_key():
 
 def test_error_codes_know_whether_to_try_again():
     assert ErrorCode(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ErrorCode(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.is_retriable
     assert not ErrorCode.NONE.is_retriable
     assert ErrorCode.UNKNOWN_SERVER_ERROR == -1

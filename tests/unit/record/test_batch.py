@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.record.batch import Record, RecordBatch, increment_sequence
-from kafkapy.record.batches import batch_at, batches, crc_is_valid, scan_headers
+from kafkapy.record.batches import batch_at, batches, has_valid_crc, scan_headers
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.control import ControlType, control_type_of, end_txn_marker_of, read_raft_control
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, RecordTooLargeError
@@ -93,10 +93,10 @@ def test_shallow_offsets_of_a_wrapper_are_its_last() -> None:
 def test_crc_of_every_magic() -> None:
     for data in (BATCH, MESSAGES[:36], build_message_set(RECORDS[:1], magic=0)):
         damaged = data[:-1] + bytes((data[-1] ^ 1,))
-        assert crc_is_valid(b"xx" + data, 2, len(data))
-        assert not crc_is_valid(damaged, 0, len(data))
-        assert not crc_is_valid(data[:20], 0, 20)
-        assert not crc_is_valid(data, 0, len(data) - 1)
+        assert has_valid_crc(b"xx" + data, 2, len(data))
+        assert not has_valid_crc(damaged, 0, len(data))
+        assert not has_valid_crc(data[:20], 0, 20)
+        assert not has_valid_crc(data, 0, len(data) - 1)
 
 
 def test_records_of_a_batch_are_bounded() -> None:

@@ -77,7 +77,7 @@ def test_log_append_time_is_set_and_sealed_with_a_new_crc() -> None:
     rules = replace(RULES, timestamp_type=LOG_APPEND_TIME)
     result = append(build_batch(RECORDS), rules)
     batch = stored(result)
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert [record.timestamp_ms for record in batch.records()] == [NOW_MS] * 3
     assert (batch.timestamp_type, batch.max_timestamp) == (LOG_APPEND_TIME, NOW_MS)
     assert (result.log_append_time_ms, result.max_timestamp, result.offset_of_max_timestamp) == (NOW_MS, NOW_MS, 100)
@@ -87,7 +87,7 @@ def test_log_append_time_is_set_and_sealed_with_a_new_crc() -> None:
 def test_wrong_max_timestamp_in_the_header_is_corrected(codec: int) -> None:
     result = append(patched(build_batch(RECORDS, compression=codec), (35, bytes(8))))
     batch = stored(result)
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert batch.max_timestamp == result.max_timestamp == NOW_MS + 9
     assert result.offset_of_max_timestamp == 101
 
@@ -108,7 +108,7 @@ def test_batch_is_recompressed_to_the_topics_codec(target: str, codec: int) -> N
     )
     result = append(original, replace(RULES, compression_type=target))
     batch = stored(result)
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert (batch.compression, batch.base_offset, batch.partition_leader_epoch) == (codec, 100, 7)
     assert (batch.producer_id, batch.base_sequence, batch.is_transactional) == (9, 40, True)
     expected = [Record(100 + index, *record) for index, record in enumerate(RECORDS)]
@@ -194,7 +194,7 @@ def test_wrong_offset_deltas_are_repaired_only_where_the_batch_is_recompressed(c
     data = build_batch(RECORDS, offset_deltas=[0, 0, 2], compression=codec)
     assert refusal(data).code == 87
     batch = stored(append(data, replace(RULES, compression_type="uncompressed")))
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert list(batch.records()) == [Record(100 + index, *record) for index, record in enumerate(RECORDS)]
 
 

@@ -4,6 +4,7 @@ import errno
 
 from kafkapy.config.log import LogConfig
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.metrics.traffic import TopicTraffic
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
@@ -42,6 +43,18 @@ async def test_an_own_append_goes_the_way_that_reports_why_while_replicas_are_mi
     append_ = PartitionAppend(partition, b"")
     assert not hosting.manager.append_own(append_, lambda log, epoch: written.append(log) is None)
     assert written == []
+
+
+async def test_a_duplicate_is_counted_in_traffic_again_and_not_appended_again(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic()
+    partition.traffic = traffic = TopicTraffic()
+    sent = batch(b"x", b"y", producer_id=7, producer_epoch=0, base_sequence=0)
+    for _ in range(2):
+        hosting.manager.append_records([PartitionAppend(partition, bytearray(sent))], required_acks=1)
+    assert partition.log is not None
+    assert partition.log.log_end_offset == 2
+    assert (traffic.produces, traffic.messages_in, traffic.bytes_in) == (2, 4, 2 * len(sent))
 
 
 async def test_partitions_of_other_brokers_are_not_hosted(loop: SimLoop) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.forwarding import decode_principal, encode_principal
+from kafkapy.handlers.forwarding import encode_principal, principal_data
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ROWS, Forwarding
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
@@ -146,7 +146,8 @@ def test_the_inner_request_is_authorized_by_the_clients_principal_and_address(
     assert response.error_code == 0
     inner = UnregisterBrokerResponse.decode(bytes(response.response_data or b"")[5:], 0)
     assert inner.error_code == code
-    requested = (decode_principal(principal), ".".join(map(str, host)), "ALTER")
+    client = principal_data(principal)
+    requested = (f"{client.type}:{client.name}", ".".join(map(str, host)), "ALTER")
     assert rights.requested == [(BROKER, "10.0.0.1", "CLUSTER_ACTION"), requested]
 
 

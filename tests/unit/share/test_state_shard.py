@@ -17,7 +17,7 @@ from kafkapy.share.persister import (
     TopicIdPartition,
 )
 from kafkapy.share.state_records import ShareSnapshot, ShareTombstone, ShareUpdate
-from kafkapy.share.state_shard import ShareDecision, ShareStateShard
+from kafkapy.share.state_shard import ShareStateDecision, ShareStateShard
 from kafkapy.types import ONE_UUID, Uuid
 
 OTHER_TOPIC = bytes(15) + b"\x02"
@@ -41,7 +41,7 @@ class World:
         self.now_ms = 1_000
         self.offset = 0
 
-    def replayed(self, decision: ShareDecision) -> ShareDecision:
+    def replayed(self, decision: ShareStateDecision) -> ShareStateDecision:
         for record in decision.records:
             self.shard.replay(record, self.offset)
             self.offset += 1
@@ -49,24 +49,24 @@ class World:
 
     def initialize(
         self, partition: int = 0, *, epoch: int = 0, start: int = -1, topic: Uuid = ONE_UUID
-    ) -> ShareDecision:
+    ) -> ShareStateDecision:
         return self.replayed(self.shard.initialize("g", InitialState(topic, partition, epoch, start), self.now_ms))
 
     def write(
         self, *batches: tuple[int, int, int, int], epoch: int = 0, leader: int = 0, start: int = 0, count: int = 0
-    ) -> ShareDecision:
+    ) -> ShareStateDecision:
         runs = [StateBatch(*each) for each in batches]
         return self.replayed(
             self.shard.write("g", StateWrite(ONE_UUID, 0, epoch, leader, start, count, runs), self.now_ms)
         )
 
-    def read(self, leader: int, partition: int = 0) -> ShareDecision:
+    def read(self, leader: int, partition: int = 0) -> ShareStateDecision:
         return self.replayed(self.shard.read("g", StateRead(ONE_UUID, partition, leader), self.now_ms))
 
-    def delete(self, partition: int = 0, topic: Uuid = ONE_UUID) -> ShareDecision:
+    def delete(self, partition: int = 0, topic: Uuid = ONE_UUID) -> ShareStateDecision:
         return self.replayed(self.shard.delete("g", TopicIdPartition(topic, partition)))
 
-    def snapshot_cold(self) -> ShareDecision:
+    def snapshot_cold(self) -> ShareStateDecision:
         keys = list(self.shard.states) if self.shard.has_changed_states() else []
         return self.replayed(self.shard.snapshot_cold(keys, self.now_ms))
 

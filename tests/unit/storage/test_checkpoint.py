@@ -8,16 +8,20 @@ from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.types import TopicPartition, uuid_from_string
 
 
+def decoded_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
+    return checkpoint.offsets_of(checkpoint.decode_checkpoint(data, path), path)
+
+
 def test_an_offset_checkpoint_is_version_count_and_lines() -> None:
     offsets = {TopicPartition("orders", 0): 42, TopicPartition("or-ders.x_y", 10): 7}
     data = checkpoint.encode_offsets(offsets)
     assert data == b"0\n2\norders 0 42\nor-ders.x_y 10 7\n"
-    assert checkpoint.decode_offsets(data, "") == offsets
+    assert decoded_offsets(data, "") == offsets
 
 
 def test_an_empty_checkpoint_has_no_entries() -> None:
     assert checkpoint.encode_offsets({}) == b"0\n0\n"
-    assert checkpoint.decode_offsets(b"0\n0\n", "") == checkpoint.decode_offsets(b"", "") == {}
+    assert decoded_offsets(b"0\n0\n", "") == decoded_offsets(b"", "") == {}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,7 @@ def test_an_empty_checkpoint_has_no_entries() -> None:
 )
 def test_a_damaged_checkpoint_is_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError):
-        checkpoint.decode_offsets(data, "f")
+        decoded_offsets(data, "f")
 
 
 def test_leader_epochs_are_pairs() -> None:

@@ -57,17 +57,7 @@ def test_the_end_of_an_epoch_is_where_the_next_begins(leader_epoch: int, expecte
 def test_an_empty_chain_knows_nothing() -> None:
     chain = epochs()
     assert chain.end_offset_for(0, 10) is None
-    assert (chain.latest_epoch, chain.earliest, chain.epoch_at(5)) == (None, None, None)
-
-
-@pytest.mark.parametrize(("offset", "leader_epoch"), [(4, None), (5, 2), (19, 2), (20, 4), (1000, 4)])
-def test_the_epoch_of_an_offset(offset: int, leader_epoch: int | None) -> None:
-    assert epochs((2, 5), (4, 20)).epoch_at(offset) == leader_epoch
-
-
-def test_the_epoch_before_another() -> None:
-    chain = epochs((2, 5), (4, 20))
-    assert [chain.previous_epoch(epoch) for epoch in (2, 3, 4, 9)] == [None, 2, 2, 4]
+    assert (chain.latest_epoch, chain.earliest) == (None, None)
 
 
 @pytest.mark.parametrize(

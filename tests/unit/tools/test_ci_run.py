@@ -39,13 +39,24 @@ def launch(directory: Path, make: str) -> tuple[subprocess.Popen[str], int]:
     return process, ended
 
 
-@pytest.mark.parametrize(("failing", "is_failed"), [("none", False), (FIRST, True), ("test-all", True), (BESIDE, True)])
-def test_each_part_that_fails_fails_the_run(tmp_path: Path, failing: str, is_failed: bool) -> None:
-    process, ended = launch(tmp_path, f'[ "$*" != "{failing}" ]')
+@pytest.mark.parametrize(
+    ("failing", "is_failed"),
+    [
+        ([], False),
+        ([FIRST], True),
+        (["test-all"], False),  # what failed passes alone
+        (["test-all", "test-again"], True),
+        ([BESIDE], True),
+        (["test-all", BESIDE], True),
+    ],
+)
+def test_each_part_that_fails_fails_the_run(tmp_path: Path, failing: list[str], is_failed: bool) -> None:
+    process, ended = launch(tmp_path, "\n".join(f'[ "$*" != "{each}" ] || exit 1' for each in failing))
     output, _ = process.communicate(timeout=TIMEOUT_S)
     os.close(ended)
     assert (process.returncode != 0) == is_failed, output
-    assert (f"make {BESIDE}" in output) == (failing != FIRST), "what the job printed is shown, failed or not"
+    assert (f"make {BESIDE}" in output) == (FIRST not in failing), "what the job printed is shown, failed or not"
+    assert ("make test-again\n" in output) == ("test-all" in failing)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.handlers.context import RequestContext
-from kafkapy.handlers.forwarding import decode_principal
+from kafkapy.handlers.forwarding import principal_data
 from kafkapy.handlers.topics.auto_create import creatable_topic, create_topics_soon
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.protocol.error_code import ErrorCode
@@ -67,7 +67,7 @@ async def test_the_controller_is_requested_with_the_clients_principal(loop: SimL
     (envelope,) = controller.envelopes
     header, _ = read_request_header(memoryview(envelope.request_data))
     assert (header.api_key, header.api_version, header.client_id) == (CREATE_TOPICS, VERSION, "app")
-    assert decode_principal(envelope.request_principal or b"") == "User:alice"
+    assert principal_data(envelope.request_principal or b"").name == "alice"
     assert envelope.client_host_address == bytes([10, 0, 0, 7])
     controller.may_respond.set()
     await asyncio.sleep(0.1)

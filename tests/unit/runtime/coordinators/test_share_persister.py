@@ -1,5 +1,9 @@
-"""Responses of another broker's share coordinator that do not have what was asked for."""
+"""What becomes of a call whose coordinator, on another broker, is silent, refuses, or leaves something out.
 
+The cases of Apache Kafka's PersisterStateManagerTest and DefaultStatePersisterTest, for each of the five calls.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,28 +12,39 @@ import pytest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages import read_share_group_state_response as read_response
 from kafkapy.protocol.messages import write_share_group_state_response as write_response
-from kafkapy.runtime.coordinators.share_persister import RoutedPersister
+from kafkapy.runtime.coordinators.share_persister import GIVE_UP_AFTER_MS, RoutedPersister
 from kafkapy.runtime.peer import NoResponseError
-from kafkapy.share.persister import StateBatch, StateRead, StateWrite
+from kafkapy.share.persister import (
+    InitialState,
+    PartitionResult,
+    StateBatch,
+    StateRead,
+    StateReadResult,
+    StateSummary,
+    StateWrite,
+    TopicIdPartition,
+)
+from kafkapy.share.state_messages import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE, Exchange
 from tests.simulator.loop import SimClock, SimLoop
 
 TOPIC, OTHER_TOPIC = bytes(15) + b"1", bytes(15) + b"2"
-READ = StateRead(TOPIC, 0, 0)
-WRITE = StateWrite(TOPIC, 0, 0, 0, 0, 0, [StateBatch(0, 9, 2, 1)])
+BATCHES = [StateBatch(0, 9, 2, 1)]
+NO_RESPONSE = NoResponseError("broker 2", is_unsupported=False)
 
 
 class Channels:
-    """The connections to other brokers: each request gets this response."""
+    """The connections to other brokers: the requests get these responses, the last one from then on."""
 
-    def __init__(self, response: Any) -> None:
-        self.response = response
+    def __init__(self, *responses: Any) -> None:
+        self.responses = responses
         self.request_count = 0
 
     async def send_request(self, broker_id: int, *_: Any, **__: Any) -> Any:
+        response = self.responses[min(self.request_count, len(self.responses) - 1)]
         self.request_count += 1
-        if isinstance(self.response, Exception):
-            raise self.response
-        return self.response
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     def close(self) -> None:
         pass
@@ -40,8 +55,11 @@ def persister_of(loop: SimLoop, channels: Any) -> RoutedPersister:
         is_hosted=lambda key: False,
         broker_of=lambda key: 2,
         has_topic=lambda: True,
+        initialize_states=None,
         read_states=None,
         write_states=None,
+        delete_states=None,
+        read_summaries=None,
     )
     return RoutedPersister(
         coordinator, channels, node_id=1, create_topic=_nothing, clock=SimClock(loop), timeout_ms=1000
@@ -80,7 +98,7 @@ async def test_a_state_that_a_response_leaves_out_is_an_error(
 ) -> None:
     results = [read_of(topic_id, *partitions) for topic_id, partitions in topics]
     channels = Channels(read_response.ReadShareGroupStateResponse(results=results))
-    (result,) = await persister_of(loop, channels).read("g", [READ])
+    (result,) = await persister_of(loop, channels).read("g", [StateRead(TOPIC, 0, 0)])
     assert (result.error_code, result.topic_id, result.partition) == (expected, TOPIC, 0)
     assert channels.request_count == 1, "it is not tried again"
 
@@ -91,12 +109,99 @@ async def test_a_write_that_a_response_leaves_out_is_an_error(
 ) -> None:
     results = [written_of(topic_id, *partitions) for topic_id, partitions in topics]
     channels = Channels(write_response.WriteShareGroupStateResponse(results=results))
-    (result,) = await persister_of(loop, channels).write("g", [WRITE])
+    (result,) = await persister_of(loop, channels).write("g", [StateWrite(TOPIC, 0, 0, 0, 0, 0, BATCHES)])
     assert (result.error_code, result.topic_id, result.partition) == (expected, TOPIC, 0)
+
+
+CALLS: dict[str, tuple[Exchange[Any, Any], Callable[..., Any], Callable[..., Any]]] = {
+    "initialize": (INITIALIZE, lambda topic_id: InitialState(topic_id, 0, 1), PartitionResult),
+    "read": (READ, lambda topic_id: StateRead(topic_id, 0, 0), StateReadResult),
+    "write": (WRITE, lambda topic_id: StateWrite(topic_id, 0, 0, 0, 0, 10, BATCHES), PartitionResult),
+    "delete": (DELETE, lambda topic_id: TopicIdPartition(topic_id, 0), PartitionResult),
+    "read_summary": (READ_SUMMARY, lambda topic_id: TopicIdPartition(topic_id, 0), StateSummary),
+}
+"""For each method of a persister: its API, what it is asked of a topic, and what the result of that is."""
+RETRIABLE = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+def calls(loop: SimLoop, name: str, channels: Channels, *topics: bytes) -> Awaitable[Sequence[Any]]:
+    _, item_of, _ = CALLS[name]
+    answered: Awaitable[Sequence[Any]] = getattr(persister_of(loop, channels), name)(
+        "g", [item_of(each) for each in topics]
+    )
+    return answered
+
+
+def response_to(name: str, *codes: ErrorCode) -> Any:
+    """Return a response that has the first topic's result with the first code, and so on."""
+    exchange, _, result_of = CALLS[name]
+    topics = zip((TOPIC, OTHER_TOPIC), codes, strict=False)
+    return exchange.response_of([result_of(topic_id, 0, code, code.message) for topic_id, code in topics])
+
+
+def each_retriable() -> Iterator[tuple[str, Any]]:
+    for name in CALLS:
+        for code in RETRIABLE:
+            yield name, response_to(name, code)
+        yield name, NO_RESPONSE
+
+
+@pytest.mark.parametrize(("name", "first"), list(each_retriable()))
+async def test_what_may_pass_is_asked_again(loop: SimLoop, name: str, first: Any) -> None:
+    channels = Channels(first, response_to(name, ErrorCode.NONE))
+    (result,) = await calls(loop, name, channels, TOPIC)
+    assert (result.error_code, result.topic_id, result.partition) == (ErrorCode.NONE, TOPIC, 0)
+    assert channels.request_count == 2
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("code", [*RETRIABLE, ErrorCode.NETWORK_EXCEPTION])
+async def test_what_does_not_pass_is_the_result_in_the_end(loop: SimLoop, name: str, code: ErrorCode) -> None:
+    channels = Channels(NO_RESPONSE if code == ErrorCode.NETWORK_EXCEPTION else response_to(name, code))
+    began = loop.time()
+    (result,) = await calls(loop, name, channels, TOPIC)
+    assert (result.error_code, result.error_message) == (code, code.message)
+    assert channels.request_count > 2
+    assert GIVE_UP_AFTER_MS <= (loop.time() - began) * 1000 < GIVE_UP_AFTER_MS + 100
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_each_share_partition_has_its_own_result(loop: SimLoop, name: str) -> None:
+    channels = Channels(response_to(name, ErrorCode.NONE, ErrorCode.FENCED_STATE_EPOCH))
+    results = await calls(loop, name, channels, TOPIC, OTHER_TOPIC)
+    assert [(each.topic_id, each.error_code) for each in results] == [
+        (TOPIC, ErrorCode.NONE),
+        (OTHER_TOPIC, ErrorCode.FENCED_STATE_EPOCH),
+    ]
+    assert results[1].error_message == ErrorCode.FENCED_STATE_EPOCH.message
+    assert channels.request_count == 1, "neither is tried again"
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_only_what_may_pass_is_asked_again(loop: SimLoop, name: str) -> None:
+    """The second request has one topic: its response has no result for the other, which keeps its first."""
+    channels = Channels(
+        response_to(name, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE), response_to(name, ErrorCode.FENCED_LEADER_EPOCH)
+    )
+    results = await calls(loop, name, channels, TOPIC, OTHER_TOPIC)
+    assert [each.error_code for each in results] == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE]
+    assert channels.request_count == 2
+
+
+async def test_a_state_is_read_as_its_coordinator_has_it(loop: SimLoop) -> None:
+    state = StateReadResult(TOPIC, 0, state_epoch=3, start_offset=7, state_batches=[StateBatch(7, 9, 0, 2)])
+    assert await calls(loop, "read", Channels(READ.response_of([state])), TOPIC) == [state]
+    summary = StateSummary(TOPIC, 0, state_epoch=3, leader_epoch=2, start_offset=7, delivery_complete_count=5)
+    assert await calls(loop, "read_summary", Channels(READ_SUMMARY.response_of([summary])), TOPIC) == [summary]
 
 
 async def test_a_broker_without_share_groups_is_not_asked_again(loop: SimLoop) -> None:
     channels = Channels(NoResponseError("broker 2", is_unsupported=True))
-    (result,) = await persister_of(loop, channels).write("g", [WRITE])
+    (result,) = await persister_of(loop, channels).write("g", [StateWrite(TOPIC, 0, 0, 0, 0, 0, BATCHES)])
     assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert channels.request_count == 1

@@ -138,3 +138,37 @@ async def test_offsets_that_share_a_write_may_make_a_sole_markers_flush_due(loop
     while producer.state() != "CompleteCommit":
         await asyncio.sleep(0.001)
     assert partition.log.recovery_point >= 6
+
+
+LATER_CODE = 9_999
+
+
+class LaterLeader:
+    """The markers of orders-1 are for another broker, of a later release: it first answers a code of its own."""
+
+    def __init__(self, local: MarkerSink) -> None:
+        self._local = local
+        self._codes = [LATER_CODE]
+
+    def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
+        if self._codes:
+            code = self._codes.pop()
+            on_done({partition: [code] * len(of_it) for partition, of_it in markers.items()})
+        else:
+            self._local.write(markers, timeout_ms=timeout_ms, on_done=on_done)
+
+    def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
+        return self._local.write_sole(topic_partition, marker) if topic_partition.partition == 0 else None
+
+
+class BesideLaterLeader(TransactionHosting):
+    def _new_sink(self) -> MarkerSink:
+        return LaterLeader(LocalMarkers(self.manager, self.groups, self.clock))
+
+
+async def test_a_marker_that_is_refused_by_a_code_of_a_later_release_is_tried_again(loop: SimLoop) -> None:
+    hosting, producer = await two_partitions(loop, hosting=BesideLaterLeader(loop))
+    assert await producer.end() == ErrorCode.NONE
+    await asyncio.sleep(5)
+    assert producer.state() == "CompleteCommit"
+    assert shape_of(batches_of(hosting, "orders", 1)) == ENDED

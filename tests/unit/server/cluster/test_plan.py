@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.load import load
-from kafkapy.server.cluster.local import _write as write_properties
+from kafkapy.config.properties import format_properties
+from kafkapy.private_file import write_private
 from kafkapy.server.cluster.plan import BROKER, COMBINED, CONTROLLER, ClusterError, ClusterPlan, free_ports, new_plan
 
 ROLES = [  # brokers, controllers of their own -> (node id, roles)
@@ -92,6 +93,6 @@ def test_what_may_hold_passwords_is_its_owners_alone(tmp_path: Path, had_it: boo
     if had_it:
         properties.write_text("")
         properties.chmod(0o644)
-    write_properties(properties, {"ssl.keystore.password": "secret"})
+    write_private(properties, format_properties({"ssl.keystore.password": "secret"}))
     assert properties.stat().st_mode & 0o777 == 0o600
     assert "secret" in properties.read_text()

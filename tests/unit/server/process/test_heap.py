@@ -1,8 +1,12 @@
 """The heap is frozen when much metadata has changed, and only then."""
 
 import gc
+import signal
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,16 @@ from kafkapy.server.process.heap import (
 )
 
 TOPIC_ID = b"t" * 16
+OF_A_START = """
+import gc, sys
+from kafkapy.__main__ import main
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(info["generation"]) if phase == "start" else None)
+sys.argv = ["kafkapy", "start", *sys.argv[1:]]
+status = main()
+print(gc.get_freeze_count() > 10_000, collected.count(2), status)
+"""
+"""Prints whether the heap was frozen, how many full collections there were, and the exit status."""
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +109,13 @@ def test_the_collector_is_watched_once() -> None:
     freeze_heap()
     freeze_heap()
     assert len(gc.callbacks) == 1
+
+
+def test_a_start_makes_no_full_collection_and_freezes_what_it_has_made(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OF_A_START, "--port", "0", "--data-dir", str(tmp_path / "data")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline().startswith("kafkapy ready")
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read().split() == ["True", "0", "0"]

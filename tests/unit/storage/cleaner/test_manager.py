@@ -130,7 +130,7 @@ def test_a_batch_that_loses_records_keeps_all_else(disk: SimDisk, codec: int) ->
     logs.roll_and_flush()
     logs.clean()
     batch = next(stored_batches(logs.log))
-    assert batch.is_valid()
+    assert batch.has_valid_crc()
     assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (0, 3, 4)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence) == (7, 3, 10, 13)
     assert (batch.compression, batch.max_timestamp, batch.record_count) == (codec, NOW_MS + 9, 2)
@@ -239,7 +239,7 @@ def test_messages_of_old_formats_become_batches(disk: SimDisk, magic: int, codec
     logs.roll_and_flush()
     logs.clean()
     found = list(stored_batches(logs.log))
-    assert all(batch.magic == 2 and batch.is_valid() for batch in found)
+    assert all(batch.magic == 2 and batch.has_valid_crc() for batch in found)
     times = [NOW_MS + 1, NOW_MS + 2, NOW_MS] if magic else [-1, -1, NOW_MS]
     assert [(record.offset, record.timestamp_ms) for record in consume(logs.log)] == list(
         zip([1, 2, 3], times, strict=True)

@@ -1,7 +1,8 @@
-"""Requested elections: of preferred leaders (by ElectLeaders or for balance), and unclean ones (KIP-460).
+"""Elections that are asked for: of preferred leaders (by ElectLeaders or for balance), and unclean ones (KIP-460).
 
-A preferred election is never unclean, even if the topic allows it. Elections are independent of each other: callers
-pass partitions in slices, so that the event loop is not blocked.
+Who is elected, here as after a change of the ISR, is decided in elections.py (`PartitionChange`). A preferred election
+is never unclean, even if the topic allows it. Elections are independent of each other: callers pass partitions in
+slices, so that the event loop is not blocked.
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ ELECTIONS_PER_SLICE: Final = 200
 """The number of partitions per decision: each takes up to 40 us to decide, encode and replay."""
 
 
-class LeaderElectionControl:
-    """Elections over the tables of topics, partitions and brokers."""
+class RequestedElections:
+    """Elections on request, over the tables of topics, partitions and brokers."""
 
     def __init__(self, brokers: BrokerControl, topics: TopicControl, partitions: PartitionControl) -> None:
         self._brokers = brokers

@@ -3,8 +3,8 @@
 import pytest
 
 from kafkapy.machine import Decision
-from kafkapy.metadata.leader_elections import PREFERRED, UNCLEAN
 from kafkapy.metadata.registrations import NO_LEADER
+from kafkapy.metadata.requested_elections import PREFERRED, UNCLEAN
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from tests.support.controllers import Cluster, end_of
