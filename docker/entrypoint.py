@@ -123,7 +123,7 @@ def main() -> int:
     default = Path(__file__).with_name("server.properties")
     properties = merged_properties(os.environ, MOUNTED / "server.properties", default)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(format_properties(properties.items()), encoding="utf-8")
+    path.write_text(format_properties(properties), encoding="utf-8")
     cluster_id = os.environ.get("CLUSTER_ID") or DEFAULT_CLUSTER_ID
     formatted = subprocess.run(format_command(properties, path, cluster_id), check=False)
     if formatted.returncode:

@@ -10,7 +10,6 @@ its own end. A directory that is offline, fails meanwhile, or was never loaded g
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.errors import ApiError, StorageError, described
@@ -69,11 +68,14 @@ def closing_steps(manager: "LogManager", broker_epoch: int) -> Steps:
 def _close_directory(manager: "LogManager", directory: "LogDirectory", broker_epoch: int) -> Steps:
     logs = [log for log in manager.all_logs() if log.log_dir is directory.state]
     yield from _in_slices(logs, lambda log: log.close())
-    for write in chain.from_iterable(manager.checkpoints.all_at_the_end()):
-        if write.directory is not directory:
-            write.directory.on_not_written(write.name, sequence=write.sequence)
-            continue
-        yield from _blocking(write.run)
+    for writes in manager.checkpoints.all_at_the_end():
+        if not writes:
+            yield None  # some of the offsets are collected
+        for write in writes:
+            if write.directory is directory:
+                yield from _blocking(write.run)
+            else:
+                write.directory.on_not_written(write.name, sequence=write.sequence)
     yield from _blocking(directory.sync_names)  # of new logs: a closing flush leaves them to this
     directory.state.check_online()  # it may have failed while others ran
     yield from _blocking(lambda: directory.write_clean_shutdown(broker_epoch))
