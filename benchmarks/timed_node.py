@@ -1,10 +1,10 @@
 """A node whose event loop notes the turns that take long: `python -m benchmarks.timed_node start FILE`, as `kafkapy`.
 
 A turn is one pass of the loop: nobody else is served meanwhile. Counted is the CPU of the loop's thread, which other
-programs on the machine change little. A line of JSON for each turn of NOTED_MS and more goes to the file named by
-KAFKAPY_TURNS: when it ended (monotonic seconds), its CPU, how much of that was collections of garbage, and where the
-loop was when a timer of CPU time looked, the innermost call first. asyncio's own loop takes uvloop's place, which lets
-no one look between its passes.
+programs on the machine change little. A line of JSON for each turn of 10 ms (or KAFKAPY_TURNS_MS) and more goes to the
+file named by KAFKAPY_TURNS: when it ended (monotonic seconds), its CPU, how much of that was collections of garbage,
+and where the loop was when a timer of CPU time looked, the innermost call first. asyncio's own loop takes uvloop's
+place, which lets no one look between its passes.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ import uvloop
 
 from kafkapy.__main__ import main
 
-NOTED_MS: Final = 10
+ENVIRONMENT: Final = "KAFKAPY_TURNS"
+NOTED_MS: Final = float(os.environ.get("KAFKAPY_TURNS_MS", "10"))
 SAMPLE_S: Final = 0.004
 SHOWN_CALLS: Final = 12
-ENVIRONMENT: Final = "KAFKAPY_TURNS"
 
 
 class TimedLoop(asyncio.SelectorEventLoop):

@@ -96,6 +96,9 @@ class Nodes(Server):
     def cpu_s(self) -> float:
         return sum(node.cpu_s() for node in self.nodes)
 
+    def kernel_s(self) -> float:
+        return sum(node.kernel_s() for node in self.nodes)
+
     def memory_mb(self, what: str = "VmRSS") -> float:
         return sum(node.memory_mb(what) for node in self.nodes)
 

@@ -8,6 +8,7 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.runtime.logs.closing import close_logs
 from kafkapy.storage import checkpoint
+from kafkapy.storage.manager.checkpoints import LogCheckpoints
 from kafkapy.storage.manager.closing import LOGS_PER_STEP, closing_steps
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
@@ -174,10 +175,12 @@ def test_a_step_closes_few_logs_however_many_there_are() -> None:
         manager.get_or_create_log(TopicPartition("orders", number), b"\1" * 16, CONFIG, 0)
     open_counts = [len(manager.files)]
     assert open_counts[0] >= 3 * len(manager.logs)
+    manager.checkpoints = LogCheckpoints(manager.directories, (manager.logs, manager.future_logs), logs_per_step=8)
     for step in closing_steps(manager, 5):
         open_counts.append(len(manager.files))
         if step is not None:
             step.run()
     assert max(before - after for before, after in pairwise(open_counts)) <= 3 * LOGS_PER_STEP
     assert open_counts[-1] == 0
+    assert len(open_counts) > 3 * len(manager.logs) // 8  # each of three checkpoints is collected in steps, too
     assert disk.exists(f"{DIRECTORIES[0]}/{checkpoint.CLEAN_SHUTDOWN_FILE}")

@@ -6,7 +6,7 @@
 A future log's offsets are in the checkpoints of its own directory, under the partition's name.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -16,6 +16,7 @@ from kafkapy.storage import checkpoint
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
+from kafkapy.storage.manager.log_table import LogTable, Removals
 from kafkapy.types import TopicPartition
 
 Offsets: TypeAlias = dict[TopicPartition, int]
@@ -40,13 +41,13 @@ Steps: TypeAlias = Iterator[list[CheckpointWrite]]
 
 
 class LogCheckpoints:
-    """Collects and writes offset checkpoints. `all_logs()` returns the logs in service and the future logs."""
+    """Collects and writes offset checkpoints of the logs in some tables: those in service, and the future logs."""
 
     def __init__(
-        self, directories: LogDirectories, all_logs: Callable[[], list[Log]], *, logs_per_step: int = LOGS_PER_STEP
+        self, directories: LogDirectories, tables: Sequence[LogTable], *, logs_per_step: int = LOGS_PER_STEP
     ) -> None:
         self._directories = directories
-        self._all_logs = all_logs
+        self._tables = tables
         self._logs_per_step = logs_per_step
         self._sequence = 0
 
@@ -133,19 +134,34 @@ class LogCheckpoints:
         dropped at the end. A recovery point that is lowered meanwhile is written at once, with a later sequence.
         """
         self._sequence += 1
-        sequence, logs = self._sequence, self._all_logs()
-        offsets: dict[str, Offsets] = {directory.path: {} for directory in self._directories}
-        for start in range(0, len(logs), self._logs_per_step):
-            if start:
-                yield []
-            for path, collected in _by_path(offsets, logs[start : start + self._logs_per_step]).items():
-                offsets[path].update(offsets_of(collected))
-        if len(logs) > self._logs_per_step:
-            _drop_removed(offsets, logs, self._all_logs())
+        sequence, removals = self._sequence, Removals()
+        for table in self._tables:
+            table.watch(removals)
+        try:
+            logs = [log for table in self._tables for log in table.values()]
+            offsets: dict[str, Offsets] = {directory.path: {} for directory in self._directories}
+            for start in range(0, len(logs), self._logs_per_step):
+                if start:
+                    yield []
+                for path, collected in _by_path(offsets, logs[start : start + self._logs_per_step]).items():
+                    offsets[path].update(offsets_of(collected))
+        finally:
+            for table in self._tables:
+                table.unwatch(removals)
+        self._drop_removed(offsets, removals)
         writable = [directory for directory in self._directories.live if directory.is_loaded]
         for directory in writable:
             directory.on_collected(name, offsets[directory.path], sequence=sequence)
         yield [CheckpointWrite(directory, name, offsets[directory.path], sequence) for directory in writable]
+
+    def _drop_removed(self, offsets: dict[str, Offsets], removals: Removals) -> None:
+        """Drop the offsets of logs that are not in service any more; a replica that was moved is, in its new place.
+
+        Only what was removed is looked at: to compare 100,000 logs with those there were took 30 to 60 ms.
+        """
+        for log in removals.logs:
+            if not any(table.get(log.topic_partition) is log for table in self._tables):
+                offsets[log.log_dir.path].pop(log.topic_partition, None)
 
 
 def _by_path(paths: Collection[str], logs: list[Log]) -> dict[str, list[Log]]:
@@ -156,14 +172,6 @@ def _by_path(paths: Collection[str], logs: list[Log]) -> dict[str, list[Log]]:
     for log in logs:
         by_path.setdefault(log.log_dir.path, []).append(log)
     return by_path
-
-
-def _drop_removed(offsets: dict[str, Offsets], logs: list[Log], in_service: list[Log]) -> None:
-    """Drop the offsets of logs that are not in service any more."""
-    if logs == in_service:
-        return
-    for log in set(logs).difference(in_service):  # of 100,000: a tenth of what a loop over them would take
-        offsets[log.log_dir.path].pop(log.topic_partition, None)
 
 
 def _log_start_offsets_to_keep(logs: list[Log]) -> Offsets:

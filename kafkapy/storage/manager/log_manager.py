@@ -102,7 +102,7 @@ class LogManager:
             on_full=None if watcher is None else watcher.on_full,
             on_room=None if watcher is None else watcher.on_room,
         )
-        self.checkpoints = LogCheckpoints(self.directories, self.all_logs)
+        self.checkpoints = LogCheckpoints(self.directories, (self.logs, self.future_logs))
         self.pending_log_deletions = PendingLogDeletions(disk, random)
         self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS

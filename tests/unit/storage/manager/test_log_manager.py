@@ -276,7 +276,7 @@ def test_a_log_made_anew_while_offsets_are_collected_does_not_get_the_old_one() 
     for log in create(manager, A0, A1, B0):
         append(log, 3)
         flush_log(log)
-    checkpoints = LogCheckpoints(manager.directories, manager.all_logs, logs_per_step=1)
+    checkpoints = LogCheckpoints(manager.directories, (manager.logs, manager.future_logs), logs_per_step=1)
     collected = checkpoints.recovery_points()
     assert [next(collected), next(collected)] == [[], []]
     manager.delete_log(A0, NOW_MS)
@@ -291,7 +291,7 @@ def test_a_recovery_point_that_is_lowered_while_others_are_collected_stays_low()
     manager = started(disk)
     flushed_log(manager, 10)
     create(manager, B0)
-    manager.checkpoints = LogCheckpoints(manager.directories, manager.all_logs, logs_per_step=1)
+    manager.checkpoints = LogCheckpoints(manager.directories, (manager.logs, manager.future_logs), logs_per_step=1)
     collected = manager.checkpoints.recovery_points()
     assert next(collected) == []
     manager.truncate_to({A0: 4})
