@@ -30,6 +30,7 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
 )
 from kafkapy.types import TopicPartition
 
+NO_LEADER: Final = -1
 TRANSACTION_KEY_TYPE: Final = 1
 PARTITIONS_PER_REQUEST: Final = 500
 RETRY_S: Final = 0.1
@@ -256,7 +257,7 @@ class TransactionAdmin:
         self._addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
         for topic in response.topics:
             if topic.error_code:
-                raise TransactionError(f"{topic.name}: {ErrorCode(topic.error_code).name}")
+                _check(topic.error_code, subject=topic.name)
         return list(response.topics)
 
     def _call(self, node_id: int | None, request: Any, version: int) -> Any:
@@ -285,11 +286,10 @@ def _listed(node_id: int, response: ListTransactionsResponse) -> list[dict[str, 
 
 
 def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> int:
-    leader = leaders.get(partition)
-    if leader is None:
-        raise TransactionError(f"{partition}: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}")
+    leader = leaders.get(partition, NO_LEADER)
     if leader < 0:
-        raise TransactionError(f"{partition}: {ErrorCode.LEADER_NOT_AVAILABLE.name}")
+        is_known = partition in leaders
+        _check(ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=partition)
     return leader
 
 
@@ -306,6 +306,6 @@ def _until_there(query: Callable[[], tuple[int, ResponseT]]) -> ResponseT:
 
 def _check(code: int, message: str | None = None, *, subject: object = "") -> None:
     if code:
-        name = ErrorCode(code).name
-        reason = f"{message} ({name})" if message else name
+        error = ErrorCode(code)
+        reason = f"{message or error.message} ({error.name})"
         raise TransactionError(f"{subject}: {reason}" if subject else reason, code)
