@@ -30,7 +30,6 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
 )
 from kafkapy.types import TopicPartition
 
-NO_LEADER: Final = -1
 TRANSACTION_KEY_TYPE: Final = 1
 PARTITIONS_PER_REQUEST: Final = 500
 RETRY_S: Final = 0.1
@@ -286,11 +285,11 @@ def _listed(node_id: int, response: ListTransactionsResponse) -> list[dict[str, 
 
 
 def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> int:
-    leader = leaders.get(partition, NO_LEADER)
-    if leader < 0:
-        is_known = partition in leaders
-        _check(ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=partition)
-    return leader
+    if partition not in leaders:
+        _check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=partition)
+    if leaders[partition] < 0:
+        _check(ErrorCode.LEADER_NOT_AVAILABLE, subject=partition)
+    return leaders[partition]
 
 
 def _until_there(query: Callable[[], tuple[int, ResponseT]]) -> ResponseT:
