@@ -4,16 +4,19 @@
 dump-log) read their arguments with argparse; the others are typer's.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a disk that takes no more of what is printed to a file."""
 INTERRUPTED = 130
 """kafkapy.cli.failure's, which is not imported yet when Ctrl-C may come."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 130 after Ctrl-C, 1 if stdout is closed by its reader."""
+    """Run the command line; return the exit status: 130 after Ctrl-C, 1 if stdout is closed by its reader, or full."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["--"]:
         del given[0]  # the rest is a command, as without it
@@ -32,6 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if is_process:
             _discard_output()
         return 1
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        if is_process:
+            _discard_output()
+        from kafkapy.cli.failure import fail, reason_of
+
+        return fail(f"not all could be written: {reason_of(error)}")
     return status
 
 

@@ -39,6 +39,15 @@ def unknown(what: str, name: str, known: Iterable[str], most: int = 5) -> str:
     return f"there is no {what} {quoted(name)}; there are: {first_of(sorted(known), most) or 'none'}"
 
 
+def near(name: str, known: Iterable[str]) -> str:
+    """Return which existing names a wrong one may mean, as the end of a message: "" if none is like it."""
+    import difflib  # only for a mistake: 2 ms
+
+    by_lower = {each.lower(): each for each in known}
+    found = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    return f"; is it {' or '.join(found)}?" if found else ""
+
+
 def described(error: BaseException) -> str:
     """Return the class and the text of an unexpected error, for a message: `KeyError: 'version'`."""
     text = str(error)

@@ -10,6 +10,7 @@ A backfill does not write to the outputs of that job: it has directories of its 
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -84,10 +85,10 @@ class BookBackfill(BackfillConfig, BookConfig):
 
 def run_silver(config: SilverBackfill, *, reset_output: bool = False) -> None:
     with spark_session(config, "backfill") as spark:
-        prepare(spark, config, reset_output=reset_output)
-        _create(spark, config, [config.output_topic, config.dead_letter_topic], ZSTD)
+        prepare(spark, config, "backfill-silver", reset_output=reset_output)
+        _create(spark, config, config.topics_of_batches(), ZSTD)
         past, metrics = Past.of(spark, config), QueryMetrics(config, "backfill")
-        topics = {topic: None for topic in (config.output_topic, config.dead_letter_topic) if topic}
+        topics = dict.fromkeys(config.topics_of_batches())
         trades = parse_trades(past.stream(), TRADE, config.max_ahead).where(IN_TIME)
         with topic_sink(config, "backfill-silver", topics, reset_output=reset_output) as sink:
             tables = TableSink(config, "trades", reset_output=reset_output)
@@ -101,7 +102,7 @@ def run_silver(config: SilverBackfill, *, reset_output: bool = False) -> None:
 
 def run_gold(config: GoldBackfill, *, reset_output: bool = False) -> None:
     with spark_session(config, "backfill") as spark:
-        prepare(spark, config, reset_output=reset_output)
+        prepare(spark, config, "backfill-gold", reset_output=reset_output)
         _create(spark, config, [config.output_topic], COMPACTED)
         past, metrics = Past.of(spark, config), QueryMetrics(config, "backfill")
         trades = parse_trades(past.stream(), SILVER_TRADE, config.max_ahead).where(IN_TIME)
@@ -122,7 +123,7 @@ def run_gold(config: GoldBackfill, *, reset_output: bool = False) -> None:
 
 def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
     with spark_session(config, "backfill") as spark, state_in_rocksdb(spark):
-        prepare(spark, config, reset_output=reset_output)
+        prepare(spark, config, "backfill-book", reset_output=reset_output)
         _create(spark, config, [config.book_topic], COMPACTED)
         _create(spark, config, [config.seconds_topic], {})
         past = Past.of(spark, config)
@@ -136,7 +137,7 @@ def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
             run_batches(rows_of(past.stream(), config), config, QueryMetrics(config, "backfill"), write)
 
 
-def _create(spark: SparkSession, config: Any, topics: list[str | None], settings: dict[str, str]) -> None:
+def _create(spark: SparkSession, config: Any, topics: Sequence[str | None], settings: dict[str, str]) -> None:
     named = [topic for topic in topics if topic]
     if named:
         create_missing_topics(spark, config, named, config.output_partitions, settings)

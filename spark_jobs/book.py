@@ -37,9 +37,10 @@ from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.order_book import BookRow, OrderBook, Quote, Status
 from spark_jobs.outputs import prepare
+from spark_jobs.parquet_batches import write_batch
 from spark_jobs.schemas import BOOK, BOOK_SECOND, LEVELS
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TopicSink, event_json, topic_sink, write_batch
+from spark_jobs.sink import TopicSink, event_json, topic_sink
 from spark_jobs.source import read_topics
 from spark_jobs.timed_book import BookSecond, TimedBook
 
@@ -94,7 +95,7 @@ def run(config: BookConfig, *, reset_output: bool = False) -> None:
     if not config.outputs() and not config.output_topics():
         raise JobError("one of output, book_topic, seconds_output and seconds_topic is needed: where the rows go")
     with spark_session(config, "book") as spark, state_in_rocksdb(spark):
-        prepare(spark, config, reset_output=reset_output)
+        prepare(spark, config, "book", reset_output=reset_output)
         for topic, settings in ((config.book_topic, COMPACTED), (config.seconds_topic, {})):
             if topic is not None:
                 create_missing_topics(spark, config, [topic], config.output_partitions, settings)
@@ -129,7 +130,7 @@ def write(rows: DataFrame, batch_id: int, config: BookConfig, sink: TopicSink) -
         (seconds, BOOK_SECOND, config.seconds_output, config.seconds_topic),
     ):
         if output is not None:
-            write_batch(part.select(*schema.names(), "time"), output, batch_id)
+            write_batch(part.select(*schema.names(), "time"), config, output, batch_id)
         if topic is not None:
             order = F.monotonically_increasing_id().alias(ORDER)  # all rows of a symbol are in one partition, in order
             keyed = part.select(F.col("symbol").cast("binary").alias("key"), event_json(schema).alias("value"), order)

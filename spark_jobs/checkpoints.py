@@ -132,6 +132,19 @@ def planned_ms(spark: SparkSession, checkpoint: str, batch_id: int) -> int | Non
         return None
 
 
+def plan_of(spark: SparkSession, checkpoint: str, batch_id: int) -> list[str]:
+    """Return what makes the rows of a planned batch: where it starts and ends, and its watermark. Raises JobError."""
+    directory = Directory.at(spark, checkpoint)
+    try:
+        starts = (directory.text(f"offsets/{batch_id - 1}") or "").splitlines()[2:]  # none of the first batch
+        _, metadata, *ends = (directory.text(f"offsets/{batch_id}") or "").splitlines()
+        return [*starts, str(json.loads(metadata)["batchWatermarkMs"]), *ends]
+    except (ValueError, KeyError, TypeError):
+        raise JobError(
+            f"the checkpoint {checkpoint} is corrupt (offsets of batch {batch_id}): start with --reset-output"
+        ) from None
+
+
 def _initial_offsets(checkpoint: "Directory") -> dict[str, dict[str, int]]:
     """Read the offsets at which the query began, of all its sources."""
     found: dict[str, dict[str, int]] = {}
@@ -190,6 +203,30 @@ class Directory:
             raise ValueError(f"{name} cannot be read: {cause(str(error))}") from None
         finally:
             stream.close()
+
+    @property
+    def name(self) -> str:
+        return str(self._path.getName())
+
+    def beside(self, path: str) -> "Directory":
+        """Return another directory of the same file system."""
+        return Directory(path, self._jvm.org.apache.hadoop.fs.Path(path), self._fs, self._jvm)
+
+    def count_files(self) -> int:
+        """Return the number of files in it and in all directories below."""
+        return int(self._fs.getContentSummary(self._path).getFileCount())
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a new file."""
+        stream = self._fs.create(self._child(name), False)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def rename_to(self, other: "Directory") -> None:
+        """Rename the directory; into the other one if that is there."""
+        self._fs.rename(self._path, other._path)
 
     def remove(self) -> None:
         self._fs.delete(self._path, True)

@@ -139,6 +139,15 @@ class StreamConfig(SparkConfig):
             raise ValueError("exactly one of topics and topic_pattern is needed")
         return self
 
+    @model_validator(mode="after")
+    def _directories_differ(self) -> Self:
+        """Of two parts of a batch in one directory the second would count as written."""
+        paths = [path.rstrip("/") for path in self.outputs()]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ValueError(f"{path} is named for two outputs: give each a directory of its own")
+        return self
+
     def input_topics(self) -> list[str]:
         """Return the input topics that are named; none for a topic_pattern."""
         return self.topics
@@ -181,6 +190,33 @@ class TopicConfig(StreamConfig):
         if self.delivery == "exactly_once" and is_secure and "security.protocol" not in self.producer:
             raise ValueError("exactly_once sends by librdkafka: give its security options under producer, too")
         return self
+
+    @model_validator(mode="after")
+    def _transactional_ids_differ(self) -> Self:
+        """Ids are PREFIX-TOPIC of a topic's driver, PREFIX-TOPIC-0, -1, ... of its sink partitions."""
+        if self.delivery == "at_least_once":
+            return self
+        topics = self.topics_of_batches()
+        for topic in topics:
+            if topics.count(topic) > 1:
+                raise ValueError(f"{topic} is named for two outputs: with exactly_once each needs a topic of its own")
+            for other in topics:
+                if is_sink_partition(other, topic, self.transactions):
+                    raise ValueError(
+                        f"topics {topic} and {other} would share the transactional id of {other}: rename one of them, "
+                        f"so that not both have the same name but for a number"
+                    )
+        return self
+
+    def topics_of_batches(self) -> list[str]:
+        """Return all topics that batches go to: output topics, and those that several jobs may share."""
+        return self.output_topics()
+
+
+def is_sink_partition(name: str, topic: str, transactions: int) -> bool:
+    """Return whether the name is that of the topic with the number of a sink partition, as in its transactional id."""
+    number = name.removeprefix(f"{topic}-")
+    return number in map(str, range(transactions)) and name != number
 
 
 class TableConfig(TopicConfig):

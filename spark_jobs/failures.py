@@ -11,6 +11,11 @@ KNOWN: list[tuple[str, str]] = [
         "checkpoint and output and writes it anew",
     ),
     (
+        r"Multiple streaming jobs detected|CONCURRENT_STREAM_LOG_UPDATE",
+        "another driver goes on with the checkpoint {checkpoint}, so this one has ended: run one at a time, and start "
+        "it again once the other has ended; nothing is lost",
+    ),
+    (
         r"STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_(KEY|VALUE)_SCHEMA|STATE_STORE_SCHEMA|StateSchemaNotCompatible",
         "the checkpoint {checkpoint} is one of another job ({cause}): give this job its own",
     ),

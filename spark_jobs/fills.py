@@ -29,9 +29,10 @@ from spark_jobs.errors import JobError
 from spark_jobs.gold import left_out
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
+from spark_jobs.parquet_batches import write_batch
 from spark_jobs.schemas import BOOK_SECOND, FILL, PRICE, SILVER_TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TopicSink, event_json, schema_header, topic_sink, write_batch
+from spark_jobs.sink import TopicSink, event_json, schema_header, topic_sink
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.timed_book import SECOND_MS
 from spark_jobs.trades import field_reason, parse_trades, with_fields
@@ -76,7 +77,7 @@ def run(config: FillsConfig, *, reset_output: bool = False) -> None:
     if config.topic_pattern:
         raise JobError("fills reads topics by name: set topics instead of topic_pattern")
     with spark_session(config, "fills") as spark:
-        prepare(spark, config, reset_output=reset_output)
+        prepare(spark, config, "fills", reset_output=reset_output)
         if config.output_topic:
             create_missing_topics(spark, config, [config.output_topic], config.output_partitions, {})
         trades = read_topics(spark, config)
@@ -142,9 +143,9 @@ def write(output: Output, fills: DataFrame, batch_id: int) -> None:
     trades = trades_of(records.where(is_trade), config)
     with left_out(trades, F.col("second_ms") <= this.late_watermark_ms) as late:
         if config.output:
-            write_batch(fills, config.output, batch_id)
+            write_batch(fills, config, config.output, batch_id)
         if config.late_output:
-            write_batch(late, config.late_output, batch_id)
+            write_batch(late, config, config.late_output, batch_id)
         if config.output_topic:
             output.sink.write(on_topic(fills), config.output_topic, batch_id)
         output.metrics.late.labels(job).inc(late.count())

@@ -24,9 +24,10 @@ from spark_jobs.config import Duration, TableConfig, TopicConfig, duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
+from spark_jobs.parquet_batches import write_batch
 from spark_jobs.schemas import BAR, PRICE, SILVER_TRADE, TURNOVER, VOLUME, WIDTHS_MS
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TableSink, TopicSink, event_json, schema_header, topic_sink, write_batch
+from spark_jobs.sink import TableSink, TopicSink, event_json, schema_header, topic_sink
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import distinct_trades, parse_trades
 
@@ -54,7 +55,7 @@ class GoldConfig(TableConfig, BarsConfig):
 
 def run(config: GoldConfig, *, reset_output: bool = False) -> None:
     with spark_session(config, "gold") as spark:
-        prepare(spark, config, reset_output=reset_output)
+        prepare(spark, config, "gold", reset_output=reset_output)
         if config.output_topic:
             create_missing_topics(spark, config, [config.output_topic], config.output_partitions, COMPACTED)
         metrics = QueryMetrics(config, "gold")
@@ -161,9 +162,9 @@ def write_outputs(output: Output, bars: DataFrame, late: DataFrame, batch_id: in
     dated = bars.withColumn("date", F.to_date(F.timestamp_millis("start_ms")))
     output.tables.write(dated, batch_id)
     if config.output:
-        write_batch(dated.repartition("width", "date"), config.output, batch_id, "width", "date")
+        write_batch(dated.repartition("width", "date"), config, config.output, batch_id, "width", "date")
     if config.late_output:
-        write_batch(late, config.late_output, batch_id)
+        write_batch(late, config, config.late_output, batch_id)
     if config.output_topic:
         output.sink.write(on_topic(bars), config.output_topic, batch_id)
 

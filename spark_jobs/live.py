@@ -28,7 +28,7 @@ class LiveConfig(BarsConfig):
 
 def run(config: LiveConfig, *, reset_output: bool = False) -> None:
     with spark_session(config, "live") as spark:
-        prepare(spark, config, reset_output=reset_output)
+        prepare(spark, config, "live", reset_output=reset_output)
         create_missing_topics(spark, config, [config.output_topic], config.output_partitions, COMPACTED)
         metrics = QueryMetrics(config, "live")
         rows = bar_stream(read_topics(spark, config), config)

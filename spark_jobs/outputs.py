@@ -15,19 +15,27 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import open_admin
 from spark_jobs.checkpoints import Directory, check, last_topics
-from spark_jobs.config import StreamConfig
+from spark_jobs.config import StreamConfig, TopicConfig
 from spark_jobs.errors import JobError
-from spark_jobs.sink import write_topic
+from spark_jobs.sink import fence_earlier, write_topic
 from spark_jobs.source import read_topics_once
 
 RESET = "start with --reset-output, which empties the output and writes it anew"
 
 
-def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = False) -> None:
-    """Check that checkpoint and output fit together; with reset_output remove both. Raises JobError."""
+def prepare(spark: SparkSession, config: StreamConfig, job: str = "", *, reset_output: bool = False) -> None:
+    """Check that checkpoint and output fit together; with reset_output remove both. Raises JobError.
+
+    job: whose transactional ids these are, of a job with topics in transactions.
+    """
     checkpoint = Directory.at(spark, config.checkpoint)
     outputs = [Directory.at(spark, path) for path in config.outputs()]
     if reset_output:
+        if isinstance(config, TopicConfig) and config.delivery == "exactly_once" and config.output_topics():
+            with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
+                there = set(config.output_topics()) & admin.topic_names()
+            for topic in sorted(there):
+                fence_earlier(config, job, topic)
         filled = topics_with_records(spark, config)
         checkpoint.remove()  # first: a job that is killed from here on refuses to start, until it is reset again
         for topic in filled:

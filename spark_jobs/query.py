@@ -16,6 +16,8 @@ from pyiceberg.table import DataScan
 from spark_jobs.errors import JobError
 from spark_jobs.tables import CATALOG_FILE, NAMESPACE, open_catalog, table_errors
 
+HIDDEN = re.compile("_[^=]*$")
+"""A directory or file that Spark does not read, either: _temporary, an attempt at a batch."""
 GLOB = re.compile(r"([*?\[])")
 """The characters that DuckDB takes for patterns in a file's name, unless they are in brackets."""
 
@@ -62,7 +64,8 @@ def holds_tables(folder: Path) -> bool:
 def whole_batches(directory: Path) -> list[str]:
     """Return the Parquet files of complete batches: a job may be writing one, or may have been killed."""
     whole = sorted(done.parent for done in directory.glob("batch_id=*/_SUCCESS"))
-    return [str(path) for batch in whole for path in sorted(batch.rglob("*.parquet")) if "_temporary" not in path.parts]
+    files = [(batch, path) for batch in whole for path in sorted(batch.rglob("*.parquet"))]
+    return [str(path) for batch, path in files if not any(map(HIDDEN.match, path.relative_to(batch).parts))]
 
 
 def quoted_name(name: str) -> str:

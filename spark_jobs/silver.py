@@ -8,9 +8,9 @@
 
 So every record is in silver, in the dead-letter topic, or a duplicate of one in silver.
 
-A batch is written to all outputs before Spark commits it, and repeated after a crash. In Parquet it then replaces
-itself. On the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter), or are
-written once (delivery: exactly_once).
+A batch is written to all outputs before Spark commits it, and repeated after a crash. Parquet and tables have it once.
+On the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter), or are there once,
+too (delivery: exactly_once).
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,10 @@ from spark_jobs.config import Duration, TableConfig
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
+from spark_jobs.parquet_batches import write_batch
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
-from spark_jobs.sink import TableSink, TopicSink, dead_letter, event_json, schema_header, topic_sink, write_batch
+from spark_jobs.sink import TableSink, TopicSink, dead_letter, event_json, schema_header, topic_sink
 from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
 
@@ -59,11 +60,14 @@ class SilverConfig(TableConfig):
     def output_topics(self) -> list[str]:
         return [self.output_topic] if self.output_topic else []
 
+    def topics_of_batches(self) -> list[str]:
+        return [topic for topic in (self.output_topic, self.dead_letter_topic) if topic]
+
 
 def run(config: SilverConfig, *, reset_output: bool = False) -> None:
     with spark_session(config, "silver") as spark:
-        prepare(spark, config, reset_output=reset_output)
-        topics = [topic for topic in (config.output_topic, config.dead_letter_topic) if topic]
+        prepare(spark, config, "silver", reset_output=reset_output)
+        topics = config.topics_of_batches()
         create_missing_topics(spark, config, topics, config.output_partitions, ZSTD)
         metrics = QueryMetrics(config, "silver")
         rows = distinct_trades(parse_trades(read_topics(spark, config), TRADE, config.max_ahead), config.watermark)
@@ -126,7 +130,7 @@ def write_good(output: Output, good: DataFrame, batch_id: int) -> None:
     trades = good.select(*SILVER_COLUMNS).withColumn("date", F.to_date("event_time"))
     output.tables.write(trades.select(*SILVER_TRADE.names(), "date"), batch_id)
     if config.output:
-        write_batch(trades, config.output, batch_id, "date")
+        write_batch(trades, config, config.output, batch_id, "date")
     if config.output_topic:
         sink.write(on_topic(good), config.output_topic, batch_id)
 

@@ -1,18 +1,19 @@
-"""Writes rows to topics, by Spark's Kafka sink or in transactions, to tables and to Parquet.
+"""Writes rows to topics, by Spark's Kafka sink or in transactions, and to tables; to Parquet: parquet_batches.py.
 
 With delivery at_least_once (Spark's sink) a batch that is repeated after a crash may write its rows to a topic twice.
 Each row has the key of what it describes, so that compaction, or a reader that keeps the last row of a key, sees it
 once. With exactly_once (transactional_sink.py) readers with read_committed see it once.
-
-Parquet has a directory for each batch, which a repeated batch replaces, so no row is lost or there twice. A batch's
-directory is complete once it has the file _SUCCESS.
 """
 
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow as pa
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -24,7 +25,14 @@ from spark_jobs.failpoints import Failpoints
 from spark_jobs.schemas import Schema
 from spark_jobs.source import client_options
 from spark_jobs.tables import Batch, BatchTable, DeltaBatches, IcebergTable, open_catalog
-from spark_jobs.transactional_sink import QUERY_ID, SinkError, TransactionalSink, TransactionalWriter
+from spark_jobs.transactional_sink import (
+    QUERY_ID,
+    Note,
+    SinkError,
+    TransactionalSink,
+    TransactionalWriter,
+    Transactions,
+)
 
 SMALL_FILES = 8
 """So many files of a partition are merged into one."""
@@ -36,6 +44,10 @@ KEYS = {
     "or partitions": "or transactions",
 }
 """What messages of the transactional sink call its settings, and a job's keys for them."""
+RETENTION, KAFKAS_RETENTION_MINUTES = "offsets.retention.minutes", 10_080
+ADMIN_S = 30.0
+NUMBERED = re.compile(r"(.+)-(0|[1-9][0-9]*)")
+"""A topic whose transactional id is that of a sink partition of another topic."""
 HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
@@ -88,20 +100,84 @@ def topic_sink(
         return
     with ExitStack() as stack:
         writers = {}
+        notes_live_s = shortest_note_life_s({"bootstrap.servers": config.bootstrap_servers, **config.producer})
         for topic, order_by in topics.items():
-            sink = TransactionalSink(
-                name=f"{config.transactional_id or f'spark-jobs-{job}'}-{topic}",
-                topic=topic,
-                client={"bootstrap.servers": config.bootstrap_servers, **config.producer},
-                partitions=config.transactions,
+            sink = replace(
+                sink_of(config, job, topic),
                 order_by=(order_by,) if order_by else (),
-                first_batch=config.first_transactional_batch,
                 takes_over=reset_output,
-                at_step=Failpoints.of_environment(),
+                notes_live_s=notes_live_s,
             )
+            refuse_shared_ids(sink)
             with as_job_errors():
                 writers[topic] = stack.enter_context(sink.open())
         yield ExactlyOnceSink(config, writers)
+
+
+def sink_of(config: TopicConfig, job: str, topic: str) -> TransactionalSink:
+    return TransactionalSink(
+        name=f"{config.transactional_id or f'spark-jobs-{job}'}-{topic}",
+        topic=topic,
+        client={"bootstrap.servers": config.bootstrap_servers, **config.producer},
+        partitions=config.transactions,
+        first_batch=config.first_transactional_batch,
+        at_step=Failpoints.of_environment(),
+    )
+
+
+def fence_earlier(config: TopicConfig, job: str, topic: str) -> None:
+    """Fence an earlier query's driver and tasks, before their topic is emptied: killed, they may still run somewhere.
+
+    By the steps of the sink's proof: after D0 and another run's claim no task passes T2, and after T1 none commits that
+    has passed it. Raises JobError.
+    """
+    sink = sink_of(config, job, topic)
+    try:
+        with closing(Transactions(sink, sink.name)) as driver:
+            claim = driver.note()
+            if claim is None:
+                return
+            driver.commit(replace(claim, run="reset"))
+            for sink_partition in range(claim.partitions):
+                Transactions(sink, sink.transactional_id(sink_partition)).close()
+    except KafkaException as error:
+        raise JobError(f"{config.bootstrap_servers}, transactional id {sink.name}: {error.args[0].str()}") from None
+
+
+def shortest_note_life_s(client: Mapping[str, str]) -> float:
+    """Return how long notes live at least: 6 of 7 parts of the brokers' offsets.retention.minutes, and at most 6 days.
+
+    Without the right to read the brokers' configuration it is taken to be the default.
+    """
+    admin = AdminClient({**client, "log_level": "2"})
+    minutes = [KAFKAS_RETENTION_MINUTES]
+    with suppress(KafkaException):
+        for broker in admin.list_topics(timeout=ADMIN_S).brokers:  # librdkafka asks one broker at a time
+            asked = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+            (response,) = admin.describe_configs([asked], request_timeout=ADMIN_S).values()
+            minutes.append(int(response.result()[RETENTION].value))
+    return min(minutes) * 60 * 6 / 7
+
+
+def refuse_shared_ids(sink: TransactionalSink) -> None:
+    """Raise JobError if another job uses an id of the sink: by turns they would fence each other.
+
+    The id PREFIX-a-0 belongs to the driver of topic a-0, and to the first sink partition of topic a. Whoever uses it
+    has a note in the group of the same name, under its own topic.
+    """
+    others = {f"{sink.name}-{number}": f"{sink.topic}-{number}" for number in range(sink.partitions)}
+    if (numbered := NUMBERED.fullmatch(sink.topic)) is not None:
+        others[sink.name] = numbered[1]
+    admin = AdminClient({**sink.client, "log_level": "2"})
+    for group, topic in others.items():
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        (response,) = admin.list_consumer_group_offsets([asked], request_timeout=sink.timeout_s).values()
+        with suppress(KafkaException):  # no right to know: who lacks other rights is told by what comes next
+            if any(Note.of(place.metadata) for place in response.result().topic_partitions):
+                raise JobError(
+                    f"the transactional id {group} of topic {sink.topic} is used for topic {topic}, too: give this job "
+                    f"a transactional_id of its own"
+                )
 
 
 class TableSink:
@@ -145,11 +221,6 @@ def as_job_errors() -> Iterator[None]:
         for name, key in KEYS.items():
             line = line.replace(name, key)
         raise JobError(line) from error
-
-
-def write_batch(rows: DataFrame, output: str, batch_id: int, *partition_by: str) -> None:
-    """Write a batch's rows to output/batch_id=N/[partitions], in place of what an attempt before left there."""
-    rows.write.mode("overwrite").partitionBy(*partition_by).parquet(f"{output}/batch_id={batch_id}")
 
 
 def event_json(schema: Schema) -> Column:

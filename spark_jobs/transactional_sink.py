@@ -32,9 +32,9 @@ A1  A batch that comes again has the same rows: Spark reads the same offsets, an
     It is enough that the same keys come with what you accept as the same values: a clock in a value is fine (one of
     the attempts wins, for each sink partition as a whole), a random key is not.
 A2  The cluster keeps what it acknowledged: replicated transaction and offset topics, no unclean elections.
-A3  Notes live for `notes_live_s`, 6 days, as they do where offsets.retention.minutes has its default of 7. A batch that
-    was begun so long ago and comes again, and a claim that is gone, are refused (D1), since notes may be gone, too:
-    also if a query ran, without batches. The age of a first batch without a claim is what `write` is told (planned_ms).
+A3  Notes live for `notes_live_s`: give less than the brokers' offsets.retention.minutes; 6 days if that is 7 days. A
+    batch that was begun so long ago and comes again, and a claim that is gone, are refused (D1), as notes may be gone.
+    The age of a first batch without a claim is what `write` is told (planned_ms).
 A4  Readers use isolation.level=read_committed.
 
 Proof
@@ -145,7 +145,7 @@ class TransactionalSink:
     takes_over: bool = False
     """Whether to ignore claims of another query: after its checkpoint and its topic were emptied."""
     notes_live_s: float = 6 * 86_400.0
-    """A lower bound of how long Kafka keeps notes."""
+    """Less than how long the brokers keep notes (offsets.retention.minutes)."""
     timeout_s: float = 60.0
     at_step: Step = no_step
 
@@ -427,7 +427,7 @@ def refuse_forgotten(sink: TransactionalSink, batch_id: int, since_ms: int, now_
     if now_ms - since_ms > sink.notes_live_s * 1000 and not 0 < batch_id == sink.first_batch:
         what = f"set first_batch to {batch_id}" if batch_id else f"empty checkpoint and {sink.topic}, set takes_over"
         raise SinkError(
-            f"batch {batch_id} of {sink.name} was begun {(now_ms - since_ms) // 86_400_000} days ago, and Kafka may "
+            f"batch {batch_id} of {sink.name} was begun {(now_ms - since_ms) // 3_600_000} hours ago, and Kafka may "
             f"have forgotten which parts of it are written: look whether {sink.topic} holds them; to write those that "
             f"are not noted, {what}"
         )

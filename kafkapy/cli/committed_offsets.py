@@ -60,7 +60,14 @@ class CoordinatorError(KafkapyError):
 
 
 class NoResponseError(CoordinatorError):
-    """A broker did not answer: another one may be the coordinator soon."""
+    """A broker did not answer: another one may be the coordinator soon.
+
+    may_be_done: whether the broker may have received the request, and have done what it asks.
+    """
+
+    def __init__(self, message: str, *, may_be_done: bool = True) -> None:
+        super().__init__(message)
+        self.may_be_done = may_be_done
 
     @property
     def is_passing(self) -> bool:
@@ -197,18 +204,22 @@ class BrokerConnections:
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
         """Return the response of one broker; None: of any. Raises CoordinatorError, CommandConfigError."""
         address = self._servers if node_id is None else self._address(node_id)
+        is_connected = address in self._connections
         try:
-            if address not in self._connections:
+            if not is_connected:
                 self._connections[address] = Connection.to_any(address, security=self._security)
+                is_connected = True
             return self._connections[address].call(request, version)
         except LoginRefusedError as error:
             raise CoordinatorError(f"{address}: {error}") from error
         except OSError as error:
             self._drop(address)
-            raise NoResponseError(f"no broker answers at {address}: {error.strerror or error}") from error
+            message = f"no broker answers at {address}: {error.strerror or error}"
+            raise NoResponseError(message, may_be_done=is_connected) from error
         except ProtocolError as error:
             self._drop(address)
-            raise NoResponseError(f"what answers at {address} is not understood: {error}") from error
+            message = f"what answers at {address} is not understood: {error}"
+            raise NoResponseError(message, may_be_done=is_connected) from error
 
     def _drop(self, address: str) -> None:
         """Close a connection that failed, and forget its address: the broker may have another one by now."""

@@ -23,7 +23,7 @@ from kafkapy.cli.config_hints import hint
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
 from kafkapy.cli.options import takes
-from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.output import print_json, print_table, screen_width
 from kafkapy.cli.overview import GROUPS
 from kafkapy.dataclass import dataclass
 
@@ -137,8 +137,9 @@ def explain(
     if as_json:
         print_json([each.as_json() for each in found])
         return
+    width = screen_width()
     for each in found:
-        print(each.text())
+        print(each.text(width))
 
 
 def _resource(

@@ -34,5 +34,5 @@ def checked(response: Any) -> Any:
 
     if response.error_code:
         code = ErrorCode(response.error_code)
-        raise typer.Exit(fail(f"{code.name}: {getattr(response, 'error_message', None) or code.message}"))
+        raise typer.Exit(fail(f"{getattr(response, 'error_message', None) or code.message} ({code.name})"))
     return response

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from kafkapy.cli.addresses import address
+from kafkapy.cli.addresses import ANY_HOST, address
 from kafkapy.cli.command_config import option_taken
 from kafkapy.cli.defaults import (
     CONFIG_VARIABLE,
@@ -34,11 +34,16 @@ def add_servers_and_listen(parser: argparse.ArgumentParser, default_listen: str)
     )
     parser.add_argument(
         "--listen",
-        type=address,
+        type=_listened,
         default=address(default_listen),
-        metavar="HOST:PORT",
-        help=f"where to serve (default {default_listen})",
+        metavar="[HOST]:PORT",
+        help=f"where to serve; :PORT is 0.0.0.0:PORT (default {default_listen})",
     )
+
+
+def _listened(text: str) -> tuple[str, int]:
+    host, port = address(text, may_lack_host=True)
+    return host or ANY_HOST[0], port
 
 
 def add_config_and_profile(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.cli.addresses import host_port
-from kafkapy.cli.committed_offsets import BrokerCalls, Partition, ask_coordinator, check, described_by
+from kafkapy.cli.committed_offsets import BrokerCalls, NoResponseError, Partition, ask_coordinator, check, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
@@ -85,9 +85,17 @@ def delete_group(brokers: BrokerCalls, group_id: str, timeout_s: float = TIMEOUT
 
     timeout_s: how long a coordinator that moves is looked for.
     """
+    may_be_done = False
 
     def ask(coordinator: Any) -> None:
-        (result,) = brokers.call(coordinator.node_id, DeleteGroupsRequest([group_id]), 1).results
+        nonlocal may_be_done
+        try:
+            (result,) = brokers.call(coordinator.node_id, DeleteGroupsRequest([group_id]), 1).results
+        except NoResponseError as error:
+            may_be_done |= error.may_be_done
+            raise
+        if may_be_done and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return  # the request before, whose response was lost, has deleted it
         check(result.error_code, MEMBERS if result.error_code == ErrorCode.NON_EMPTY_GROUP else None)
 
     ask_coordinator(brokers, group_id, ask, timeout_s)

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.cli import chosen
 from kafkapy.config import rules
@@ -19,7 +19,7 @@ from kafkapy.config.dynamic import cluster_wide_keys, per_broker_keys
 from kafkapy.config.load import base_key
 from kafkapy.dataclass import dataclass
 
-WIDTH = 100
+MAX_WIDTH: Final = 100
 """Lines are wrapped here if the terminal is not narrower: longer ones are hard to read."""
 
 
@@ -46,12 +46,18 @@ class ExplainedKey:
             "documentation": self.documentation,
         }
 
-    def text(self) -> str:
+    def text(self, screen_width: int | None = None) -> str:
+        """Return the lines about the key; screen_width: of the terminal, None for output that programs read."""
         definition = self.definition
         default = "required" if definition.is_required else f"default {definition.default_text or 'unset'}"
-        facts = [definition.type.name.lower(), default, definition.valid_values, self.changes]
-        documentation = textwrap.fill(self.documentation, WIDTH, initial_indent="  ", subsequent_indent="  ")
-        return f"{definition.key} ({self.kind})\n{documentation}\n  {'; '.join(filter(None, facts))}"
+        facts = "; ".join(filter(None, [definition.type.name.lower(), default, definition.valid_values, self.changes]))
+        width = min(screen_width or MAX_WIDTH, MAX_WIDTH)
+        shown = f"  {facts}" if screen_width is None else _wrapped(facts, width)  # one line, for grep
+        return f"{definition.key} ({self.kind})\n{_wrapped(self.documentation, width)}\n{shown}"
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def explained(name: str) -> list[ExplainedKey]:

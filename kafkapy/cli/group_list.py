@@ -4,7 +4,7 @@ Committed offsets come from each group's coordinator, end offsets of all partiti
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kafkapy.cli.committed_offsets import (
@@ -16,6 +16,7 @@ from kafkapy.cli.committed_offsets import (
     offsets_at,
 )
 from kafkapy.cli.consumer_groups import ConsumerGroup, described_at
+from kafkapy.cli.group_offsets import lag_of
 from kafkapy.cli.progress import Progress
 from kafkapy.cli.topic_facts import LATEST, TopicQueries
 from kafkapy.dataclass import dataclass
@@ -48,14 +49,14 @@ def _facts(
     brokers: BrokerCalls, groups: Mapping[str, tuple[Any, Offsets | None]], topics_of: Callable[[Any], set[str]]
 ) -> dict[str, GroupFacts]:
     """Return the facts of groups, from their descriptions and committed offsets; a fact is None if unknown."""
-    ends = _ends(brokers, {partition for _, offsets in groups.values() for partition in offsets or ()})
+    partitions = {partition for _, offsets in groups.values() for partition in offsets or ()}
+    ends = TopicQueries(brokers).known_offsets(partitions, LATEST)
     found = {}
     for group_id, (group, offsets) in groups.items():
         topics = set() if group is None else topics_of(group)
-        lags = [max(ends[each] - offset, 0) for each, offset in (offsets or {}).items() if each in ends]
         found[group_id] = GroupFacts(
             None if group is None else len(group.members),
-            None if offsets is None else sum(lags),
+            None if offsets is None else lag_of(offsets, ends),
             sorted(topics | {topic for topic, _ in offsets or ()}),
         )
     return found
@@ -124,11 +125,3 @@ def ask_each(group_ids: Sequence[str], ask: Callable[[str], T]) -> dict[str, T |
                 silence_s += time.monotonic() - began_s
             progress.show(done + 1)
     return found
-
-
-def _ends(brokers: BrokerCalls, partitions: Iterable[Partition]) -> Offsets:
-    names = {topic for topic, _ in partitions}
-    if not names:
-        return {}
-    queries = TopicQueries(brokers)
-    return queries.offsets(queries.topics(names).values(), LATEST)

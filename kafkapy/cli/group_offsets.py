@@ -71,6 +71,21 @@ def offset_row(
     }
 
 
+def lag_of(committed: Mapping[Partition, int], ends: Mapping[Partition, int | None]) -> int | None:
+    """Return how many records are not committed yet; None if the end of a partition is not known.
+
+    `ends`: as GroupOffsets.ends_of_existing has them. A deleted partition has no lag.
+    """
+    lag = 0
+    for partition, offset in committed.items():
+        if partition in ends:
+            end = ends[partition]
+            if end is None:
+                return None
+            lag += max(end - offset, 0)
+    return lag
+
+
 class OffsetStore(Protocol):
     """The offsets of a group: its committed ones, or the start offsets of a share group (share_groups.ShareOffsets).
 
@@ -118,11 +133,15 @@ class GroupOffsets:
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
         """Return the end offsets, None for a deleted partition, and for one whose leader does not answer."""
-        from kafkapy.cli.topic_facts import LATEST
-
         wanted = list(partitions)
-        found = self._offsets(wanted, LATEST)
+        found = self.ends_of_existing(wanted)
         return {each: found.get(each) for each in wanted}
+
+    def ends_of_existing(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
+        """Like ends(), without deleted partitions: None is one whose end is not known now."""
+        from kafkapy.cli.topic_facts import LATEST, TopicQueries
+
+        return TopicQueries(self._brokers).known_offsets(partitions, LATEST)
 
     def partitions_of(self, requested: Mapping[str, Sequence[int] | None]) -> list[Partition]:
         """Return the partitions; raises LookupError for one that does not exist."""

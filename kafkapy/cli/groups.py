@@ -17,7 +17,7 @@ from kafkapy.cli.client import (
     reachable_properties,
 )
 from kafkapy.cli.failure import fail, note
-from kafkapy.cli.group_offsets import GroupOffsets, offset_row, parse_topics
+from kafkapy.cli.group_offsets import GroupOffsets, lag_of, offset_row, parse_topics
 from kafkapy.cli.options import takes
 from kafkapy.cli.output import counted, print_json, print_table
 from kafkapy.cli.overview import GROUPS
@@ -405,15 +405,16 @@ def _described(group: "ConsumerGroup", offsets: GroupOffsets) -> dict[str, Any]:
         for partition in member.partitions
     }
     committed = offsets.committed()
-    ends = offsets.ends(set(committed) | set(readers))
-    partitions = [offset_row(each, committed.get(each), end, readers.get(each)) for each, end in sorted(ends.items())]
+    wanted = sorted(set(committed) | set(readers))
+    ends = offsets.ends_of_existing(wanted)
+    partitions = [offset_row(each, committed.get(each), ends.get(each), readers.get(each)) for each in wanted]
     return {
         "group": group.group_id,
         "type": group.type,
         "state": group.state,
         "assignor": group.assignor,
         "coordinator": group.address,
-        "lag": sum(each["lag"] or 0 for each in partitions),
+        "lag": lag_of(committed, ends),
         "partitions": partitions,
         "members": [
             {
@@ -434,7 +435,7 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
         group["type"],
         group["assignor"],
         counted(len(group["members"]), "member"),
-        f"lag {group['lag']}",
+        "lag unknown" if group["lag"] is None else f"lag {group['lag']}",
     ]
     title = f"{group['group']}  {', '.join(fact for fact in facts if fact)}"
     columns = SHARE_COLUMNS if group["type"] == SHARE else OFFSET_COLUMNS

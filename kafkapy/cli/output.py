@@ -17,10 +17,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     """Print a table: as wide as the terminal, or as wide as needed if stdout is not a terminal."""
     if title is not None:
         print(printable(title))
-    is_screen = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if is_screen else None
-    for line in table_lines(columns, rows, screen_width=width, is_bold=is_screen):
+    width = screen_width()
+    for line in table_lines(columns, rows, screen_width=width, is_bold=width is not None):
         print(line)
+
+
+def screen_width() -> int | None:
+    """Return the width of the terminal; None if stdout is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def shown_bytes(count: int | None) -> str:

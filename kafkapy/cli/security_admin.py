@@ -11,15 +11,14 @@ from kafkapy.cli.client import (
     ClientConfig,
     Server,
     admin_client,
-    client_properties,
     confluent,
     failures,
+    reachable_properties,
 )
 from kafkapy.cli.connected import checked
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.output import counted, print_json, print_table
 from kafkapy.cli.passwords import File, Prompt, password_of
-from kafkapy.cli.reachable import check_reachable
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AclBinding, AclBindingFilter
@@ -235,11 +234,8 @@ def _described(server: str, settings: list[str] | None, wanted: Any) -> list[Any
     """Return the resources with ACLs. Over our own connection: librdkafka drops the error SECURITY_DISABLED."""
     from kafkapy.cli.committed_offsets import BrokerConnections
 
-    properties = client_properties(server, settings)
-    with failures(server):
-        check_reachable(properties)
-        with BrokerConnections(properties) as brokers:
-            return list(checked(brokers.call(None, wanted, 2)).resources)
+    with failures(server), BrokerConnections(reachable_properties(server, settings)) as brokers:
+        return list(checked(brokers.call(None, wanted, 2)).resources)
 
 
 def _bindings(

@@ -34,6 +34,8 @@ DEFAULT_DATA_DIR: Final = "kafkapy-data"
 DEFAULT_STOP_TIMEOUT_S: Final = 300
 """A controlled shutdown, and flushing a large page cache, may take minutes."""
 DEFAULT_CONSOLE_PORT: Final = 8080
+MAX_HELP_WIDTH: Final = 98
+"""Longer lines are hard to read."""
 MAX_STOP_TIMEOUT_S: Final = 86_400
 """A day: a larger one is a mistake in units."""
 
@@ -210,14 +212,23 @@ def _forget_unwritten(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _help_width() -> int:
+    """Return how long lines of the help may be: at most MAX_HELP_WIDTH, and two less than the terminal, as argparse."""
+    try:
+        return min(os.get_terminal_size(1).columns - 2, MAX_HELP_WIDTH)
+    except OSError:  # stdout is no terminal
+        return MAX_HELP_WIDTH
+
+
 def new_parser() -> argparse.ArgumentParser:
+    width = _help_width()  # else argparse imports shutil and its codecs to find it
     parser = OneLineParser(
         prog="kafkapy start",
         description="Run a node in the foreground: as a server.properties says, or embedded with one-node defaults.",
         epilog="Exit status: 0 stopped as it was asked to; 1 it could not start or go on, or its stop was not clean; "
         "2 a wrong command line; 3 its stop took too long. After 1 and 3 the next start recovers the logs.",
         allow_abbrev=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=98),  # else it imports shutil and its codecs
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=width),
     )
     parser.add_argument("file", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
     parser.add_argument(

@@ -10,7 +10,7 @@ from typing import Any
 from kafkapy.cli.committed_offsets import BrokerCalls, Partition, ask_coordinator, committed_offsets, described_by
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_names import STREAMS
-from kafkapy.cli.group_offsets import offset_row
+from kafkapy.cli.group_offsets import lag_of, offset_row
 from kafkapy.cli.topic_facts import LATEST, TopicFacts, TopicQueries
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
@@ -59,7 +59,7 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
     tasks = tasks_of(group, counts)
     committed = committed_offsets(brokers, group_id, timeout_s)
     # A topic may be deleted between these requests: its rows have no end and no lag.
-    ends = queries.offsets([topics[name] for name in {name for name, _ in committed} & topics.keys()], LATEST)
+    ends = queries.known_offsets(committed, LATEST)
     readers = {
         each: (member.member_id, member.client_id, member.client_host) for each, member in readers_of(group).items()
     }
@@ -72,7 +72,7 @@ def describe_streams_group(brokers: BrokerCalls, group_id: str, timeout_s: float
         "state": group.group_state,
         "assignor": None,  # the response has none; --json has the same keys for groups of every type
         "epoch": group.group_epoch,
-        "lag": sum(each["lag"] or 0 for each in partitions),
+        "lag": lag_of(committed, ends),
         "partitions": partitions,
         "members": [_member(each) for each in group.members],
         "subtopologies": [_subtopology(each, counts) for each in subtopologies_of(group)],

@@ -144,6 +144,11 @@ class TopicQueries:
 
     def offsets_of(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
         """Like offsets(), of these partitions of topics; one that is not there is left out."""
+        found = self.known_offsets(partitions, timestamp)
+        return {each: offset for each, offset in found.items() if offset is not None}
+
+    def known_offsets(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int | None]:
+        """Like offsets_of, and None for a partition that is there and whose leader does not say, or that has none."""
         numbers: dict[str, set[int]] = {}
         for name, number in partitions:
             numbers.setdefault(name, set()).add(number)
@@ -152,7 +157,9 @@ class TopicQueries:
         topics = self.topics(numbers).values()
         for topic in topics:
             topic.partitions = [each for each in topic.partitions if each.number in numbers[topic.name]]
-        return self.offsets(topics, timestamp)
+        found = self.offsets(topics, timestamp)
+        existing = [(topic.name, each.number) for topic in topics for each in topic.partitions]
+        return {each: found.get(each) for each in existing}
 
     def add_sizes(self, topics: Collection[TopicFacts]) -> None:
         by_name = {topic.name: {each.number: each for each in topic.partitions} for topic in topics}

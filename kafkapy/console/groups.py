@@ -12,7 +12,7 @@ from kafkapy.cli.consumer_groups import DEAD, describe_consumers
 from kafkapy.cli.group_explain import rebalances_of
 from kafkapy.cli.group_list import ask_each
 from kafkapy.cli.group_names import listed_groups
-from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, parse_topics
+from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, lag_of, parse_topics
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import Clients, failures
 from kafkapy.dataclass import dataclass
@@ -52,6 +52,7 @@ class OffsetRow:
 
     `member`: the client ids of the members that read it, "" if none does. Of a share group `committed` is the start
     offset: the first record that is not done with. `reported_lag`: the lag as the coordinator counts it, where it does.
+    is_silent: whether `end` is None because the leader does not say, or there is none.
     """
 
     topic: str
@@ -60,6 +61,7 @@ class OffsetRow:
     end: int | None
     member: str
     reported_lag: int | None = None
+    is_silent: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -82,7 +84,10 @@ class Group:
     described: Any = None
 
     @property
-    def lag(self) -> int:
+    def lag(self) -> int | None:
+        """The lag of all partitions; None if it is not known of one that the group has begun to read."""
+        if any(each.is_silent and each.committed is not None and each.lag is None for each in self.offsets):
+            return None
         return sum(each.lag or 0 for each in self.offsets)
 
     @property
@@ -133,14 +138,17 @@ def group(clients: Clients, name: str) -> Group:
         )
         readers = {partition: each.client_id for each in members for partition in each.partitions}
         wanted = sorted({*committed, *readers})[:MAX_OFFSETS]
-        ends = offsets.ends(wanted)
-    rows = tuple(
-        OffsetRow(
-            topic, number, committed.get((topic, number)), ends.get((topic, number)), readers.get((topic, number), "")
-        )
-        for topic, number in wanted
-    )
+        ends = offsets.ends_of_existing(wanted)
+    rows = tuple(offset_row(each, committed.get(each), ends, readers.get(each, "")) for each in wanted)
     return Group(name, described.type, described.state, described.assignor, described.coordinator, members, rows)
+
+
+def offset_row(
+    partition: tuple[str, int], committed: int | None, ends: Mapping[tuple[str, int], int | None], member: str
+) -> OffsetRow:
+    """Return the row of a partition; `ends`: as GroupOffsets.ends_of_existing has them."""
+    is_silent = ends.get(partition, 0) is None
+    return OffsetRow(*partition, committed, ends.get(partition), member, is_silent=is_silent)
 
 
 def rebalances(clients: Clients, name: str) -> tuple[list[dict[str, Any]], str | None]:
@@ -151,10 +159,10 @@ def rebalances(clients: Clients, name: str) -> tuple[list[dict[str, Any]], str |
         return [], str(error)
 
 
-def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[tuple[str, int]]:
-    """Return the groups that have committed offsets of a topic, with their lag there."""
+def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[tuple[str, int | None]]:
+    """Return the groups that have committed offsets of a topic, with their lag there, None if it is not known."""
     committed = ask_each([*names], lambda name: committed_offsets(clients, name, WAIT_S))
-    found = []
+    found: list[tuple[str, int | None]] = []
     for name, offsets in committed.items():
         of_topic = {each: at for each, at in (offsets or {}).items() if each[0] == topic}
         with suppress(ClusterError), failures():
@@ -163,10 +171,10 @@ def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[
     return found
 
 
-def lags_of(clients: Clients, name: str) -> dict[str, int]:
+def lags_of(clients: Clients, name: str) -> dict[str, int | None]:
     """Return by topic how many records a group has not committed yet, of partitions that have an offset.
 
-    Raises ClusterError.
+    None for a topic with a partition whose end is not known, as its leader does not say. Raises ClusterError.
     """
     with failures():
         committed = committed_offsets(clients, name, WAIT_S)
@@ -190,9 +198,9 @@ def reset(offsets: GroupOffsets, rows: Iterable[ResetRow]) -> None:
         offsets.commit({(each.topic, each.partition): each.after for each in rows})
 
 
-def _lags(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> dict[str, int]:
-    ends = offsets.ends(committed)
-    found: dict[str, int] = {}
-    for (topic, partition), at in committed.items():
-        found[topic] = found.get(topic, 0) + max(0, (ends[topic, partition] or 0) - at)
-    return found
+def _lags(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> dict[str, int | None]:
+    ends = offsets.ends_of_existing(committed)
+    by_topic: dict[str, dict[tuple[str, int], int]] = {}
+    for partition, at in committed.items():
+        by_topic.setdefault(partition[0], {})[partition] = at
+    return {topic: lag_of(of_topic, ends) for topic, of_topic in by_topic.items()}

@@ -111,13 +111,15 @@ class LagWatch:
         self._background.stop(STOP_S)
 
     def measure(self) -> None:
-        """Measure the lag of each group once. A group with an error gets no point; pages show the error."""
+        """Measure the lag of each group once. A group with an error, or whose lag is not known, gets no point."""
         for name in self._wanted():
             if self._background.is_stopping:
                 return
             try:
                 by_topic = lags_of(self._clients, name)
-                self._lags.record_unseen(name, sum(by_topic.values()), time.time(), by_topic)
+                known = {topic: lag for topic, lag in by_topic.items() if lag is not None}
+                if len(known) == len(by_topic):  # else a leader is silent, and the lag would seem to fall
+                    self._lags.record_unseen(name, sum(known.values()), time.time(), known)
             except ClusterError:
                 self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S
         self._lags.drop_old(time.time())

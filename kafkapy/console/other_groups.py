@@ -11,7 +11,7 @@ from kafkapy.cli.streams_groups import readers_of, task_ids
 from kafkapy.console import groups
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
-from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow
+from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow, offset_row
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
@@ -60,16 +60,17 @@ def any_group(brokers: Brokers, clients: Clients, name: str) -> Group:
         return group(brokers, clients, name)
 
 
-def share_groups_of_topic(brokers: Brokers, topic: str, names: Iterable[str]) -> list[tuple[str, int]]:
-    """Return the share groups of these that read a topic, with their lag there."""
-    found = []
+def share_groups_of_topic(brokers: Brokers, topic: str, names: Iterable[str]) -> list[tuple[str, int | None]]:
+    """Return the share groups of these that read a topic, with their lag there, None if it is not known."""
+    found: list[tuple[str, int | None]] = []
     for name in names:
         try:
             described = _share_offsets(brokers, coordinator_of(brokers, name), name, topic)
         except ClusterError:
             continue  # without the right to it
         if described:
-            found.append((name, sum(lag or 0 for _, lag in described.values())))
+            lags = [lag for _, lag in described.values() if lag is not None]
+            found.append((name, sum(lags) if len(lags) == len(described) else None))
     return found
 
 
@@ -122,9 +123,9 @@ def _streams_group(clients: Clients, described: Any, coordinator: int) -> Group:
     with failures():
         offsets = clients.offsets(described.group_id)
         committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
-        ends = offsets.ends(committed)
+        ends = offsets.ends_of_existing(committed)
     readers = {each: member.client_id for each, member in readers_of(described).items()}
-    rows = tuple(OffsetRow(*each, at, ends.get(each), readers.get(each, "")) for each, at in committed.items())
+    rows = tuple(offset_row(each, at, ends, readers.get(each, "")) for each, at in committed.items())
     assignor = described.assignor_name or ""
     return Group(described.group_id, STREAMS, described.group_state, assignor, coordinator, members, rows, described)
 

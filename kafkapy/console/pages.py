@@ -220,7 +220,8 @@ class Pages:
 
     def group(self, request: Request) -> Response:
         group = self._group(request)
-        self._console.lags.record(group.name, group.lag, time.time())
+        if group.lag is not None:
+            self._console.lags.record(group.name, group.lag, time.time())
         rebalances, why_none = groups.rebalances(self._console.clients, group.name)
         return self._page(
             request,

@@ -34,6 +34,7 @@ from kafkapy.embedded.interception import Interception
 from kafkapy.embedded.loop_thread import LoopThread, on_own_loop
 from kafkapy.embedded.options import (
     BROKER_OPTIONS,
+    check_data_dir,
     check_options,
     client_config,
     disk_state_of,
@@ -96,12 +97,9 @@ class Broker:
     | `disk_faults` | whether `faults.fill_disk()` and the like work; every access to a file takes longer then |
     """
 
-    def __init__(
-        self,
-        data_dir: str | Path | None = None,
-        **options: "Unpack[BrokerOptions]",
-    ) -> None:
+    def __init__(self, data_dir: str | Path | None = None, **options: "Unpack[BrokerOptions]") -> None:
         check_options("Broker", options, BROKER_OPTIONS)
+        check_data_dir("Broker", data_dir)
         self._temporary: TemporaryDirectory | None = None
         self._given_data_dir = data_dir
         self._given_port = self._port = options.get("port", 0)
@@ -161,6 +159,8 @@ class Broker:
         return found
 
     def _servers(self) -> list[BrokerServer]:
+        if self._thread is not None:
+            self._thread.check_not_in_child()
         return [self._running]
 
     def _registry_url(self) -> str | None:

@@ -26,9 +26,19 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkapy.embedded.controlled.cluster import ControlledNodes
 from kafkapy.embedded.in_process import InProcessCluster
+from kafkapy.embedded.loop_thread import IN_CHILD
 from kafkapy.embedded.network import ClusterClientNetwork, NodeNetwork
 from kafkapy.embedded.observer import QUESTION_TIMEOUT_S, ClusterObserver
-from kafkapy.embedded.options import CLUSTER_OPTIONS, check_options, client_config, is_virtual, security_of, texts_of
+from kafkapy.embedded.options import (
+    CLUSTER_OPTIONS,
+    check_data_dir,
+    check_options,
+    client_config,
+    is_count,
+    is_virtual,
+    security_of,
+    texts_of,
+)
 from kafkapy.embedded.proxies import Proxies
 from kafkapy.embedded.temporary import TemporaryDirectory
 from kafkapy.embedded.topics import raise_first, request_of_controller, topic_creation, topic_deletion
@@ -76,6 +86,9 @@ class Cluster:
         self, broker_count: int = 3, *, data_dir: str | Path | None = None, **options: "Unpack[ClusterOptions]"
     ) -> None:
         check_options("Cluster", options, CLUSTER_OPTIONS)
+        check_data_dir("Cluster", data_dir)
+        if not is_count(broker_count):
+            raise TypeError(f"Cluster(broker_count) is a number, not {broker_count!r}")
         self._broker_count = broker_count
         self._controller_count = options.get("controller_count", 0)
         self._data_dir = Path(data_dir) if data_dir is not None else None
@@ -104,6 +117,8 @@ class Cluster:
         """Of the process that has started the nodes. A forked child ends none of them."""
 
     def __enter__(self) -> Self:
+        if self._found is not None:
+            raise RuntimeError("this cluster runs already")
         self._pid = os.getpid()
         try:
             found = self._open()
@@ -290,6 +305,7 @@ class Cluster:
 
         Nodes that are named restart one after another, as in a rolling restart; if none is named, all at once.
         """
+        self._check_not_in_child()
         for node_id in node_ids:
             if self._cluster.is_running(node_id):
                 self.stop(node_id)
@@ -310,6 +326,7 @@ class Cluster:
 
     def start(self, node_id: int) -> None:
         """Start a node that was killed or stopped; return once it answers, unfenced if it is a broker."""
+        self._check_not_in_child()
         self._cluster.start(node_id)
 
     def pause(self, node_id: int) -> None:
@@ -358,10 +375,12 @@ class Cluster:
 
     def add(self) -> int:
         """Add a broker and return its id once it is unfenced. It gets only new partitions."""
+        self._check_not_in_child()
         return self._cluster.add().node_id
 
     def add_controller(self) -> int:
         """Add a separate controller and return its id once it is a voter."""
+        self._check_not_in_child()
         return self._cluster.add_controller().node_id
 
     def log_of(self, node_id: int) -> str:
@@ -386,6 +405,10 @@ class Cluster:
     def _answers(self, node_id: int) -> bool:
         """Return whether a node should answer: it runs, and is not paused."""
         return node_id not in self._paused and self._cluster.is_running(node_id)
+
+    def _check_not_in_child(self) -> None:
+        if os.getpid() != self._pid and self._found is not None:  # the node would end with the forked child
+            raise RuntimeError(IN_CHILD)
 
     def _check_not_paused(self, node_id: int) -> None:
         if node_id in self._paused:

@@ -173,7 +173,8 @@ class InProcessCluster:
         self._interception.check_hit()
 
     def servers(self) -> "list[BrokerServer]":
-        """Return the brokers that run."""
+        """Return the brokers that run. Raises RuntimeError in a forked child."""
+        self._thread.check_not_in_child()
         ids = {node.node_id for node in self.plan.brokers}
         found = list(self._servers.items())  # another thread may start or stop nodes
         return [cast("BrokerServer", server) for node_id, server in found if node_id in ids]

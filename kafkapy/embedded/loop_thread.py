@@ -4,7 +4,9 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+IN_CHILD: Final = "this runs in the parent process, not in a forked child, which can use bootstrap_servers alone"
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -36,19 +38,20 @@ class LoopThread:
 
     def call(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine function on the loop; return its result at its end. Raises RuntimeError in a forked child."""
-        self._check_not_in_child()
+        self.check_not_in_child()
         return asyncio.run_coroutine_threadsafe(function(), self._loop).result()
 
     async def call_from(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine function on the loop, awaited from any loop; return its result. Raises as `call`."""
         if asyncio.get_running_loop() is self._loop:
             return await function()
-        self._check_not_in_child()
+        self.check_not_in_child()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(), self._loop))
 
-    def _check_not_in_child(self) -> None:
+    def check_not_in_child(self) -> None:
+        """Raise RuntimeError in a forked child."""
         if self.is_of_parent:
-            raise RuntimeError("this runs in the parent process, not in a forked child")
+            raise RuntimeError(IN_CHILD)
 
     def run_soon(self, function: Callable[[], None]) -> None:
         """Run a plain function on the loop and wait for its end."""

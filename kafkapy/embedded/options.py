@@ -1,7 +1,8 @@
 """The keyword arguments of `Broker` and `Cluster`, typed: type checkers know them wherever they are passed on."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from kafkapy.errors import quoted
 
@@ -46,14 +47,55 @@ class ClusterOptions(TypedDict, total=False):
 
 BROKER_OPTIONS: Final = frozenset(BrokerOptions.__annotations__)
 CLUSTER_OPTIONS: Final = frozenset(ClusterOptions.__annotations__)
+MAX_PORT: Final = 65_535
+"""The largest that TCP has."""
+
+
+def is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_texts_by_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, str) for pair in value.items() for each in pair)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(each, str) for each in value)
+
+
+_SHAPES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "port": (lambda value: is_count(value) and 0 <= value <= MAX_PORT, f"a number from 0 to {MAX_PORT}"),
+    "controller_count": (is_count, "a number"),
+    "properties": (lambda value: value is None or isinstance(value, Mapping), "a dict, as {'num.partitions': 3}"),
+    "users": (
+        lambda value: value is None or _is_texts_by_name(value),
+        "a dict of passwords that are texts, as {'alice': 'secret'}",
+    ),
+    "acls": (lambda value: value is None or _is_list_of_texts(value), "a list, as ['allow alice read topic:orders']"),
+    "version": (lambda value: value is None or isinstance(value, str), "a text, as '3.9'"),
+    "snapshot": (lambda value: not isinstance(value, int), "a Snapshot, or the path of its directory"),
+}
+"""By argument: whether a value can be meant, and what would be. Without a type checker nothing else says so."""
+SECRETS: Final = ("users", "properties")
+"""Their values may have passwords, which no message shows."""
 
 
 def check_options(kind: str, given: Mapping[str, object], known: frozenset[str]) -> None:
-    """Raise TypeError for an unknown argument, as a function with written-out arguments does."""
+    """Raise TypeError for an unknown argument, or a value of a type that it cannot have."""
     for name in given:
         if name not in known:
             message = f"{kind}() has no argument {quoted(name)}: its keyword arguments are {', '.join(sorted(known))}"
             raise TypeError(message)
+    for name, (is_possible, wanted) in _SHAPES.items():
+        if name in given and not is_possible(given[name]):
+            seen = "" if name in SECRETS else f", not {given[name]!r}"
+            raise TypeError(f"{kind}({name}=...) is {wanted}{seen}")
+
+
+def check_data_dir(kind: str, data_dir: object) -> None:
+    """Raise TypeError for what is no path."""
+    if data_dir is not None and not isinstance(data_dir, str | os.PathLike):
+        raise TypeError(f"{kind}(data_dir=...) is the path of a directory, not {data_dir!r}")
 
 
 def release_named(version: str | None) -> str:

@@ -3,12 +3,16 @@
 Nodes advertise to each other the addresses of proxies, and to clients their own. Which node a connection comes from is
 in the client id of its first request: kafkapy's nodes send their node id, Apache Kafka's also `broker-1-fetcher-0` or
 `raft-client-1`. A connection of anything else (a tool that asks a controller) is never held up. PLAINTEXT only.
+
+Sockets are made here, not by the loop from an address: uvloop would look that up in threads, which libuv joins when the
+process ends. A forked child of the process, which has no such threads, would die by SIGSEGV then.
 """
 
 import asyncio
 import contextlib
 import itertools
 import re
+import socket
 from collections.abc import Collection, Iterable
 from dataclasses import field
 from functools import partial
@@ -73,8 +77,8 @@ class Proxies:
         """Forward what connects to proxy_port to a node's own port. Raises OSError."""
 
         async def listen() -> None:
-            serve = partial(self._serve, node_id, node_port)
-            self._servers.append(await asyncio.start_server(serve, HOST, proxy_port))
+            listening = socket.create_server((HOST, proxy_port))
+            self._servers.append(await asyncio.start_server(partial(self._serve, node_id, node_port), sock=listening))
 
         self._thread.call(listen)
 
@@ -169,7 +173,7 @@ class Proxies:
         if self._links.is_cut(*pair):
             return
         self._links.opened(connection)
-        node_reader, node_writer = await asyncio.open_connection(HOST, port)
+        node_reader, node_writer = await _connect(port)
         there, back = self._pace(pair), self._pace((pair[1], pair[0]))
         copies = [
             asyncio.ensure_future(_copy(reader, node_writer, there, head)),
@@ -195,6 +199,18 @@ class _Connection:
 
     def cut(self) -> None:
         self.task.cancel()
+
+
+async def _connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a port of this machine. Raises OSError."""
+    connecting = socket.socket()
+    connecting.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(connecting, (HOST, port))
+    except BaseException:
+        connecting.close()
+        raise
+    return await asyncio.open_connection(sock=connecting)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pace: Pace, data: bytes = b"") -> None:

@@ -62,6 +62,7 @@ FAULTS: Final = "kafkapy.embedded.faults.rules"
 REQUESTS: Final = "kafkapy.embedded.observed.requests"
 """The modules that know all faults, and all that record requests; they are not imported unless there are some."""
 SHOWN_REQUESTS: Final = 30
+TOPIC_OPTIONS: Final = frozenset({"partitions", "configs", "timeout_s"})
 MAX_NAME: Final = 200
 """The maximum length of the test's name within a topic's name, of which Kafka allows 249 characters."""
 
@@ -93,14 +94,34 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Set the faults of the test's markers; after the test, fail it if a fault has hit nothing."""
     for marker in reversed(list(item.iter_markers("kafka_faults"))):
-        _marked(item).faults.add(*marker.args, **marker.kwargs)
+        if refused := _refused(item, marker):
+            pytest.fail(refused, pytrace=False)
     result = yield
+    if missed := _missed():
+        pytest.fail(missed, pytrace=False)
+    return result
+
+
+def _refused(item: pytest.Item, marker: pytest.Mark) -> str | None:
+    """Set the fault of a marker; return why it cannot be, None if it is set."""
+    found = _marked(item)
+    if found is None:
+        return f"kafka_faults needs one of the fixtures {', '.join(MARKED)}"
+    try:
+        found.faults.add(*marker.args, **marker.kwargs)
+    except (TypeError, ValueError) as error:  # FaultError is a ValueError
+        return f"@pytest.mark.kafka_faults: {type(error).__name__}: {error}\n{FAULTS_MARKER}"
+    return None
+
+
+def _missed() -> str | None:
+    """Return the message of a fault that has hit nothing, None if there is none."""
     try:
         for faults in _all_faults():
             faults.check_hit()
     except AssertionError as error:  # FaultNeverHit, whose module is imported with the first fault
-        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
-    return result
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -129,14 +150,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     return (yield)
 
 
-def _marked(item: pytest.Item) -> "Broker | Cluster":
-    """Return the broker or cluster that a marker of a test is about. Raises UsageError."""
+def _marked(item: pytest.Item) -> "Broker | Cluster | None":
+    """Return the broker or cluster that a marker of a test is about, None without one."""
     given: dict[str, Any] = getattr(item, "funcargs", {})
     for name in MARKED:
         if name in given:
             found: Broker | Cluster = given[name]
             return found
-    raise pytest.UsageError(f"{item.nodeid}: kafka_faults needs one of the fixtures {', '.join(MARKED)}")
+    return None
 
 
 def _all_faults() -> "list[Faults]":
@@ -175,7 +196,12 @@ def kafka_topic(kafka_broker: "Broker", request: pytest.FixtureRequest) -> Itera
     marker = request.node.get_closest_marker("kafka_topic")
     words = re.sub(r"[^\w.-]+", "-", request.node.name, flags=re.ASCII)[:MAX_NAME]
     name = f"{words.strip('-.') or 'topic'}-{uuid.uuid4().hex[:8]}"
-    kafka_broker.create_topics(name, **(marker.kwargs if marker is not None else {}))
+    options = marker.kwargs if marker is not None else {}
+    if (marker is not None and marker.args) or not TOPIC_OPTIONS.issuperset(options):
+        pytest.fail(
+            f"@pytest.mark.kafka_topic has the keyword arguments partitions and configs\n{MARKER}", pytrace=False
+        )
+    kafka_broker.create_topics(name, **options)
     yield name
     kafka_broker.delete_topics(name)
 

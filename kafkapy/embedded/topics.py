@@ -40,8 +40,10 @@ async def delete_topics(server: "BrokerServer", names: Sequence[str]) -> None:
 def topic_creation(
     names: Sequence[str], *, partitions: int, replicas: int, configs: Mapping[str, str], timeout_s: float
 ) -> CreateTopicsRequest:
-    """Return the request that creates topics. Raises ApiError for names that are reserved."""
+    """Return the request that creates topics. Raises ApiError for names that are reserved, TypeError for no texts."""
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"topics are created by name: create_topics('orders', 'invoices'), not of {name!r}")
         error = prohibited_name_error(name)
         if error is not None:
             raise error

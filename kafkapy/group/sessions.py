@@ -26,7 +26,8 @@ class Sessions:
     def touch(self, member_id: str, until_ms: int) -> None:
         """Renew a member's session."""
         self._until_ms[member_id] = until_ms
-        self._earliest_ms = until_ms if self._earliest_ms is None else min(self._earliest_ms, until_ms)
+        if self._earliest_ms is None or until_ms < self._earliest_ms:
+            self._earliest_ms = until_ms
 
     def on_replay(self, member_id: str, *, is_member: bool) -> None:
         """Drop the session of a removed member; that of a new one begins at the next `late_members`."""

@@ -15,7 +15,7 @@ from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.streams.assignors import ASSIGNORS
 from kafkapy.group.streams.checks import check_heartbeat
-from kafkapy.group.streams.decision import LargeTargetDue
+from kafkapy.group.streams.decision import HeartbeatResult, LargeTargetDue
 from kafkapy.group.streams.describe import described_group
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.heartbeat import Heartbeat, decide_delayed_target, decide_leave
@@ -27,6 +27,7 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.streams_group_describe_response import DescribedGroup
 from kafkapy.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from kafkapy.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from kafkapy.protocol.primitives import Message
 
 NOBODY = Client("", "")
@@ -69,12 +70,47 @@ class StreamsGroups:
 
         gives_way: raise LongWorkError, too, if long work has to be done first. results: of what was done for it.
         """
+        found, image = self._groups.get(request.group_id), self._metadata()
+        if type(found) is not StreamsGroup:
+            return self._decided(found, request, version, client, now_ms, gives_way=gives_way, results=results)
+        settings = found.own_settings(image.configs)
+        endpoint_epoch, idle = found.endpoint_information_epoch, None
+        if request.endpoint_information_epoch == endpoint_epoch and found.shutdown_member_id is None:
+            idle = found.idle.find(request, client, image.topics, settings)
+        if idle is not None:  # in line, because nearly all heartbeats end here
+            found.timers.sessions.touch(idle.member_id, now_ms + settings.session_timeout_ms)
+            response = StreamsGroupHeartbeatResponse(
+                member_id=idle.member_id,
+                member_epoch=idle.member_epoch,
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+                task_offset_interval_ms=settings.task_offset_interval_ms,
+                acceptable_recovery_lag=settings.acceptable_recovery_lag,
+                status=[],
+                endpoint_information_epoch=endpoint_epoch,
+            )
+            return GroupDecision(HeartbeatResult(response))
+        decision = self._decided(found, request, version, client, now_ms, gives_way=gives_way, results=results)
+        if not decision.records and decision.response.tells_nothing(version, settings):
+            found.idle.add(request, client, image.topics, settings)
+        return decision
+
+    def _decided(
+        self,
+        found: Any,
+        request: StreamsGroupHeartbeatRequest,
+        version: int,
+        client: Client,
+        now_ms: int,
+        *,
+        gives_way: bool,
+        results: Results,
+    ) -> GroupDecision:
+        """Return the decision of a heartbeat of the group `found`, None if there is none. Raises as `heartbeat`."""
         check_heartbeat(request)
         self._history.begin_decision()
         group_id = request.group_id
         if request.member_epoch in LEAVE_EPOCHS:
             return decide_leave(self._existing(group_id), request)
-        found = self._groups.get(group_id)
         replaced: list[CoordinatorRecord] = []
         is_new = request.member_epoch == JOIN_EPOCH and (
             found is None or (isinstance(found, ClassicGroup) and found.is_empty)

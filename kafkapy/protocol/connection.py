@@ -39,6 +39,9 @@ COALESCED_BYTES = 16 * 1024
 LARGE_REST_BYTES = 16 * 1024
 """If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
 
+MIN_SHARED_BYTES = 1024
+"""Payloads of this size are not copied: a buffer of its own for what precedes each takes some 100 bytes."""
+
 RECEIVE_BYTES = 64 * 1024
 """The size of one receive call while no large frame is partially received."""
 
@@ -410,7 +413,11 @@ class Connection:
 
     def _append_payload(self, payload: Any) -> None:
         if not isinstance(payload, FileRegion):
-            self._append(payload)
+            if len(payload) >= MIN_SHARED_BYTES:  # others may have it, too: a copy would be one for each
+                self.output.append(payload)
+                self._tail = None
+            else:
+                self._append(payload)
         elif payload.length:
             self.output.append(payload)
             self._tail = None

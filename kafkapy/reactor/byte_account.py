@@ -4,14 +4,9 @@
     logins             16 MiB    what connections have sent that have not logged in yet (Reactor.logins)
     handshakes         16 MiB    what peers have sent of TLS handshakes (tls_handshake.py)
 
-While more than UnsentResponses' bound is unsent, no response is begun that may be larger than it: such a request (a
-DescribeConfigs in a large frame) waits for ROOM_SECONDS at most; then its connection is closed. Others are begun,
-as nobody is to wait for peers that do not read: those of all topics one at a time (handlers/encoded_responses.py), and
-those whose size follows their request's within the account of decoded requests (runtime/decoded_requests.py).
-
 An entry's age is the time since it last had no bytes. The entry of a well-behaved client is empty again after some
 milliseconds, so the oldest entries are those of peers that do not read or do not continue. A byte now and then makes no
-entry younger; READ_BYTES of unsent responses do, once they are read. No other connection waits for room.
+entry younger; READ_BYTES of unsent responses do, once they are read. No connection waits for room.
 
 Deviation: Apache Kafka has none of these bounds. Here they exist, because a few peers without any right could fill the
 memory.
@@ -31,9 +26,6 @@ READ_BYTES: Final = 128 << 10
 """A peer that has read so many bytes reads: on a slow line within some seconds, byte by byte never."""
 READ_SECONDS: Final = 10.0
 """A response may exceed the bound while its peer reads READ_BYTES in each period of this length."""
-ROOM_SECONDS: Final = 25.0
-"""How long a large response waits to be begun. A peer that does not read any more is closed within 20 s. Clients wait
-30 s for a response (request.timeout.ms), and repeat a request whose connection was closed."""
 MAX_LOGIN_BYTES: Final = 16 << 20
 MAX_HANDSHAKE_BYTES: Final = 16 << 20
 """Bytes over all connections: a well-behaved client has a few KB of them, for some milliseconds."""
@@ -111,6 +103,11 @@ class UnsentResponses(ByteAccount[Sending]):
     * Entries with less than half of the average are not closed: they would give little room, and one large response
       would close the connections of all slow readers.
 
+    Responses are begun whatever is unsent, large ones too: requests that waited for that would take everyone's request
+    memory (measured: another client's request waited for 31 s). A large response is counted once it is made; then the
+    connection that has not read for longest is closed. Configs that many resources of a response share are in memory
+    once (handlers/configs/shared_rows.py), and are counted as often as they are sent.
+
     Names are repeated whole, even those that no topic or group can have, as Apache Kafka does: a client looks for its
     own name in the response. A response has a name once, and once more in its error message, however many partitions
     the message is about (errors.repeated).
@@ -123,26 +120,6 @@ class UnsentResponses(ByteAccount[Sending]):
         self._largest: Sending | None = None
         """The entry that may exceed the bound, while its peer reads."""
         self._next_check: asyncio.TimerHandle | None = None
-        self._awaited: asyncio.Future[None] | None = None
-        """Done when the bound is kept again; made for the first request that waits for that."""
-
-    async def wait_room(self) -> bool:
-        """Wait until the bound is kept, ROOM_SECONDS at most; return whether it is."""
-        latest = self._loop.time() + ROOM_SECONDS
-        while self.bytes > self.max_bytes and self._loop.time() < latest:
-            if self._awaited is None:
-                self._awaited = self._loop.create_future()
-            timer = self._loop.call_at(latest, self._wake)
-            try:
-                await self._awaited
-            finally:
-                timer.cancel()
-        return self.bytes <= self.max_bytes
-
-    def _wake(self) -> None:
-        awaited, self._awaited = self._awaited, None
-        if awaited is not None and not awaited.done():
-            awaited.set_result(None)
 
     def update(
         self, link: Sending, output: "Iterable[ReadableBuffer | FileRegion]", sent_bytes: int, ready_bytes: int
@@ -157,8 +134,6 @@ class UnsentResponses(ByteAccount[Sending]):
             self._record_read(link, sent_bytes)
         else:
             self._reads.pop(link, None)
-        if self._awaited is not None and self.bytes <= self.max_bytes:
-            self._wake()
 
     def _record_read(self, link: Sending, sent_bytes: int) -> None:
         """Make the entry the youngest if its peer has read READ_BYTES."""

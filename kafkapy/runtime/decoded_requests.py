@@ -16,12 +16,12 @@ not count as request memory (reactor/request_memory.py) then. Invariants:
 * A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
   are answered without waiting for others, so it comes soon. A Produce is decoded and carried out in one turn.
 * Requests whose responses may take tens of MiB (`response_bytes`) have room one at a time, from their decoding until
-  their response is encoded; none of them is handled while peers leave too much unread (`await_unread`).
+  their response is encoded.
 * Requests of up to FEW_ELEMENTS and FEW_BYTES are not counted: max_in_flight bounds how many a connection has.
 * A Produce counts as a frame until it waits for replicas, and by its elements only: it then keeps the names of topics.
 """
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
 
 from kafkapy.runtime.pool import Lane
@@ -103,10 +103,6 @@ class _ResponseRoom(Room):
         self._responses.leave(0)
 
 
-async def _nothing_unread() -> bool:
-    return True
-
-
 class DecodedRequests:
     """The account of one node's requests."""
 
@@ -124,8 +120,6 @@ class DecodedRequests:
         self._responses = Lane(max_bytes=0, max_at_once=1)
         self._held: dict[Hashable, int] = {}
         """The bytes in the parked lane, by client."""
-        self.await_unread: Callable[[], Awaitable[bool]] = _nothing_unread
-        """Waits, for a bounded time, until peers leave no more than they may unread; returns whether that is so."""
 
     @property
     def bytes_in_use(self) -> int:

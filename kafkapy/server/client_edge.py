@@ -79,7 +79,6 @@ class ClientEdge:
 
     def serve(self, services: "Services") -> None:
         """Give handlers the services; call it once, before the reactor starts."""
-        services.decoded.await_unread = self.reactor.unsent.wait_room
         self._router.serve(services)
 
     def intercept(self, intercepted: "Callable[[Route, Coalesce], tuple[Route, Coalesce]]") -> None:

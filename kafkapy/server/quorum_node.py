@@ -165,7 +165,6 @@ class QuorumNode:
         """Recover the metadata and join the quorum. A quorum of one has elected itself when this returns."""
         if self._reactor is not None:
             self.services = self._new_services()
-            self.services.decoded.await_unread = self._reactor.unsent.wait_room
             self._router.serve(self.services)
             if self._logins is not None:
                 self._logins.start()

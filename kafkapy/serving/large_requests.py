@@ -11,6 +11,7 @@ serves others in between.
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from kafkapy.dataclass import dataclass
@@ -31,6 +32,8 @@ LARGE_FRAME_BYTES: Final = 8 * 1024
 """Smaller frames are decoded in 15 ms at most, with any number of elements. Few requests but Produce are larger."""
 LONG_ELEMENTS: Final = 1_000
 """A Produce with more entries is handled in turns; it is decoded at once, as its frame is kept for the batches."""
+SHARING: Final = {32: "handlers.configs.shared_rows"}
+"""APIs whose large responses repeat parts, with the module that writes a part once."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of a request without record batches: decoding copies its contents, and the response may again.
 
@@ -89,9 +92,6 @@ class LargeRequests:
             room = await decoded.wait_large(undecoded.max_elements, frame_bytes, context.client, response_bytes)
         try:
             request, elements = await self._work.run(work, context.client)
-            # Asked after the worker's part: by then the response made before this one is counted.
-            if response_bytes and not await decoded.await_unread():
-                raise ProtocolError("peers leave too many bytes of responses unread")
         except BaseException:
             room.release()
             raise
@@ -147,7 +147,8 @@ class LargeRequests:
 
     async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
         """Encode a response on a worker."""
-        return await self._work.run(_timed(context, partial(encode, header, response)), context.client)
+        write = import_module(f"kafkapy.{SHARING[header.api_key]}").write if header.api_key in SHARING else None
+        return await self._work.run(_timed(context, partial(encode, header, response, write)), context.client)
 
     async def handle(
         self, handler: Handler, parts: Parts | None, prepare: Prepare | None, context: RequestContext, request: Any

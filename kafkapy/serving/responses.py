@@ -1,6 +1,7 @@
 """Response frames: encoded, as the error of a whole request, or as what is sent when a response cannot be."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from kafkapy.errors import ApiError, ProtocolError
@@ -12,8 +13,13 @@ from kafkapy.protocol.primitives import EncodeError, MessageStruct, Writer
 logger = logging.getLogger("kafkapy.handlers")
 
 
-def encode(header: RequestHeader, response: Any) -> Writer:
+Write = Callable[[Writer, Any, int], None]
+
+
+def encode(header: RequestHeader, response: Any, write: Write | None = None) -> Writer:
     """Return a response frame. Raises EncodeError.
+
+    write: appends the response at a version, as its own `write` does.
 
     A response with a string too long for its field (a message about a name of 32,767 bytes) becomes one in which every
     error is UNKNOWN_SERVER_ERROR, as in Apache Kafka.
@@ -21,7 +27,10 @@ def encode(header: RequestHeader, response: Any) -> Writer:
     out = Writer()
     write_response_header(out, header.api_key, header.api_version, header.correlation_id)
     try:
-        response.write(out, header.api_version)
+        if write is None:
+            response.write(out, header.api_version)
+        else:
+            write(out, response, header.api_version)
     except EncodeError as error:
         logger.warning("Answering UNKNOWN_SERVER_ERROR, as the response cannot be sent: %s", error)
         return _encode_failed(header, response)

@@ -225,7 +225,7 @@ def test_a_first_batch_that_was_planned_before_notes_expired_is_refused(job: Job
         planned.write_text("\n".join((version, changed, *sources)))
         (planned.parent / ".0.crc").unlink(missing_ok=True)
         if is_refused:
-            assert job.is_refused("was begun 8 days ago, and Kafka may have forgotten which parts of it are written")
+            assert job.is_refused("was begun 192 hours ago, and Kafka may have forgotten which parts of it are written")
     assert job.run() == (0, "")
     job.check(1, 2)
 

@@ -16,6 +16,7 @@ from spark_jobs import feed, gold, oracle, silver
 from spark_jobs.config import duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
+from spark_jobs.parquet_batches import ATTEMPTS
 from tests.compat.conftest import QUICK_JVM, new_server
 from tests.support import market
 
@@ -33,6 +34,11 @@ def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes] | No
         assert time.monotonic() < end_s, "it did not happen"
         assert process is None or process.poll() is None, "the job ended by itself"
         time.sleep(0.002)
+
+
+def has_begun(output: Path) -> bool:
+    """Return whether batch 1 is being written, or is there already."""
+    return any((output / ATTEMPTS).glob("_1-*")) or (output / "batch_id=1").exists()
 
 
 def parquet(spark, path: Path) -> list[dict[str, object]]:
@@ -70,7 +76,7 @@ def killed_silver(spark, bootstrap: str, directory: Path) -> None:
         open(directory / "silver.log", "wb") as log,
         subprocess.Popen(command, cwd=root, stdout=log, stderr=log, start_new_session=True) as process,
     ):
-        wait_for((directory / "silver" / "batch_id=1").exists, process)
+        wait_for(lambda: has_begun(directory / "silver"), process)
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "it ended before it was killed"
 
@@ -104,7 +110,7 @@ def gold_over_a_killed_broker(spark, broker, directory: Path) -> None:
     }
 
     def kill_the_broker() -> None:
-        wait_for((directory / "bars" / "batch_id=1").exists)
+        wait_for(lambda: has_begun(directory / "bars"))
         broker.stop(signal.SIGKILL)
         broker.start()
 

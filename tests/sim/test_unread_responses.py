@@ -10,7 +10,7 @@ from kafkapy.metadata.image import RESOURCE_GROUP
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.reactor.byte_account import MAX_UNSENT_BYTES, READ_SECONDS, ROOM_SECONDS
+from kafkapy.reactor.byte_account import MAX_UNSENT_BYTES, READ_SECONDS
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.seams import FileRegion
 from tests.simulator.broker_world import Machine
@@ -174,37 +174,13 @@ async def test_slow_readers_of_many_small_partitions_keep_little_in_memory(loop:
         assert len(await client.receive_frame()) == 3_600_000
 
 
-async def test_room_for_a_large_response_is_awaited_until_the_bound_is_kept_but_not_for_ever(loop: SimLoop):
-    """A response that is being read takes its memory until all of it is."""
-    world = World(loop, big=big_handler)
-    unsent = world.reactor.unsent
-    assert await unsent.wait_room()
-    reader = await ask(world, 28 * MIB)
-    reading = asyncio.create_task(read_slowly(reader, 28 * MIB + 4, 1_000_000))
-    began_s = loop.time()
-    assert not await unsent.wait_room()
-    assert loop.time() - began_s == pytest.approx(ROOM_SECONDS, abs=0.1)
-    assert await unsent.wait_room()
-    assert not reading.done(), "what is left is in the socket"
-    assert await reading == 28 * MIB + 4
-
-
-async def test_room_is_there_once_a_peer_that_does_not_read_is_closed(loop: SimLoop):
-    world = World(loop, big=big_handler)
-    await ask(world, 40 * MIB)
-    assert await world.reactor.unsent.wait_room()
-    assert loop.time() == pytest.approx(READ_SECONDS, abs=0.1)
-    assert world.reactor.connection_count == 0
-
-
-async def test_large_responses_are_made_one_at_a_time_and_none_while_too_much_is_unread(loop: SimLoop):
-    """Each is larger than the bound: the one before is unread until its peer is closed. Two made at a time took 2.9."""
+async def test_configs_that_resources_share_are_in_memory_once_while_nobody_reads_them(loop: SimLoop):
+    """A copy for each resource took 2.9 times the response: that of one peer, and two that were being made."""
     machine = Machine(loop)
     await machine.boot()
     machine.server._reactor.unsent.max_bytes = 2 * MIB
-    resources = [
-        DescribeConfigsResource(resource_type=RESOURCE_GROUP, resource_name=f"group-{each}") for each in range(1_300)
-    ]
+    names = [f"group-{each}" for each in range(1_300)]
+    resources = [DescribeConfigsResource(resource_type=RESOURCE_GROUP, resource_name=name) for name in names]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
     reader = machine.connect()
     response_bytes = len((await reader.call(request, 4)).encode(4))
@@ -216,11 +192,11 @@ async def test_large_responses_are_made_one_at_a_time_and_none_while_too_much_is
             silent = machine.connect()
             silent.link.stop_reading()
             await silent.send(request, 4)
-        await asyncio.sleep(8 * READ_SECONDS)
+        await asyncio.sleep(READ_SECONDS + 1)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert response_bytes < peak_bytes < 2.2 * response_bytes
-    assert machine.server._reactor.connection_count == 1, "the others have not read"
-    assert not any(result.error_code for result in (await reader.call(request, 4)).results)
+    assert peak_bytes < response_bytes
+    assert machine.server._reactor.connection_count <= 2, "each is counted as what is sent, and all but one closed"
+    assert [result.resource_name for result in (await reader.call(request, 4)).results] == names
     await machine.stop()

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.controlled.channel import Begin, Channel, ChannelClosed, send_first
-from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.embedded.loop_thread import IN_CHILD, LoopThread
 from kafkapy.server.cluster.plan import ClusterError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ControlledNodes:
     def __init__(self, cluster: "LocalCluster", paused: Collection[int], *, has_disk_faults: bool) -> None:
         """`paused`: the nodes that are paused, at any time."""
         self._has_disk_faults = has_disk_faults
+        self._pid = os.getpid()
         self._ends: dict[int, socket.socket] = {}
         """The sockets of channels that are not read yet."""
         self._channels: dict[int, Channel] = {}
@@ -195,6 +197,8 @@ class ControlledNodes:
     # -- on the thread of the channels ----------------------------------------------------------------------------
 
     def _start_thread(self) -> None:
+        if os.getpid() != self._pid:  # two processes would each read a part of what nodes send
+            raise RuntimeError(IN_CHILD)
         if self._thread is None:
             self._thread = LoopThread()
             self._thread.run_soon(self._open_all)

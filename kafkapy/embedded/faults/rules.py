@@ -13,8 +13,8 @@ third request that matches, `times=2` the first two. Requests of nodes to each o
 Calls may come from any thread; requests are matched on the broker's loop.
 """
 
-import difflib
 import itertools
+import os
 import random
 import weakref
 from asyncio import Future
@@ -27,7 +27,8 @@ from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.selectors import REQUEST_SELECTORS, Selectors, complaint_about
 from kafkapy.embedded.faults.shapes import Selected, is_between_nodes, selectors_of
 from kafkapy.embedded.faults.whole_errors import versions_with_room
-from kafkapy.errors import KafkapyError, first_of, quoted, unknown
+from kafkapy.embedded.loop_thread import IN_CHILD
+from kafkapy.errors import KafkapyError, first_of, near, quoted, unknown
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS, LOGIN_APIS
 from kafkapy.protocol.error_code import ErrorCode
@@ -134,8 +135,8 @@ class Fault:
 
     def probability(self, probability: float, *, seed: int) -> Self:
         """Hit a request that matches with this probability, the same ones for the same seed. Return this fault."""
-        if not 0 < probability <= 1:
-            raise FaultError(f"a probability is above 0 and at most 1, not {probability}")
+        if not isinstance(probability, int | float) or not 0 < probability <= 1:
+            raise FaultError(f"a probability is above 0 and at most 1, not {probability!r}")
         self._probability, self._random = probability, random.Random(seed)
         return self
 
@@ -328,6 +329,7 @@ class Faults:
         self, on_first: Callable[[], None], topics: Callable[[], list[str]], elsewhere: Elsewhere | None = None
     ) -> None:
         """on_first: called once, with the first fault. `topics`: the names of those that there are."""
+        self._pid = os.getpid()
         self._elsewhere = elsewhere
         self._on_first: Callable[[], None] | None = on_first
         self._topics = topics
@@ -431,6 +433,8 @@ class Faults:
         return next((fault for fault in self._all if fault.number == number), None)
 
     def _add(self, fault: Fault) -> Fault:
+        if os.getpid() != self._pid:  # the parent's brokers would not know of it
+            raise RuntimeError(IN_CHILD)
         topic = fault.topic
         if topic is not None and not any(mark in topic for mark in "*?["):
             known = self._topics()
@@ -462,18 +466,18 @@ def _api_key(name: str) -> int:
     for api in APIS.values():
         if api.name == name:
             return api.key
-    raise FaultError(f"there is no API {quoted(name)}{_like(name, [api.name for api in APIS.values()])}")
+    if not isinstance(name, str):
+        raise FaultError(f"an API has a name, as 'Produce', not {name!r}")
+    raise FaultError(f"there is no API {quoted(name)}{near(name, [api.name for api in APIS.values()])}")
 
 
 def _error_of(name: str) -> ErrorCode:
     """Return the error code of this name. Raises FaultError."""
     found = ErrorCode.__members__.get(name)
-    if found is None or found is ErrorCode.NONE:
-        raise FaultError(f"there is no error {quoted(name)}{_like(name, list(ErrorCode.__members__))}")
+    if found is ErrorCode.NONE:
+        raise FaultError("NONE is no error: it is what a request without one is answered")
+    if not isinstance(name, str):
+        raise FaultError(f"an error has a name, as 'NOT_LEADER_OR_FOLLOWER', not {name!r}")
+    if found is None:
+        raise FaultError(f"there is no error {quoted(name)}{near(name, ErrorCode.__members__)}")
     return found
-
-
-def _like(name: str, known: list[str]) -> str:
-    by_lower = {each.lower(): each for each in known}
-    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
-    return f"; is it {' or '.join(near)}?" if near else ""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
-from kafkapy.decoders.formats import AUTO, BY_SCHEMA, Decoders
+from kafkapy.decoders.formats import AUTO, BY_SCHEMA, FORMATS, Decoders
 from kafkapy.decoders.registry import SchemaRegistry
 from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.record.batch import Record as StoredRecord
@@ -78,6 +78,13 @@ class RecordDecoder:
             value_bytes=stored.value,
             error=key.error or value.error,
         )
+
+
+def check_formats(*names: str) -> None:
+    """Raise ObservationError for a format that does not exist."""
+    for name in names:
+        if name not in FORMATS:
+            raise ObservationError(f"no format is called {name}: {', '.join(FORMATS)}")
 
 
 def hashable(value: Any) -> Hashable:

@@ -1,12 +1,22 @@
 """`broker.groups["g"]`: the members of a group, what they are assigned, and how far behind it is."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from kafkapy.embedded.observed.described import Description, Member, committed_offsets, describe, groups_of, lags_of
 from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, ObservationError, wait_until
 from kafkapy.errors import ApiError
 from kafkapy.types import TopicPartition
+
+STATES: Final = frozenset(
+    {
+        *("Empty", "Stable", "Dead"),
+        *("PreparingRebalance", "CompletingRebalance"),  # classic
+        *("Assigning", "Reconciling", "NotReady"),  # consumer and streams
+    }
+)
+"""The states of groups of all types."""
 
 
 class Groups:
@@ -17,6 +27,8 @@ class Groups:
 
     def __getitem__(self, group_id: str) -> "Group":
         """Return a group, which need not exist yet: its waits wait for it."""
+        if not isinstance(group_id, str):
+            raise TypeError(f"a group has an id, as groups['service'], not {group_id!r}")
         return Group(group_id, self._sources)
 
     def __contains__(self, group_id: object) -> bool:
@@ -106,8 +118,12 @@ class Group:
         wait_until(caught_up, lambda: self._complaint(f"a lag of at most {lag}"), timeout_s)
 
     def wait_for_state(self, *states: str, timeout_s: float = TIMEOUT_S) -> str:
-        """Return the group's state once it is one of these. Raises NotObserved."""
+        """Return the group's state once it is one of these. Raises NotObserved; ObservationError for no state."""
         __tracebackhide__ = True
+        if not states or not STATES.issuperset(states):
+            wrong = next((each for each in states if each not in STATES), None)
+            begin = "which state?" if wrong is None else f"no group has the state {wrong!r}:"
+            raise ObservationError(f"{begin} there are {', '.join(sorted(STATES))}")
 
         def reached() -> str | None:
             state = self.state

@@ -15,8 +15,9 @@ from typing import Final, Protocol
 
 from kafkapy.dataclass import dataclass
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, ObservationError, wait_until
-from kafkapy.errors import first_of, unknown
+from kafkapy.errors import first_of, near, quoted
 from kafkapy.protocol.api import APIS
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import TopicPartition
 
 MOST: Final = 10_000
@@ -135,9 +136,9 @@ class Requests:
     ) -> list[Request]:
         """Return the requests of an API, a client, about a topic or a group, with an error in the response.
 
-        Raises ObservationError for an unknown API, and if nothing is recorded.
+        Raises ObservationError for an unknown API or error, and if nothing is recorded.
         """
-        self._check(api)
+        self._check(api, error)
 
         def is_wanted(request: Request) -> bool:
             return (
@@ -163,7 +164,7 @@ class Requests:
     ) -> list[Request]:
         """Return the requests that match, as `matching` does, once there are `count`. Raises NotObserved."""
         __tracebackhide__ = True
-        self._check(api)
+        self._check(api, error)
 
         def find() -> list[Request]:
             return self.matching(api, client_id=client_id, topic=topic, group=group, error=error)
@@ -196,9 +197,11 @@ class Requests:
         """Return the last requests, a line each."""
         return "\n".join(map(str, self.last(count)))
 
-    def _check(self, api: str | None) -> None:
+    def _check(self, api: str | None, error: str | None) -> None:
         names = [each.name for each in APIS.values()]
         if api is not None and api not in names:
-            raise ObservationError(unknown("API", api, names, len(names)))
+            raise ObservationError(f"there is no API {quoted(str(api))}{near(str(api), names)}")
+        if error is not None and error not in ErrorCode.__members__:
+            raise ObservationError(f"there is no error {quoted(str(error))}{near(str(error), ErrorCode.__members__)}")
         if not self.is_on:
             raise ObservationError(OFF)

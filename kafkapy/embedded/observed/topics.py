@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from kafkapy.embedded.observed.decoding import Formats, Record, hashable
+from kafkapy.embedded.observed.decoding import Formats, Record, check_formats, hashable
 from kafkapy.embedded.observed.fetching import PartitionReader, leader_of, leaders_of, offsets_of, topic_names
 from kafkapy.embedded.observed.nodes import Nodes, Sources
 from kafkapy.embedded.observed.waiting import TIMEOUT_S, NotObserved, ObservationError, wait_until
@@ -26,6 +26,8 @@ class Topics:
 
     def __getitem__(self, name: str) -> "Topic":
         """Return a topic, which need not exist yet: its waits wait for it."""
+        if not isinstance(name, str):
+            raise TypeError(f"a topic has a name, as topics['orders'], not {name!r}")
         return Topic(name, self._sources, self._formats)
 
     def __contains__(self, name: object) -> bool:
@@ -58,7 +60,9 @@ class Topic:
 
         As in `kafkapy consume`: auto, text, json, hex, base64, short, integer, long, float, double, boolean, uuid,
         messagepack, avro, json-schema, protobuf. `registry`: the URL of a schema registry; None: that of the broker.
+        Raises ObservationError for another format.
         """
+        check_formats(key, value)
         location = self._formats.registry if registry is None else lambda: registry
         return Topic(self.name, self._sources, Formats(key, value, location))
 

@@ -2,6 +2,7 @@
 
 group.py state.py member.py    StreamsGroup: the state in the log, as replayed, and soft state; a member with its tasks
 heartbeat.py checks.py decision.py    a heartbeat's decision: begin here; refusals; results beside records
+idle.py    heartbeats that need no decision, as nearly all
 topology.py configured_topology.py topic_configuration.py    subtopologies as members send them; with the counts of
     tasks and the internal topics that they have in this cluster; how they are found
 target.py assignors.py assignor_spec.py    the target assignment; the assignors by name; what an assignor is given

@@ -1,4 +1,4 @@
-"""Checks of heartbeats of streams groups; whether a heartbeat changes its member.
+"""Checks of heartbeats of streams groups; whether a heartbeat changes its member, or reports anything.
 
 Error messages are Kafka's, word for word.
 """
@@ -162,4 +162,27 @@ def changes_nothing(request: StreamsGroupHeartbeatRequest, client: Client, membe
         and request.rack_id in (None, member.rack_id)
         and request.process_id in (None, member.process_id)
         and request.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
+    )
+
+
+def reports_nothing(request: StreamsGroupHeartbeatRequest, client: Client, member: StreamsMember) -> bool:
+    """Whether the request says only that the member is alive, at its epoch: most do. It passes check_heartbeat."""
+    return (
+        request.member_epoch == member.member_epoch
+        and member.member_epoch > JOIN_EPOCH
+        and request.active_tasks is None
+        and request.standby_tasks is None
+        and request.warmup_tasks is None
+        and request.task_offsets is None
+        and request.task_end_offsets is None
+        and not request.shutdown_application
+        and request.topology is None
+        and request.user_endpoint is None
+        and request.client_tags is None
+        and request.rack_id is None
+        and request.process_id is None
+        and request.rebalance_timeout_ms == -1
+        and request.instance_id == member.instance_id
+        and client.client_id == member.client_id
+        and client.client_host == member.client_host
     )

@@ -22,6 +22,7 @@ from kafkapy.group.shared_rules import NO_ASSIGNMENT_EPOCH
 from kafkapy.group.streams.checks import known_member
 from kafkapy.group.streams.configured_topology import ConfiguredTopology
 from kafkapy.group.streams.endpoints import Endpoints
+from kafkapy.group.streams.idle import IdleMembers
 from kafkapy.group.streams.member import StreamsMember
 from kafkapy.group.streams.records import group_tombstones
 from kafkapy.group.streams.settings import StreamsSettings, streams_settings
@@ -59,6 +60,7 @@ class StreamsGroup:
         self.history = RebalanceHistory()
         self.log = StreamsGroupLog(group_id)
         self.timers = StreamsTimers(self.log)
+        self.idle = IdleMembers(self.log)
         self.configured: ConfiguredTopology | None = None
         self.endpoint_information_epoch = 0
         self.endpoints = Endpoints()

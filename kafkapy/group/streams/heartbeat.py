@@ -24,7 +24,7 @@ from kafkapy.group.streams.checks import (
     known_member,
 )
 from kafkapy.group.streams.configured_topology import ConfiguredTopology, StatusCode
-from kafkapy.group.streams.decision import HeartbeatResult
+from kafkapy.group.streams.decision import CLIENT_TAGS_SINCE, HeartbeatResult
 from kafkapy.group.streams.group import StreamsGroup
 from kafkapy.group.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember, UserEndpoint
 from kafkapy.group.streams.reconcile import Owned, reconcile
@@ -51,8 +51,6 @@ from kafkapy.protocol.messages.streams_group_heartbeat_response import Status, S
 
 INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
 ASSIGNMENT_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
-CLIENT_TAGS_SINCE: Final = 1
-"""The first version whose clients know MISSING_CLIENT_TAGS."""
 
 
 class _Update(Enum):

@@ -24,6 +24,8 @@ class StreamsTimers:
 
     def deadline_ms(self) -> int | None:
         """Return when something may be due (monotonic), None if nothing is pending."""
+        if not self._rebalances and self.initial_delay_until_ms is None:  # nearly always, after each heartbeat
+            return self.sessions.deadline_ms()
         deadlines = [until_ms for _, until_ms in self._rebalances.values()]
         deadlines += [each for each in (self.sessions.deadline_ms(), self.initial_delay_until_ms) if each is not None]
         return min(deadlines, default=None)

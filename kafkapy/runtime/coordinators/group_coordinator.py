@@ -111,7 +111,9 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         results: of the work that was done for the decision so far.
         """
         try:  # nearly all decisions need no long work, and end here
-            return await self.call(group_id, lambda shard, _token, now_ms: decide(shard, now_ms, True, NO_RESULTS))
+            return await self.host_of(group_id).call(
+                group_id, lambda shard, _token, now_ms: decide(shard, now_ms, True, NO_RESULTS)
+            )
         except LongWorkError as error:
             wanted = error.work
         results = Results()

@@ -180,7 +180,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         `decide(shard, token, now_ms)`. shares_write: the decision has a response and nothing else but records, and
         those of other such decisions would not change it. Raises ApiError.
         """
-        self.check_active()
+        if not self.is_active:  # else check_active would be a call more for each request
+            self.check_active()
         if not shares_write:
             self.write_shared()
         token = self._next_token
@@ -231,7 +232,9 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     async def committed(self) -> None:
         """Wait until everything that the shard has replayed so far is committed. Raises ApiError."""
-        if self.log.is_committed(self.replayed_offset):
+        log = self.partition.log  # as self.log, which would be a call more for each request
+        assert log is not None
+        if log.is_committed(self.replayed_offset):
             return
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._respond_when_committed([(future, None)])

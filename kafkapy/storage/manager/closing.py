@@ -10,19 +10,36 @@ its own end. A directory that is offline, fails meanwhile, or was never loaded g
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kafkapy.errors import ApiError, StorageError, described
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
+    from kafkapy.storage.manager.checkpoints import LogCheckpoints
+    from kafkapy.storage.manager.log_directories import LogDirectories
     from kafkapy.storage.manager.log_directory import LogDirectory
-    from kafkapy.storage.manager.log_manager import LogManager
+    from kafkapy.storage.manager.pending_logs import PendingLogDeletions
 
 LOGS_PER_STEP: Final = 64
 """Logs closed in one step, three files each: one or two milliseconds."""
 
 logger = logging.getLogger("kafkapy.storage")
+
+
+class Closable(Protocol):
+    """What is closed of a LogManager, which imports this module."""
+
+    directories: "LogDirectories"
+    checkpoints: "LogCheckpoints"
+    pending_log_deletions: "PendingLogDeletions"
+
+    @property
+    def is_abandoned(self) -> bool: ...
+
+    def all_logs(self) -> "list[Log]": ...
+
+    def logs_with_files(self) -> "list[Log]": ...
 
 
 class BlockingStep:
@@ -49,7 +66,7 @@ class BlockingStep:
 Steps: TypeAlias = Iterator[BlockingStep | None]
 
 
-def closing_steps(manager: "LogManager", broker_epoch: int) -> Steps:
+def closing_steps(manager: Closable, broker_epoch: int) -> Steps:
     """Make all logs durable, close them, write checkpoints and clean-shutdown files, release the locks."""
     for directory in manager.directories:
         if directory.is_loaded and not directory.state.is_offline and not manager.is_abandoned:
@@ -65,7 +82,7 @@ def closing_steps(manager: "LogManager", broker_epoch: int) -> Steps:
     manager.directories.unlock()
 
 
-def _close_directory(manager: "LogManager", directory: "LogDirectory", broker_epoch: int) -> Steps:
+def _close_directory(manager: Closable, directory: "LogDirectory", broker_epoch: int) -> Steps:
     yield from _in_slices(manager.all_logs(), lambda log: log.close() if log.log_dir is directory.state else None)
     for writes in manager.checkpoints.all_at_the_end():
         if not writes:

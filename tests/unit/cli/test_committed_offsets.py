@@ -143,6 +143,42 @@ def test_a_group_is_deleted_although_its_coordinator_moves(capsys) -> None:
     assert (capsys.readouterr().out, left) == ("Deleted group readers.\n", [])
 
 
+@pytest.mark.parametrize(("is_lost", "status"), [(True, 0), (False, 1)])
+def test_a_group_whose_deletion_lost_its_response_is_deleted(capsys, *, is_lost: bool, status: int) -> None:
+    left = [is_lost]
+
+    def deleted(request: Any, version: int) -> DeleteGroupsResponse:
+        if left and left.pop():
+            raise ConnectionResetError  # which ends the connection: the group is gone, the client does not know it
+        results = [DeletableGroupResult(each, error_code=ErrorCode.GROUP_ID_NOT_FOUND) for each in request.groups_names]
+        return DeleteGroupsResponse(results=results)
+
+    with scripted(DeleteGroups=deleted) as broker:
+        assert main(["groups", "delete", "readers", "-b", broker.address]) == status
+        assert broker.requests.count("DeleteGroups") == 1 + is_lost
+    output = capsys.readouterr()
+    assert "GROUP_ID_NOT_FOUND" in output.err if status else output.out == "Deleted group readers.\n"
+
+
+def test_a_group_that_is_not_there_is_not_deleted_by_a_broker_that_was_not_reached(capsys) -> None:
+    ports = [1]  # where nobody listens
+
+    def found(request: Any, version: int) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(node_id=1, host=broker.host, port=broker.port)
+
+    def metadata(request: Any, version: int) -> MetadataResponse:
+        port = ports.pop() if ports else broker.port
+        return MetadataResponse(brokers=[MetadataResponseBroker(1, host=broker.host, port=port)], cluster_id="scripted")
+
+    def deleted(request: Any, version: int) -> DeleteGroupsResponse:
+        results = [DeletableGroupResult(each, error_code=ErrorCode.GROUP_ID_NOT_FOUND) for each in request.groups_names]
+        return DeleteGroupsResponse(results=results)
+
+    with scripted(FindCoordinator=found, Metadata=metadata, DeleteGroups=deleted) as broker:
+        assert main(["groups", "delete", "readers", "-b", broker.address]) == 1
+    assert "GROUP_ID_NOT_FOUND" in capsys.readouterr().err
+
+
 def test_no_request_to_a_coordinator_is_made_by_librdkafka() -> None:
     requests = re.compile(r"\.(list|describe|delete|alter)_consumer_group")
     folder = Path(kafkapy.__file__).parent

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkapy.cli.configs import app
+from kafkapy.cli.explained_keys import MAX_WIDTH, explained
 
 
 def explain(*arguments: str) -> str:
@@ -44,3 +45,13 @@ def test_a_key_that_is_not_there_is_reported_with_those_alike() -> None:
     assert response.exit_code == 1
     assert "no key is called retetion.ms" in response.output
     assert "retention.ms" in response.output
+
+
+def test_lines_are_as_long_as_the_terminal_allows() -> None:
+    (key,) = explained("log.cleaner.delete.retention.ms")
+    facts = "long; default 86400000; [0,...]; may change at run time, for one broker or all"
+    for columns in (40, 80, 200):
+        lines = key.text(columns).splitlines()
+        assert max(map(len, lines)) <= min(columns, MAX_WIDTH)
+        assert " ".join(" ".join(lines).split()).endswith(facts)
+    assert key.text().splitlines()[-1] == f"  {facts}", "one line, for grep"

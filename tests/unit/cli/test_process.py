@@ -1,11 +1,15 @@
 """Processes in their surroundings: a terminal that hangs up, nohup, standard streams that are closed."""
 
 import contextlib
+import fcntl
 import os
+import pty
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +48,35 @@ def node(tmp_path: Path, *, before: Callable[[], None] | None = None) -> Iterato
             yield process
         finally:
             process.kill()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "command", [["--version"], ["--help"], ["configs", "explain", "retention"], ["protocol", "-h"]]
+)
+def test_output_to_a_full_disk_is_one_line_of_error(command: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkapy", *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "kafkapy: not all could be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(("columns", "longest"), [(80, 78), (60, 58), (200, 98)])
+def test_help_of_start_is_as_wide_as_the_terminal(columns: int, longest: int) -> None:
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    command = [sys.executable, "-m", "kafkapy", "start", "--help"]
+    with subprocess.Popen(command, stdout=other, stderr=other) as process:
+        os.close(other)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: the process has ended
+            while chunk := os.read(main, 65536):
+                shown += chunk
+    os.close(main)
+    assert process.returncode == 0
+    assert longest - 15 <= max(map(len, shown.decode().splitlines())) <= longest
 
 
 def test_hangup_stops_in_order(tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ def test_a_user_may_do_what_an_acl_allows(broker, run) -> None:
     assert produce(bob, "orders-1") is not None
 
 
+def test_a_property_that_no_client_has_is_refused_by_name(run) -> None:
+    status, said = run("acl", "list", "-X", "no.such.property=1")
+    assert (status, "no.such.property" in said) == (1, True)
+
+
 def test_acls_are_listed_of_a_user_and_of_what_applies_to_a_resource(run) -> None:
     for user, resource in (
         ("dora", "topic:pay-*"),

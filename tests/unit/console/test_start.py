@@ -52,6 +52,7 @@ def test_a_start_imports_nothing_of_the_console() -> None:
     ("arguments", "output"),
     [
         (["--listen", "192.0.2.1:8080"], "a token is needed"),
+        (["--listen", ":8080"], "0.0.0.0 is no loopback address: a token is needed"),
         (["--schema-registry", "/none"], "neither an http URL nor a directory"),
         (["--command-config", "/none"], "/none cannot be read"),
     ],

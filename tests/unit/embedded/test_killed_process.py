@@ -69,16 +69,15 @@ broker.create_topics("orders")
 CHILD_THAT_LEAVES_BLOCKS = """
 import os, sys
 from kafkapy import Broker, Cluster
-try:
-    with Broker() as broker, Cluster(1) as cluster:
-        child = os.fork()
-        if child == 0:
-            sys.exit(7)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        broker.create_topics("orders")
-        cluster.create_topics("orders")
-except SystemExit:
-    os._exit(7)  # uvloop may crash as a child ends that has copies of its servers
+with Broker(network_faults=True) as broker, Cluster(1, network_faults=True) as cluster:
+    broker.create_topics("orders")
+    cluster.create_topics("orders")
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    broker.create_topics("invoices")
+    cluster.create_topics("invoices")
 """
 
 
@@ -95,10 +94,54 @@ with Broker() as broker:
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
-PROGRAMS = [CHILD_AT_ITS_EXIT, CHILD_THAT_LEAVES_BLOCKS, CHILD_THAT_AWAITS]
+CHILD_THAT_ASKS = """
+import os, time
+from kafkapy.testing import Broker, Cluster
+
+def refusals(broker, cluster):
+    for call in (
+        lambda: broker.topics["orders"].records(),
+        lambda: broker.groups["service"].lag,
+        lambda: broker.faults.fail("Produce", "INVALID_RECORD"),
+        lambda: broker.restart(),
+        lambda: cluster.requests.on() or len(cluster.requests),
+        lambda: cluster.faults.fail("Produce", "INVALID_RECORD"),
+        lambda: cluster.restart(1),
+        lambda: cluster.start(1),
+        lambda: cluster.add(),
+        lambda: cluster.add_controller(),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            if "not in a forked child" not in str(error):
+                yield error
+        else:
+            yield f"line {call.__code__.co_firstlineno}"
+
+for is_used_before in (False, True):
+    with Broker() as broker, Cluster(1) as cluster:
+        for each in (broker, cluster):
+            each.create_topics("orders")
+            if is_used_before:
+                each.faults.fail("Fetch", "INVALID_RECORD", may_miss=True)
+                each.requests.on()
+        began_s = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            accepted = list(refusals(broker, cluster))
+            assert accepted == [], accepted
+            os._exit(7 if time.monotonic() - began_s < 20 else 8)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        for each in (broker, cluster):
+            each.topics["orders"].produce([{"id": 1}])
+            each.requests.on()
+            each.faults.fail("Produce", "INVALID_RECORD", may_miss=True)
+"""
+PROGRAMS = [CHILD_AT_ITS_EXIT, CHILD_THAT_LEAVES_BLOCKS, CHILD_THAT_AWAITS, CHILD_THAT_ASKS]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["exit", "blocks", "awaits"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["exit", "blocks", "awaits", "asks"])
 def test_a_forked_child_leaves_all_to_its_parent(tmp_path: Path, program: str) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=TIMEOUT_S)

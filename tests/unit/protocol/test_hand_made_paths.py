@@ -51,6 +51,12 @@ kafkapy/handlers/topics/topic_pieces.py
         topic_authorized_operations
     MetadataResponse: throttle_time_ms brokers cluster_id controller_id topics cluster_authorized_operations
         error_code
+kafkapy/handlers/configs/shared_rows.py
+    DescribeConfigsResponse.DescribeConfigsSynonym: name value source
+    DescribeConfigsResponse.DescribeConfigsResourceResult: name value read_only config_source is_sensitive synonyms
+        config_type documentation
+    DescribeConfigsResponse.DescribeConfigsResult: error_code error_message resource_type resource_name configs
+    DescribeConfigsResponse: throttle_time_ms results
 kafkapy/group/records.py
     OffsetCommitKey: group topic partition
     OffsetCommitValue: offset leader_epoch metadata commit_timestamp expire_timestamp topic_id

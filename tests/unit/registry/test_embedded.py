@@ -109,6 +109,11 @@ def test_a_cluster_that_does_not_answer_is_named(capsys):
     assert "no broker answers at 127.0.0.1:1" in capsys.readouterr().err
 
 
+def test_a_registry_may_listen_at_every_address(capsys):
+    assert main(["-b", "127.0.0.1:1", "--listen", ":0"]) == 1
+    assert "no broker answers at 127.0.0.1:1" in capsys.readouterr().err, "the listener is no error"
+
+
 def test_a_profile_names_the_cluster_of_the_command(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     save(path_of_profiles(os.environ), Profiles({"gone": Profile("127.0.0.1:1")}))

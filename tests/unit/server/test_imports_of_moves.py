@@ -1,4 +1,4 @@
-"""A broker with several log directories imports what a move needs at its start; one with a single directory does not."""
+"""A broker with several log directories imports at its start what a move needs; one with one directory does not."""
 
 import subprocess
 import sys

@@ -7,6 +7,7 @@ from spark_jobs.config import describe, duration_ms, load_config
 from spark_jobs.errors import JobError
 from spark_jobs.feed import FeedConfig
 from spark_jobs.gold import GoldConfig
+from spark_jobs.silver import SilverConfig
 
 BRONZE = "bootstrap_servers: b:1\ntopics: [t]\ncheckpoint: c\noutput: o\n"
 
@@ -85,6 +86,31 @@ def test_what_is_set_wrongly(override):
     sets = ["bootstrap_servers=b:1", "topics=[t]", override]
     with pytest.raises(JobError, match="--set"):
         load_config(BronzeConfig, None, sets)
+
+
+def test_outputs_that_would_take_each_other_for_written_are_refused():
+    both = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", "delivery=exactly_once"]
+    with pytest.raises(JobError, match="o/bars is named for two outputs: give each a directory of its own"):
+        load_config(GoldConfig, None, [*both, "output=o/bars", "late_output=o/bars/"])
+    with pytest.raises(JobError, match="letters is named for two outputs: with exactly_once each needs a topic"):
+        load_config(SilverConfig, None, [*both, "output_topic=letters", "dead_letter_topic=letters"])
+    load_config(SilverConfig, None, [*both, "output_topic=x", "dead_letter_topic=x", "delivery=at_least_once"])
+
+
+@pytest.mark.parametrize(("trades", "letters"), [("a", "a-0"), ("a-3", "a")])
+def test_topics_that_would_share_a_transactional_id_are_refused_by_name(trades, letters):
+    settings = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", f"output_topic={trades}"]
+    settings += [f"dead_letter_topic={letters}"]
+    load_config(SilverConfig, None, settings)
+    shared = max(trades, letters)
+    with pytest.raises(JobError, match=f"^configuration: topics a and {shared} would share the transactional id"):
+        load_config(SilverConfig, None, [*settings, "delivery=exactly_once"])
+
+
+@pytest.mark.parametrize("other", ["a-4", "a-04", "a-x", "a0", "a-0-b", "0"])
+def test_other_numbers_share_none(other):
+    settings = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", "output_topic=a", "delivery=exactly_once"]
+    load_config(SilverConfig, None, [*settings, f"dead_letter_topic='{other}'"])
 
 
 def test_a_missing_file(tmp_path):

@@ -39,6 +39,10 @@ def test_a_cause_is_the_innermost_one_without_what_surrounds_it():
     [
         (FAILED % NO_DELTA, r"the checkpoint c is corrupt \(.*\): restore it, or start with --reset-output"),
         (FAILED % "Failed to read log file file:/c/commits/1.", "the checkpoint c is corrupt"),
+        (
+            FAILED % "Concurrent update to the log. Multiple streaming jobs detected for 3.",
+            "another driver goes on with .* c,",
+        ),
         (FAILED % "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] x", "is one of another job"),
         ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", r"not there \(.*file:/nope\): correct"),
         (FAILED % "org.apache.kafka...UnknownTopicOrPartitionException: x", "a topic of trades does not exist on b:1"),

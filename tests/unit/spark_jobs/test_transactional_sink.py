@@ -35,7 +35,7 @@ def test_a_batch_that_comes_again_keeps_its_cut_and_its_age() -> None:
         (BEFORE, "p", 5, "the transactional id n belongs to query q, this is query p"),
         (BEFORE, "q", 3, "n has written batch 4, and the checkpoint goes on with batch 3"),
         (BEFORE, "q", 6, "n has written batch 4, and the checkpoint goes on with batch 6"),
-        (replace(BEFORE, since_ms=NOW_MS - 7 * DAY_MS), "q", 4, "batch 4 of n was begun 7 days ago"),
+        (replace(BEFORE, since_ms=NOW_MS - 7 * DAY_MS), "q", 4, "batch 4 of n was begun 168 hours ago"),
     ],
 )
 def test_what_does_not_follow_is_refused_in_one_line(before: Note | None, query: str, batch_id: int, told: str) -> None:
@@ -46,7 +46,9 @@ def test_what_does_not_follow_is_refused_in_one_line(before: Note | None, query:
 
 def test_a_first_batch_whose_notes_may_have_expired_is_refused() -> None:
     old_ms = NOW_MS - 7 * DAY_MS
-    with pytest.raises(SinkError, match=r"batch 0 of n was begun 7 days ago.* empty checkpoint and t, set takes_over"):
+    with pytest.raises(
+        SinkError, match=r"batch 0 of n was begun 168 hours ago.* empty checkpoint and t, set takes_over"
+    ):
         next_claim(SINK, None, "q", 0, NOW_MS, planned_ms=old_ms)
     assert next_claim(SINK, None, "q", 0, NOW_MS, planned_ms=NOW_MS - DAY_MS).batch == 0
     assert next_claim(replace(SINK, first_batch=7), None, "q", 7, NOW_MS, planned_ms=old_ms).batch == 7

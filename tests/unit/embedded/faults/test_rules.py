@@ -34,7 +34,9 @@ MISUSES: list[tuple[Callable[[Faults], object], str]] = [
     (lambda faults: faults.add("delay", "Fetch", ms="5"), "ms is a number from 1 on, not '5'"),
     (lambda faults: faults.fail("Produse", "NONE"), "there is no API 'Produse'; is it Produce"),
     (lambda faults: faults.fail("Produce", "NOT_LEADER"), "no error 'NOT_LEADER'; is it NOT_LEADER_OR_FOLLOWER"),
-    (lambda faults: faults.fail("Produce", "NONE"), "there is no error 'NONE'"),
+    (lambda faults: faults.fail("Produce", "NONE"), "NONE is no error"),
+    (lambda faults: faults.fail("Produce", 6), "an error has a name, as 'NOT_LEADER_OR_FOLLOWER', not 6"),  # type: ignore[arg-type]
+    (lambda faults: faults.drop(0), "an API has a name, as 'Produce', not 0"),  # type: ignore[arg-type]
     (
         lambda faults: faults.fail("Produce", "INVALID_RECORD", topic="ordres"),
         "no topic 'ordres'; there are: orders, pay",
@@ -61,6 +63,7 @@ MISUSES: list[tuple[Callable[[Faults], object], str]] = [
     (lambda faults: faults.drop("Fetch", when="later"), "when is 'before' or 'after', not 'later'"),  # type: ignore[arg-type]
     (lambda faults: faults.add("brake", "Fetch"), "no kind of fault 'brake', only fail, delay, drop, truncate"),
     (lambda faults: faults.drop("Fetch").probability(1.5, seed=1), "above 0 and at most 1, not 1.5"),
+    (lambda faults: faults.drop("Fetch").probability("0.5", seed=1), "above 0 and at most 1, not '0.5'"),  # type: ignore[arg-type]
 ]
 
 
