@@ -28,6 +28,7 @@ from kafkapy.metadata.loader import ImageLoader
 from kafkapy.protocol.messages import alter_partition_reassignments_request as reassign
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
@@ -189,6 +190,21 @@ async def fill(node: Node, partition_count: int) -> None:
             await node.create_topics(f"topic-{number}", 50)
 
 
+async def make_and_delete_large(node: Node) -> None:
+    """A topic of 10,000 partitions, by two requests: one writes 10,000 records at most."""
+    async with node.measured("a topic of 10,000 partitions made"):
+        await node.create_topics("large", 1, 9_000)
+        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic("large-0", count=10_000, assignments=None)])
+        response = await node.controller.write(
+            lambda controller, _: controller.topics.decide_create_partitions(request)
+        )
+        assert not response.results[0].error_code, response
+    topic_id = node.controller.image.topics.by_name["large-0"].topic_id
+    async with node.measured("it is deleted"):
+        await node.controller.write(lambda controller, _: controller.topics.decide_delete([topic_id]))
+    assert "large-0" not in node.controller.image.topics.by_name
+
+
 async def fence_and_return(node: Node) -> None:
     async with node.measured(FENCED):
         node.clock.skipped_ms += SESSION_MS + 1000
@@ -272,6 +288,7 @@ async def run(loop: TimedLoop, partition_count: int) -> None:
         node.controller.set_load_listener(frozen.count_changes)
         await fill(node, partition_count)
         await change_much_at_once(node)
+        await make_and_delete_large(node)
         await fence_and_return(node)
         await begin_terms(node)
         await load_snapshot(node)

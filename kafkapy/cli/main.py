@@ -247,10 +247,11 @@ def _defaults(arguments: list[str], profile_name: str | None) -> Defaults:
         return NO_DEFAULTS
     if profile_name is not None:
         return defaults_of(os.environ, arguments, profile_name)
-    if arguments[0] == "cluster" and (DEFAULT_DATA_DIR / CLUSTER_FILE).exists():
+    if arguments[:2] == ["cluster", "check"]:  # which knows no directory
+        if any(each.partition("=")[0] == "--config" for each in arguments):
+            return NO_DEFAULTS  # only files are checked
+    elif arguments[0] == "cluster" and (DEFAULT_DATA_DIR / CLUSTER_FILE).exists():
         return NO_DEFAULTS  # the cluster of this directory, which `cluster up` has made
-    if arguments[:2] == ["cluster", "check"] and any(each.partition("=")[0] == "--config" for each in arguments):
-        return NO_DEFAULTS  # only files are checked
     return defaults_of(os.environ, arguments)
 
 

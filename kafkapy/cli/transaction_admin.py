@@ -256,7 +256,7 @@ class TransactionAdmin:
         self._addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
         for topic in response.topics:
             if topic.error_code:
-                raise TransactionError(f"{topic.name}: {ErrorCode(topic.error_code).name}")
+                _check(topic.error_code, subject=topic.name)
         return list(response.topics)
 
     def _call(self, node_id: int | None, request: Any, version: int) -> Any:
@@ -285,12 +285,11 @@ def _listed(node_id: int, response: ListTransactionsResponse) -> list[dict[str, 
 
 
 def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> int:
-    leader = leaders.get(partition)
-    if leader is None:
-        raise TransactionError(f"{partition}: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}")
-    if leader < 0:
-        raise TransactionError(f"{partition}: {ErrorCode.LEADER_NOT_AVAILABLE.name}")
-    return leader
+    if partition not in leaders:
+        _check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=partition)
+    if leaders[partition] < 0:
+        _check(ErrorCode.LEADER_NOT_AVAILABLE, subject=partition)
+    return leaders[partition]
 
 
 def _until_there(query: Callable[[], tuple[int, ResponseT]]) -> ResponseT:
@@ -306,6 +305,6 @@ def _until_there(query: Callable[[], tuple[int, ResponseT]]) -> ResponseT:
 
 def _check(code: int, message: str | None = None, *, subject: object = "") -> None:
     if code:
-        name = ErrorCode(code).name
-        reason = f"{message} ({name})" if message else name
+        error = ErrorCode(code)
+        reason = f"{message or error.message} ({error.name})"
         raise TransactionError(f"{subject}: {reason}" if subject else reason, code)

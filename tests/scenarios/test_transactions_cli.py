@@ -64,7 +64,10 @@ def test_a_transaction_is_described(run: Run, topic: str, ongoing: tuple[int, in
 
 def test_an_unknown_id_is_reported(run: Run) -> None:
     failed = run("describe", "nobody")
-    assert (failed.status, failed.err) == (1, "kafkapy: nobody: TRANSACTIONAL_ID_NOT_FOUND\n")
+    assert (failed.status, failed.err) == (
+        1,
+        "kafkapy: nobody: Transactional id not found. (TRANSACTIONAL_ID_NOT_FOUND)\n",
+    )
 
 
 def test_a_partitions_producers_are_shown(run: Run, topic: str, ongoing: tuple[int, int]) -> None:
@@ -76,7 +79,8 @@ def test_a_partitions_producers_are_shown(run: Run, topic: str, ongoing: tuple[i
 
 def test_a_partition_that_is_not_there_is_reported(run: Run, topic: str, ongoing: tuple[int, int]) -> None:
     failed = run("producers", topic, 1)
-    assert (failed.status, failed.err) == (1, f"kafkapy: {topic}-1: UNKNOWN_TOPIC_OR_PARTITION\n")
+    reason = "Unknown topic or partition. (UNKNOWN_TOPIC_OR_PARTITION)"
+    assert (failed.status, failed.err) == (1, f"kafkapy: {topic}-1: {reason}\n")
 
 
 def test_a_transaction_that_its_coordinator_knows_does_not_hang(run: Run, topic: str, ongoing: tuple[int, int]) -> None:

@@ -31,7 +31,7 @@ async def close_logs(
     manager: "LogManager", *, io_pool: "IoPool", clock: "Clock", threads_per_directory: int, broker_epoch: int
 ) -> None:
     """Close the logs cleanly. A directory that fails goes offline and gets no clean-shutdown file."""
-    queues = [iter(logs) for logs in manager.logs_to_close()]
+    queues = manager.logs_to_close()
     await asyncio.gather(*(_flush_all(queue, io_pool, clock) for queue in queues for _ in range(threads_per_directory)))
     for count, _ in enumerate(manager.pending_log_deletions.close_steps(), 1):
         if count % LOGS_PER_SLICE == 0:

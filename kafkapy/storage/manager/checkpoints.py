@@ -138,7 +138,7 @@ class LogCheckpoints:
         for table in self._tables:
             table.watch(removals)
         try:
-            logs = [log for table in self._tables for log in table.values()]
+            logs = list(chain.from_iterable(table.values() for table in self._tables))
             offsets: dict[str, Offsets] = {directory.path: {} for directory in self._directories}
             for start in range(0, len(logs), self._logs_per_step):
                 if start:

@@ -83,8 +83,7 @@ def closing_steps(manager: Closable, broker_epoch: int) -> Steps:
 
 
 def _close_directory(manager: Closable, directory: "LogDirectory", broker_epoch: int) -> Steps:
-    logs = [log for log in manager.all_logs() if log.log_dir is directory.state]
-    yield from _in_slices(logs, lambda log: log.close())
+    yield from _in_slices(manager.all_logs(), lambda log: log.close() if log.log_dir is directory.state else None)
     for writes in manager.checkpoints.all_at_the_end():
         if not writes:
             yield None  # some of the offsets are collected

@@ -120,6 +120,10 @@ def test_a_cluster_of_this_directory_is_meant_by_its_commands(tmp_path: Path, ho
     (tmp_path / "kafkapy-cluster" / "cluster.json").write_text("{}")
     assert main(["cluster", "status"]) == 1
     assert "kafkapy-cluster" in capsys.readouterr().err
+    main(["profile", "add", "prod", "-b", "127.0.0.1:2", "--replace"])
+    capsys.readouterr()
+    assert main(["cluster", "check"]) == 1
+    assert capsys.readouterr().err == "kafkapy: 127.0.0.1:2: Connection refused\n", "it knows no directory"
 
 
 def test_profiles_of_another_user_are_none(tmp_path: Path) -> None:

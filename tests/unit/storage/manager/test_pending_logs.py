@@ -1,11 +1,13 @@
 """Logs pending deletion, and strays: the names of their directories, and when their files go."""
 
 import errno
+import gc
 
 import pytest
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.pending_logs import NAMES_AT_ONCE
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
@@ -42,6 +44,21 @@ def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
         manager.delete_log(partition, NOW_MS)
     waiting_counts = [len(manager.pending_log_deletions) for _ in manager.due_log_deletions(NOW_MS + 60_000)]
     assert waiting_counts == [2, 1, 0]
+
+
+def test_logs_are_freed_one_by_one_when_their_files_go() -> None:
+    manager = started(SimDisk())
+    gc.collect()
+    others = log_count()
+    create(manager, A0, A1, B0)
+    for partition in (A0, A1, B0):
+        manager.delete_log(partition, NOW_MS)
+    alive_counts = [log_count() - others for _ in manager.due_log_deletions(NOW_MS + 60_000)]
+    assert alive_counts == [3, 2, 1]  # the one whose step it is, and those after it
+
+
+def log_count() -> int:
+    return sum(type(each) is Log for each in gc.get_objects())
 
 
 def test_a_stop_closes_the_files_of_deleted_logs_one_by_one() -> None:
