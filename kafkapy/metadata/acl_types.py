@@ -17,7 +17,16 @@ WILDCARD: Final = "*"
 WILDCARD_PRINCIPAL: Final = "User:*"
 
 
-class AclOperation(IntEnum):
+class _AclCode(IntEnum):
+    """A field of an ACL, by Kafka's code."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "_AclCode | None":
+        """Return UNKNOWN for a code of a later release, as Apache Kafka does."""
+        return cls(0) if isinstance(value, int) else None
+
+
+class AclOperation(_AclCode):
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -36,7 +45,7 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class ResourceType(IntEnum):
+class ResourceType(_AclCode):
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -47,7 +56,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class PatternType(IntEnum):
+class PatternType(_AclCode):
     UNKNOWN = 0
     ANY = 1
     """In filters: patterns of any type with exactly this name."""
@@ -57,7 +66,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class PermissionType(IntEnum):
+class PermissionType(_AclCode):
     UNKNOWN = 0
     ANY = 1
     DENY = 2

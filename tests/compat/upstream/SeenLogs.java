@@ -60,6 +60,7 @@ class SeenLogs {
             case "partitionMetadataFile" -> Optional.of(new PartitionMetadataFile(PartitionMetadataFile.newFile(found), null));
             case "logStartOffset" -> AskedNode.offset(node, partition, ListOffsetsRequest.EARLIEST_TIMESTAMP);
             case "logEndOffset" -> AskedNode.offset(node, partition, ListOffsetsRequest.LATEST_TIMESTAMP);
+            case "numberOfSegments" -> found.list((unused, name) -> name.endsWith(".log")).length;
             case "producerStateManager" -> producers(node, partition);
             default -> throw Seen.inside(call);
         })));

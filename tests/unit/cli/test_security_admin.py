@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli.passwords import password_of
+from kafkapy.cli.security_admin import _acl_row
 from kafkapy.metadata.acl_types import Acl, AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.server.login.acl_text import AclTextError, parse_acl
 
@@ -136,6 +137,12 @@ def test_without_acls_that_allow_it_nobody_may_do_anything() -> None:
         admin = AdminClient(broker.client_config())
         with pytest.raises(KafkaException):
             admin.create_topics([NewTopic("topic", 1)])["topic"].result(60)
+
+
+def test_an_acl_of_a_later_release_is_listed() -> None:
+    acl = SimpleNamespace(principal="User:a", permission_type=3, operation=99, host="*")
+    resource = SimpleNamespace(resource_type=42, resource_name="r", pattern_type=3)
+    assert _acl_row(resource, acl) == ("User:a", "allow", "unknown", "unknown:r", "*")
 
 
 def test_acls_in_words() -> None:
