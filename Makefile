@@ -9,6 +9,8 @@ SPARK40 := .venv-spark40
 JOBS   ?= 5
 PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
+# Also what is installed there by a file of paths, as kafkapy in a checkout is.
+ADD_SITE := import site; print(f'import site; site.addsitedir({site.getsitepackages()[0]!r})')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 test-spark40 soak chaos coverage format check packages pictures docs generate golden \
@@ -155,7 +157,7 @@ $(SPARK40)/.ready: OLD_SPARK := pyspark==4.0.0 py4j==0.10.9.9
 $(SPARK35)/.ready $(SPARK40)/.ready: $(VENV)/.ready
 	$(BIN)/python -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(OLD_SPARK)
-	$(BIN)/python -c "$(SITE)" >"$$($(@D)/bin/python -c "$(SITE)")/base.pth"
+	$(BIN)/python -c "$(ADD_SITE)" >"$$($(@D)/bin/python -c "$(SITE)")/base.pth"
 	@touch $@
 
 coverage: setup  ## which lines the fast tests reach, to htmlcov/; T=expression as for test
