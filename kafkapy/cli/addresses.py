@@ -10,7 +10,7 @@ ANY_HOST: Final = ("0.0.0.0", "::")
 def address(text: str, *, may_lack_host: bool = False) -> tuple[str, int]:
     """Return host and port of HOST:PORT, for argparse."""
     host, colon, port = text.rpartition(":")
-    if not colon or not (host or may_lack_host) or not port.isdecimal() or int(port) > 65535:
+    if not colon or host == "[]" or not (host or may_lack_host) or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text} must read HOST:PORT")
     return host.strip("[]"), int(port)
 

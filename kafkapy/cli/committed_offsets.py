@@ -229,9 +229,13 @@ class BrokerConnections:
             connection.close()
 
     def _address(self, node_id: int) -> str:
+        """Return HOST:PORT of a broker. Raises NoResponseError: the request that needs it was not sent."""
         if node_id not in self._addresses:
-            response = self.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
+            try:
+                response = self.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
+            except NoResponseError as error:
+                raise NoResponseError(str(error), may_be_done=False) from error
             self._addresses = {each.node_id: f"{each.host}:{each.port}" for each in response.brokers}
         if node_id not in self._addresses:
-            raise NoResponseError(f"broker {node_id} is not there")
+            raise NoResponseError(f"broker {node_id} is not there", may_be_done=False)
         return self._addresses[node_id]

@@ -131,14 +131,8 @@ class GroupOffsets:
         """Return the offset of each partition that the group has begun to read."""
         return self._store.committed()
 
-    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """Return the end offsets, None for a deleted partition, and for one whose leader does not answer."""
-        wanted = list(partitions)
-        found = self.ends_of_existing(wanted)
-        return {each: found.get(each) for each in wanted}
-
     def ends_of_existing(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """Like ends(), without deleted partitions: None is one whose end is not known now."""
+        """Return the end offsets of the partitions that are not deleted; None is one whose leader does not say."""
         from kafkapy.cli.topic_facts import LATEST, TopicQueries
 
         return TopicQueries(self._brokers).known_offsets(partitions, LATEST)

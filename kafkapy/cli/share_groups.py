@@ -40,9 +40,10 @@ def _described_at(brokers: BrokerCalls, coordinator: Any, group_id: str) -> dict
     group = _described(brokers, coordinator.node_id, group_id)
     if group is None:
         return None
+    offsets = _offsets(brokers, coordinator.node_id, group_id)
     partitions: list[dict[str, Any]] = [
         {"topic": name, "partition": number, "start": start, "lag": lag}
-        for (name, number), (start, lag) in sorted(_offsets(brokers, coordinator.node_id, group_id).items())
+        for (name, number), (start, lag) in sorted(offsets.items())
     ]
     return {
         "group": group_id,
@@ -50,7 +51,7 @@ def _described_at(brokers: BrokerCalls, coordinator: Any, group_id: str) -> dict
         "state": group.group_state,
         "assignor": group.assignor_name,
         "coordinator": f"{coordinator.host}:{coordinator.port}",
-        "lag": sum(max(each["lag"], 0) for each in partitions),
+        "lag": _sum_of(lag for _, lag in offsets.values()),
         "partitions": partitions,
         "members": [_member(each) for each in group.members],
     }
@@ -81,7 +82,7 @@ class ShareOffsets:
             self._group_id,
             lambda coordinator: _offsets(self._brokers, coordinator.node_id, self._group_id),
         )
-        return {partition: start for partition, (start, _) in offsets.items() if start >= 0}
+        return {partition: start for partition, (start, _) in offsets.items() if start is not None and start >= 0}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to read at these offsets. A group with members is refused by its coordinator."""
@@ -117,16 +118,29 @@ def _described(brokers: BrokerCalls, node_id: int, group_id: str) -> Any:
     return described_by(brokers, node_id, ShareGroupDescribeRequest([group_id]), 1)
 
 
-def _offsets(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partition, tuple[int, int]]:
-    """Return (start offset, lag) of each partition, -1 for what is not known. Raises CoordinatorError."""
+def _offsets(brokers: BrokerCalls, node_id: int, group_id: str) -> dict[Partition, tuple[int | None, int | None]]:
+    """Return (start offset, lag) of each partition: -1 if the group has not begun to read it, None if it is not known.
+
+    Raises CoordinatorError.
+    """
     requested = DescribeShareGroupOffsetsRequestGroup(group_id, topics=None)
     (response,) = brokers.call(node_id, DescribeShareGroupOffsetsRequest([requested]), 1).groups
     check(response.error_code, response.error_message)
     return {
-        (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
-        for topic in response.topics
-        for each in topic.partitions
+        (topic.topic_name, each.partition_index): _known(each) for topic in response.topics for each in topic.partitions
     }
+
+
+def _known(partition: Any) -> tuple[int | None, int | None]:
+    if partition.error_code:  # its leader does not answer the coordinator; the response's start offset is 0 then
+        return None, None
+    return partition.start_offset, None if partition.lag < 0 <= partition.start_offset else partition.lag
+
+
+def _sum_of(lags: Iterable[int | None]) -> int | None:
+    """Return the lag of all partitions, None if that of one is not known."""
+    known = [*lags]
+    return None if None in known else sum(max(lag or 0, 0) for lag in known)
 
 
 def _member(member: Any) -> dict[str, Any]:

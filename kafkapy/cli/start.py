@@ -215,9 +215,10 @@ def _forget_unwritten(stream: TextIO) -> None:
 def _help_width() -> int:
     """Return how long lines of the help may be: at most MAX_HELP_WIDTH, and two less than the terminal, as argparse."""
     try:
-        return min(os.get_terminal_size(1).columns - 2, MAX_HELP_WIDTH)
+        columns = os.get_terminal_size(1).columns
     except OSError:  # stdout is no terminal
-        return MAX_HELP_WIDTH
+        columns = 0
+    return min(columns - 2, MAX_HELP_WIDTH) if columns else MAX_HELP_WIDTH  # some terminals do not know their size
 
 
 def new_parser() -> argparse.ArgumentParser:

@@ -144,11 +144,15 @@ def group(clients: Clients, name: str) -> Group:
 
 
 def offset_row(
-    partition: tuple[str, int], committed: int | None, ends: Mapping[tuple[str, int], int | None], member: str
+    partition: tuple[str, int],
+    committed: int | None,
+    ends: Mapping[tuple[str, int], int | None],
+    member: str,
+    reported_lag: int | None = None,
 ) -> OffsetRow:
     """Return the row of a partition; `ends`: as GroupOffsets.ends_of_existing has them."""
     is_silent = ends.get(partition, 0) is None
-    return OffsetRow(*partition, committed, ends.get(partition), member, is_silent=is_silent)
+    return OffsetRow(*partition, committed, ends.get(partition), member, reported_lag, is_silent)
 
 
 def rebalances(clients: Clients, name: str) -> tuple[list[dict[str, Any]], str | None]:

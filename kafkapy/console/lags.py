@@ -34,8 +34,8 @@ class LagSamples:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
-        self._topics: dict[str, Mapping[str, int]] = {}
-        """By group, as the thread last found it."""
+        self._topics: dict[str, Mapping[str, int | None]] = {}
+        """By group, as the thread last found it; None is a lag that was not known then."""
 
     def record(self, group: str, lag: int, now_s: float) -> None:
         """Add a point, and mark the group as shown by a page."""
@@ -45,22 +45,28 @@ class LagSamples:
             while len(self._points) > MAX_GROUPS:
                 self._points.popitem(last=False)
 
-    def record_unseen(self, group: str, lag: int, now_s: float, by_topic: Mapping[str, int]) -> None:
-        """Add a point found by the thread, unless that needs room for another group."""
+    def record_unseen(self, group: str, by_topic: Mapping[str, int | None], now_s: float) -> None:
+        """Add a point found by the thread, unless that needs room for another group, or a topic's lag is not known."""
+        known = [lag for lag in by_topic.values() if lag is not None]
         with self._lock:
             if group in self._points or len(self._points) < MAX_GROUPS:
-                self._add(group, lag, now_s)
                 self._topics[group] = by_topic
+                if len(known) == len(by_topic):  # else a leader is silent, and the lag would seem to fall
+                    self._add(group, sum(known), now_s)
 
     def topics(self) -> dict[str, int]:
-        """Return the lag of each topic that a measured group reads: of all these groups together."""
+        """Return the lag of each topic that a measured group reads: of all these groups together, if all are known."""
         found: dict[str, int] = {}
+        unknown = set()
         with self._lock:
             for group, by_topic in self._topics.items():
                 if group in self._points:
                     for topic, lag in by_topic.items():
-                        found[topic] = found.get(topic, 0) + lag
-        return found
+                        if lag is None:
+                            unknown.add(topic)
+                        else:
+                            found[topic] = found.get(topic, 0) + lag
+        return {topic: lag for topic, lag in found.items() if topic not in unknown}
 
     def of(self, group: str) -> Points:
         with self._lock:
@@ -116,10 +122,7 @@ class LagWatch:
             if self._background.is_stopping:
                 return
             try:
-                by_topic = lags_of(self._clients, name)
-                known = {topic: lag for topic, lag in by_topic.items() if lag is not None}
-                if len(known) == len(by_topic):  # else a leader is silent, and the lag would seem to fall
-                    self._lags.record_unseen(name, sum(known.values()), time.time(), known)
+                self._lags.record_unseen(name, lags_of(self._clients, name), time.time())
             except ClusterError:
                 self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S
         self._lags.drop_old(time.time())

@@ -11,7 +11,7 @@ from kafkapy.cli.streams_groups import readers_of, task_ids
 from kafkapy.console import groups
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
-from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow, offset_row
+from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, offset_row
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_share_group_offsets_request import (
@@ -86,9 +86,9 @@ def _share_group(brokers: Brokers, clients: Clients, described: Any, coordinator
             readers.setdefault(partition, []).append(member.client_id)
     wanted = sorted({*offsets, *readers})[:MAX_OFFSETS]
     with failures():
-        ends = clients.offsets(described.group_id).ends(wanted)
+        ends = clients.offsets(described.group_id).ends_of_existing(wanted)
     rows = tuple(
-        OffsetRow(*each, start, ends.get(each), ", ".join(sorted(set(readers.get(each, ())))), reported_lag=lag)
+        offset_row(each, start, ends, ", ".join(sorted(set(readers.get(each, ())))), lag)
         for each in wanted
         for start, lag in [offsets.get(each, (None, None))]
     )

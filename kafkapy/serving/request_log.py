@@ -20,6 +20,7 @@ from kafkapy.protocol.api import APIS, request_type, response_type
 from kafkapy.protocol.headers import RequestHeader, read_request_header, read_response_header
 from kafkapy.protocol.json_lines import to_json
 from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.seams import FileRegion
 from kafkapy.serving.request_logger import request_logger
 
 MAX_BYTES: Final = 1 << 20
@@ -93,10 +94,16 @@ def _response(header: RequestHeader, response: Writer | None) -> Any:
 
 
 def with_blank_payloads(response: Writer) -> bytes:
-    """Return the frame with zeros for records: only their size is logged, and reading them may block."""
+    """Return the frame with zeros for regions of files: of records only the size is logged, and reading may block.
+
+    Other payloads are as they are: they may be fields that responses share (Metadata of many topics, configs).
+    """
     blank = Writer()
     blank += response
-    blank.splices = [(position, bytes(len(payload))) for position, payload in response.splices]
+    blank.splices = [
+        (position, bytes(len(payload)) if isinstance(payload, FileRegion) else payload)
+        for position, payload in response.splices
+    ]
     return blank.joined()
 
 

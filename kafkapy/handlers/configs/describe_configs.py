@@ -98,19 +98,26 @@ class _Described:
             raise ApiError(ErrorCode.INVALID_REQUEST, TOO_MANY)
         rows = self._rows.get(alike)
         if rows is None:
-            self._rows[alike] = rows = [_row(entry, has_synonyms=self._has_synonyms) for entry in entries()]
+            rows = [_row(entry, has_synonyms=self._has_synonyms) for entry in entries()]
             if self._is_documented:
                 _document(requested.resource_type, rows)
-            self._sizes[alike] = sum(map(_size_of, rows))
-        size = self._sizes[alike]
+            self._keep(alike, rows)
         if requested.configuration_keys:
-            keys = set(requested.configuration_keys)
-            rows = [row for row in rows if row.name in keys]
-            size = sum(map(_size_of, rows))
+            keys = frozenset(requested.configuration_keys)
+            alike = (alike, keys)
+            found = self._rows.get(alike)
+            rows = self._keep(alike, [row for row in rows if row.name in keys]) if found is None else found
+        size = self._sizes[alike]
         if size > self._left_bytes:
             self._is_full = True
             raise ApiError(ErrorCode.INVALID_REQUEST, TOO_MANY)
         self._left_bytes -= size
+        return rows
+
+    def _keep(self, alike: Hashable, rows: list[DescribeConfigsResourceResult]) -> list[DescribeConfigsResourceResult]:
+        """Keep rows for the next resource with the same ones; return them."""
+        self._rows[alike] = rows
+        self._sizes[alike] = sum(map(_size_of, rows))
         return rows
 
     def _entries_of(self, requested: DescribeConfigsResource) -> tuple[Hashable, Callable[[], list[ConfigEntry]]]:

@@ -16,6 +16,7 @@ from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, committed_offsets, delete_offsets
 from kafkapy.cli.connection import Connection
+from kafkapy.cli.consumer_groups import delete_group
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
 from kafkapy.console.groups import lags_of
@@ -177,6 +178,31 @@ def test_a_group_that_is_not_there_is_not_deleted_by_a_broker_that_was_not_reach
     with scripted(FindCoordinator=found, Metadata=metadata, DeleteGroups=deleted) as broker:
         assert main(["groups", "delete", "readers", "-b", broker.address]) == 1
     assert "GROUP_ID_NOT_FOUND" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_group_that_is_not_there_is_not_deleted_by_a_request_that_was_not_sent(*, is_listed: bool) -> None:
+    left = [1]
+
+    def metadata(request: Any, version: int) -> MetadataResponse:
+        brokers = [MetadataResponseBroker(1, host=broker.host, port=broker.port)]
+        if left and left.pop():
+            if is_listed:
+                raise ConnectionResetError  # of the request for the coordinator's address
+            brokers = []
+        return MetadataResponse(brokers=brokers, cluster_id="scripted")
+
+    def deleted(request: Any, version: int) -> DeleteGroupsResponse:
+        results = [DeletableGroupResult(each, error_code=ErrorCode.GROUP_ID_NOT_FOUND) for each in request.groups_names]
+        return DeleteGroupsResponse(results=results)
+
+    with (
+        scripted(Metadata=metadata, DeleteGroups=deleted) as broker,
+        BrokerConnections({"bootstrap.servers": broker.address}) as brokers,
+        pytest.raises(CoordinatorError, match="GROUP_ID_NOT_FOUND"),
+    ):
+        delete_group(brokers, "readers")
+    assert (broker.requests.count("DeleteGroups"), left) == (1, [])
 
 
 def test_no_request_to_a_coordinator_is_made_by_librdkafka() -> None:

@@ -63,7 +63,7 @@ def test_output_to_a_full_disk_is_one_line_of_error(command: list[str]) -> None:
     assert done.stderr == "kafkapy: not all could be written: No space left on device\n"
 
 
-@pytest.mark.parametrize(("columns", "longest"), [(80, 78), (60, 58), (200, 98)])
+@pytest.mark.parametrize(("columns", "longest"), [(80, 78), (60, 58), (200, 98), (0, 98)])
 def test_help_of_start_is_as_wide_as_the_terminal(columns: int, longest: int) -> None:
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy import Broker
-from kafkapy.cli.addresses import connectable
+from kafkapy.cli.addresses import address, connectable
 from kafkapy.cli.start import properties_of_file, with_port
 from kafkapy.errors import ConfigError
 from kafkapy.storage.offline.format import with_absolute_directories
@@ -281,6 +282,12 @@ def test_broken_escape_is_a_config_error(tmp_path: Path) -> None:
 )
 def test_address_is_one_that_a_client_can_use(bound, shown) -> None:
     assert connectable(bound) == shown
+
+
+@pytest.mark.parametrize("text", ["[]:8080", ":", "8080", ":x", ":65536"])
+def test_what_names_no_address_listens_nowhere(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="HOST:PORT"):
+        address(text, may_lack_host=True)
 
 
 def test_relative_directories_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

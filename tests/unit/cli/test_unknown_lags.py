@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from kafkapy.__main__ import main
+from kafkapy.cli.committed_offsets import BrokerConnections
+from kafkapy.cli.share_groups import ShareOffsets, describe_share_group
+from kafkapy.console import other_groups
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
 from kafkapy.console.groups import group, groups_of_topic, lags_of
@@ -14,6 +17,16 @@ from kafkapy.console.lags import LagSamples, LagWatch
 from kafkapy.console.settings import Settings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from kafkapy.protocol.messages.describe_share_group_offsets_response import DescribeShareGroupOffsetsResponse
+from kafkapy.protocol.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponseGroup as OfGroup,
+)
+from kafkapy.protocol.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponsePartition as OfPartition,
+)
+from kafkapy.protocol.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponseTopic as OfTopic,
+)
 from kafkapy.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkapy.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -31,6 +44,8 @@ from kafkapy.protocol.messages.offset_fetch_response import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from kafkapy.protocol.messages.share_group_describe_response import DescribedGroup as SharingGroup
+from kafkapy.protocol.messages.share_group_describe_response import ShareGroupDescribeResponse
 from tests.support.scripted_broker import ScriptedBroker, scripted
 
 pytest.importorskip("confluent_kafka")
@@ -103,17 +118,41 @@ def broker() -> Iterator[ScriptedBroker]:
         return ListGroupsResponse(groups=groups)
 
     with scripted(
-        Metadata=metadata, OffsetFetch=committed, ListOffsets=ends, ConsumerGroupDescribe=described, ListGroups=listed
+        Metadata=metadata,
+        OffsetFetch=committed,
+        ListOffsets=ends,
+        ConsumerGroupDescribe=described,
+        ListGroups=listed,
+        ShareGroupDescribe=described_sharing,
+        DescribeShareGroupOffsets=share_offsets,
     ) as it:
         yield it
 
 
+def described_sharing(request: Any, version: int) -> ShareGroupDescribeResponse:
+    groups = [SharingGroup(group_id=each, group_state="Empty") for each in request.group_ids]
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+def share_offsets(request: Any, version: int) -> DescribeShareGroupOffsetsResponse:
+    """The coordinator knows the lag of orders-0, not of orders-1; the leader of clicks-0 refuses to answer it."""
+    orders = [OfPartition(0, start_offset=4, lag=6), OfPartition(1, start_offset=4, lag=-1)]
+    clicks = [OfPartition(0, error_code=ErrorCode.LEADER_NOT_AVAILABLE)]
+    topics = [OfTopic("orders", partitions=orders), OfTopic("clicks", partitions=clicks)]
+    groups = [OfGroup(each.group_id, topics=topics) for each in request.groups]
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
 @pytest.fixture
-def clients(broker: ScriptedBroker) -> Iterator[Clients]:
-    settings = Settings(servers=broker.address)
-    brokers = Brokers(settings)
-    yield Clients(settings, brokers)
+def brokers(broker: ScriptedBroker) -> Iterator[Brokers]:
+    brokers = Brokers(Settings(servers=broker.address))
+    yield brokers
     brokers.close()
+
+
+@pytest.fixture
+def clients(broker: ScriptedBroker, brokers: Brokers) -> Clients:
+    return Clients(Settings(servers=broker.address), brokers)
 
 
 def test_the_lag_of_a_topic_is_unknown_without_a_leader_of_it(clients: Clients) -> None:
@@ -144,3 +183,22 @@ def test_groups_list_and_describe_show_no_lag(broker: ScriptedBroker, capsys: py
     assert json.loads(capsys.readouterr().out)[0]["lag"] is None
     assert main(["groups", "describe", "readers", "-b", broker.address]) == 0
     assert "lag unknown" in capsys.readouterr().out
+
+
+def test_the_lag_of_a_share_group_is_unknown_if_its_coordinator_does_not_know_it(broker: ScriptedBroker) -> None:
+    with BrokerConnections({"bootstrap.servers": broker.address}) as connections:
+        described = describe_share_group(connections, "workers")
+        started = ShareOffsets(connections, "workers").committed()
+    assert described is not None
+    assert described["lag"] is None
+    assert [(each["topic"], each["partition"], each["start"], each["lag"]) for each in described["partitions"]] == [
+        ("clicks", 0, None, None),
+        ("orders", 0, 4, 6),
+        ("orders", 1, 4, None),
+    ]
+    assert started == {("orders", 0): 4, ("orders", 1): 4}, "a shift of clicks-0 would begin at 0"
+
+
+def test_the_page_of_a_share_group_shows_no_lag_that_is_too_small(brokers: Brokers, clients: Clients) -> None:
+    assert other_groups.group(brokers, clients, "workers").lag is None
+    assert other_groups.share_groups_of_topic(brokers, "orders", ["workers"]) == [("workers", None)]

@@ -36,11 +36,21 @@ def test_no_group_that_was_shown_makes_way_for_one_that_was_not() -> None:
     lags = LagSamples()
     for number in range(MAX_GROUPS - 1):
         lags.record(f"g{number}", 1, 1.0)
-    lags.record_unseen("first", 1, 1.0, {})
-    lags.record_unseen("second", 1, 1.0, {})
+    lags.record_unseen("first", {"orders": 1}, 1.0)
+    lags.record_unseen("second", {"orders": 1}, 1.0)
     assert lags.of("first")
     assert not lags.of("second")
     assert lags.of("g0")
+
+
+def test_the_lag_of_a_topic_is_not_shown_as_it_was_before_a_leader_fell_silent() -> None:
+    lags = LagSamples()
+    for group in ("first", "second"):
+        lags.record_unseen(group, {"orders": 5, "clicks": 2}, 1.0)
+    assert lags.topics() == {"orders": 10, "clicks": 4}
+    lags.record_unseen("second", {"orders": None, "clicks": 3}, 16.0)
+    assert lags.topics() == {"clicks": 5}
+    assert lags.of("second") == [(1.0, 7.0)]
 
 
 def test_what_is_older_than_an_hour_is_forgotten() -> None:

@@ -7,16 +7,23 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkapy import Broker
+from kafkapy.handlers.configs import shared_rows
+from kafkapy.handlers.encoded_responses import EncodedResponse
 from kafkapy.protocol.api import APIS, request_type, response_type
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header, write_response_header
+from kafkapy.protocol.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -24,8 +31,9 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.primitives import SPLICE_BYTES, Writer
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.serving.request_log import logged
 from kafkapy.serving.request_logger import request_logger
@@ -144,21 +152,49 @@ def test_a_handshake_shows_the_mechanism(client: WireClient, caplog: pytest.LogC
     assert line["response"] == {"errorCode": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
 
 
-@pytest.mark.parametrize("name", WITH_SECRETS)
-async def test_neither_side_of_an_api_with_secrets_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    (key,) = (each.key for each in APIS.values() if each.name == name)
-    version = WITH_SECRETS[name]
+async def line_of(
+    key: int, version: int, write: Callable[[Writer], None], caplog: pytest.LogCaptureFixture
+) -> dict[str, Any]:
+    """Return the line of a request without fields and the response that `write` appends."""
     asked = Writer()
     write_request_header(asked, api_key=key, api_version=version, correlation_id=1, client_id="a")
     request_type(key)().write(asked, version)
     response = Writer()
     write_response_header(response, key, version, 1)
-    response_type(key)().write(response, version)
+    write(response)
 
     async def route(info: ConnectionInfo, frame: memoryview) -> Writer:
         return response
 
     caplog.set_level(logging.DEBUG, "kafka.request.logger")
     await logged(route, ConnectionInfo("a", "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1), memoryview(bytes(asked)))
-    (line,) = lines(caplog)
+    return lines(caplog)[-1]
+
+
+@pytest.mark.parametrize("name", WITH_SECRETS)
+async def test_neither_side_of_an_api_with_secrets_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    (key,) = (each.key for each in APIS.values() if each.name == name)
+    version = WITH_SECRETS[name]
+    line = await line_of(key, version, lambda out: response_type(key)().write(out, version), caplog)
     assert (line["request"], line["response"]) == ("", "")
+
+
+@pytest.mark.parametrize("version", [1, 4])
+async def test_configs_that_resources_share_are_logged(version: int, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [DescribeConfigsResourceResult("key", value="x" * 2_000)]
+    results = [DescribeConfigsResult(resource_name=name, configs=rows) for name in ("first", "second")]
+    response = DescribeConfigsResponse(results=results)
+    line = await line_of(32, version, lambda out: shared_rows.write(out, response, version), caplog)
+    results_shown = line["response"]["results"]
+    assert [(each["resourceName"], len(each["configs"][0]["value"])) for each in results_shown] == [
+        ("first", 2_000),
+        ("second", 2_000),
+    ]
+
+
+async def test_metadata_that_clients_share_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    topics = [MetadataResponseTopic(name=f"topic-{number:04}", topic_id=bytes(16)) for number in range(900)]
+    body = MetadataResponse(topics=topics).encode(8)
+    assert len(body) >= SPLICE_BYTES
+    line = await line_of(3, 8, lambda out: EncodedResponse(body).write(out, 8), caplog)
+    assert len(line["response"]["topics"]) == 900

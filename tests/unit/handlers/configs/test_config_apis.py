@@ -426,6 +426,20 @@ async def test_the_configs_of_a_response_are_bounded(loop: SimLoop, node) -> Non
     assert not any(result.error_code for result in await describe(again))
 
 
+async def test_resources_with_equal_configs_share_them_whichever_keys_are_requested(loop: SimLoop, node) -> None:
+    """Else a response of many resources would be in memory as large as on the wire (shared_rows.py)."""
+    keys = [[name] for name in ("consumer.session.timeout.ms", "share.record.lock.duration.ms")]
+    resources = [
+        DescribeConfigsResource(resource_type=32, resource_name=f"{number}", configuration_keys=keys[number % 2])
+        for number in range(6)
+    ]
+    asker = context()
+    asker.connection, asker.client = SimpleNamespace(), "c"
+    found = (await describe_configs.handle(node, asker, DescribeConfigsRequest(resources=resources))).results
+    assert [[row.name for row in each.configs] for each in found] == keys * 3
+    assert len({id(each.configs) for each in found}) == 2
+
+
 def test_no_resource_is_described_after_the_first_that_does_not_fit(node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the rows of 100,000 topics, each with its own configs, would be made to find that they do not fit."""
     monkeypatch.setattr(describe_configs, "MAX_DESCRIBED_BYTES", 2_000)

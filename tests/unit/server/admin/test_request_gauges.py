@@ -4,7 +4,7 @@ from kafkapy.gauge import Distribution, Gauge
 from kafkapy.metrics.histogram import bucket_of
 from kafkapy.metrics.requests import RequestCounts
 from kafkapy.metrics.traffic import BrokerTraffic
-from kafkapy.server.admin.request_gauges import request_gauges
+from kafkapy.server.admin.request_gauges import PRODUCE, request_gauges
 
 FETCH_17 = (1 << 16) | 17
 PRODUCE_12 = 12
@@ -38,3 +38,13 @@ def test_conversions_of_produce_requests_are_exported_with_zeros_for_the_others(
     times, sizes = found["MessageConversionsTimeMs"], found["TemporaryMemoryBytes"]
     assert (times.zeros, sum(times.histograms[0]), times.histograms[0][5], times.unit) == (2, 1, 1, 0.001)
     assert (sizes.zeros, sum(sizes.histograms[0]), sizes.histograms[0][bucket_of(4000)], sizes.unit) == (1, 2, 1, 1.0)
+
+
+def test_errors_of_later_releases_share_a_series() -> None:
+    counts = RequestCounts()
+    counts.errors_of(PRODUCE).update({-1: 1, 9_998: 2, 9_999: 3, 3: 4})
+    found = [each for each in request_gauges(counts, BrokerTraffic()) if isinstance(each, Gauge)]
+    assert [(dict(each.tags)["error"], each.value) for each in found] == [
+        ("UNKNOWN_SERVER_ERROR", 6),
+        ("UNKNOWN_TOPIC_OR_PARTITION", 4),
+    ]
