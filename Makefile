@@ -46,12 +46,15 @@ demo:            ## broker + market + Spark: a live page, checked bars, demo.htm
 
 # The tiers: CONTRIBUTING.md says what is in which. Progress in percent comes line by line, the ten slowest at the end.
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL) --durations=10
+# How pytest ended in `make test-all`, for `make test-again`: make itself says 2, whatever failed.
+STATUS := .pytest_cache/status
 
 test: setup tools spark-jars   ## the tests that protect a change: all but the long ones; T=expression for those of all that match (pytest -k)
 	$(PYTEST) $(if $(T),-k "$(T)",-m "not long")
 
 test-all: setup tools spark-jars   ## every test
-	$(PYTEST)
+	@rm -f $(STATUS)
+	$(PYTEST); status=$$?; echo $$status >$(STATUS); exit $$status
 
 .PHONY: test-again
 test-again: setup   # of tests/compat those that just failed, at most five, once more and alone
@@ -62,6 +65,7 @@ test-fast: setup   ## of those of `make test` the ones that need neither Java no
 
 # No simulation: they cost most, and their outcome depends least on the interpreter. Spark's packages are not there.
 # Python 3.15 lacks packages that they need: there a client in pure Python produces and fetches.
+# No cache: beside `make test-all` it would overwrite what failed there.
 PYTHONS_TESTS := tests/unit tests/golden tests/scenarios tests/texts --ignore=tests/unit/spark_jobs --ignore=tests/unit/tools
 NEWEST := 3.15
 NEWEST_TESTS := tests/unit/embedded/test_any_python.py tests/unit/test_dataclass.py tests/unit/test_named_tuple.py
@@ -82,7 +86,7 @@ test-venv: $(VENV)/.tests-ready
 	@:
 
 test-python: $(VENV)/.tests-ready
-	$(BIN)/python -m pytest -q $(PARALLEL) $(if $(filter %$(NEWEST),$(VENV)),$(NEWEST_TESTS),$(PYTHONS_TESTS))
+	$(BIN)/python -m pytest -q -p no:cacheprovider $(PARALLEL) $(if $(filter %$(NEWEST),$(VENV)),$(NEWEST_TESTS),$(PYTHONS_TESTS))
 
 $(VENV)/.tests-ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)

@@ -60,13 +60,16 @@ class Attempt:
 
     def write(self, rows: DataFrame, *partition_by: str) -> None:
         """Write and publish the rows, also if the batch is there: Spark keeps the state only of rows that are taken."""
+        is_written = False
         try:
             rows.write.partitionBy(*partition_by).parquet(self.own.path)
+            is_written = True
             self.at_step("parquet_written", self.batch_id)
             self._publish()
         except (PySparkException, Py4JError):
-            # A newer driver that has published the next batch has removed what this one wrote of this batch.
-            if not self._is_published():
+            # A newer driver that has published the next batch has removed what this one wrote of this batch. Without
+            # one, a batch that is there is not done before its rows are taken: the next would lack their state.
+            if not self._is_published() or not (is_written or self._is_next_published()):
                 raise
         self.at_step("parquet_published", self.batch_id)
         self._remove_attempts()
@@ -97,6 +100,10 @@ class Attempt:
                 f"the output, or of another query; bring back the one that belongs to it, or start with --reset-output"
             )
         return True
+
+    def _is_next_published(self) -> bool:
+        """Return whether a newer driver has gone on: Spark has committed a batch before it begins the next."""
+        return not self.output.beside(f"{self.output.path}/batch_id={self.batch_id + 1}").is_empty()
 
     def _remove_attempts(self) -> None:
         """Remove this attempt if it is still there, and those of earlier batches, whose drivers were killed."""

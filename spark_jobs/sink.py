@@ -147,7 +147,8 @@ def fence_earlier(config: TopicConfig, job: str, topic: str) -> None:
 def shortest_note_life_s(client: Mapping[str, str]) -> float:
     """Return how long notes live at least: 6 of 7 parts of the brokers' offsets.retention.minutes, and at most 6 days.
 
-    Without the right to read the brokers' configuration it is taken to be the default.
+    Without the right to read the brokers' configuration, or where brokers have no such key, it is taken to be the
+    default.
     """
     admin = AdminClient({**client, "log_level": "2"})
     minutes = [KAFKAS_RETENTION_MINUTES]
@@ -155,7 +156,9 @@ def shortest_note_life_s(client: Mapping[str, str]) -> float:
         for broker in admin.list_topics(timeout=ADMIN_S).brokers:  # librdkafka asks one broker at a time
             asked = ConfigResource(ConfigResource.Type.BROKER, str(broker))
             (response,) = admin.describe_configs([asked], request_timeout=ADMIN_S).values()
-            minutes.append(int(response.result()[RETENTION].value))
+            configs = response.result()
+            if RETENTION in configs:
+                minutes.append(int(configs[RETENTION].value))
     return min(minutes) * 60 * 6 / 7
 
 

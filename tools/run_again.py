@@ -1,7 +1,8 @@
 """Run once more, alone, what failed in a run of many at once: `python -m tools.run_again`.
 
 Only tests against real processes (tests/compat), and at most five: five workers on two cores can make such a test miss
-a deadline. All others, and a test that fails again, stay failed. What passes here is named, for somebody to look at.
+a deadline. All others, and a test that fails again, stay failed; so does a run that a signal or an error of pytest
+ended before all tests had run. What passes here is named, for somebody to look at.
 """
 
 import json
@@ -11,12 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+STATUS = Path(".pytest_cache/status")
+"""How pytest ended: `make test-all` writes it."""
+TESTS_FAILED = "1"
+"""The status of a run of all tests, of which some failed."""
 MAX_TESTS = 5  # more have a common cause
 AGAIN = "tests/compat/"
 
 
-def refusal(failed: Sequence[str]) -> str | None:
+def refusal(status: str, failed: Sequence[str]) -> str | None:
     """Return why these tests are not run again, or None."""
+    if status != TESTS_FAILED:
+        return f"pytest ended with status {status or 'unknown'}, so not all tests were run"
     if not failed:
         return "no test is recorded as failed: what failed was another thing"
     if len(failed) > MAX_TESTS:
@@ -27,15 +34,16 @@ def refusal(failed: Sequence[str]) -> str | None:
 
 def main() -> int:
     """Return 0 if all that failed passes now."""
+    status = STATUS.read_text().strip() if STATUS.exists() else ""
     failed = sorted(json.loads(LAST_FAILED.read_text())) if LAST_FAILED.exists() else []
-    reason = refusal(failed)
+    reason = refusal(status, failed)
     if reason is not None:
         print(f"Nothing is run again: {reason}.")
         return 1
-    status = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n0", *failed], check=False).returncode
-    outcome = "passed alone, look at them" if status == 0 else "not all passed alone"
+    again = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n0", *failed], check=False).returncode
+    outcome = "passed alone, look at them" if again == 0 else "not all passed alone"
     print(f"Failed beside other tests, {outcome}: {', '.join(failed)}")
-    return int(status != 0)
+    return int(again != 0)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from spark_jobs import live, silver
@@ -126,6 +127,20 @@ def test_what_is_not_whole_is_replaced_and_another_plan_is_refused(spark, tmp_pa
     next((output / "batch_id=0").glob("part-*")).unlink()  # a copy that was killed, where a rename is one
     write(rows(spark), output, plan="another")
     assert found(spark, output) == [0, 1, 2, 3]
+
+
+def test_a_repeated_batch_that_fails_is_not_done_though_it_is_there(spark, tmp_path) -> None:
+    """Else Spark would commit it without the state of all its rows, and could never compute the next one."""
+
+    def fail(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            raise OSError("the disk is full")
+            yield batch
+
+    write(rows(spark), tmp_path / "output")
+    with pytest.raises(PySparkException, match="the disk is full"):
+        write(rows(spark).mapInPandas(fail, "id LONG"), tmp_path / "output")
+    assert found(spark, tmp_path / "output") == [0, 1, 2, 3]
 
 
 def put(bootstrap: str, topic: str, trade_ids: range) -> None:

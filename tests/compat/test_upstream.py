@@ -104,6 +104,7 @@ def outcomes_of(classes: Path, directory: Path, wanted: list[str], *, only: str 
             stderr=errors,
             text=True,
         )
+    assert ran.returncode == 0, f"Java ended with status {ran.returncode}, maybe amid the tests: {directory / 'errors'}"
     lines = [line.split("\t") for line in ran.stdout.splitlines() if line.count("\t") == 5]
     return [line for line in lines if line[0] != "aborted"]
 
@@ -112,6 +113,15 @@ def test_a_part_of_apache_kafkas_own_tests(classes: Path, tmp_path: Path) -> Non
     outcomes = outcomes_of(classes, tmp_path, SHORT, only="combined")
     assert {line[1] for line in outcomes} == {each.partition("#")[0] for each in SHORT}
     assert [line for line in outcomes if line[0] != "successful"] == []
+
+
+def test_what_ends_amid_its_tests_has_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nprintf 'successful\\tTest\\ta\\ta [1] combined\\t0.1\\t\\n'\nexit 3\n")
+    java.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(AssertionError, match="Java ended with status 3"):
+        outcomes_of(tmp_path, tmp_path, ["Test#a,b"])
 
 
 @only_soaked

@@ -3,10 +3,12 @@
 import shutil
 import subprocess
 import sys
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ConfigEntry, ConfigResource
 
 from spark_jobs import sink, transactional_sink
 from spark_jobs.errors import JobError
@@ -64,6 +66,28 @@ def test_a_job_names_its_own_keys() -> None:
     assert [name for name in sink.KEYS if name not in source] == []
     with pytest.raises(JobError, match="set first_transactional_batch to 3"), sink.as_job_errors():
         next_claim(SINK, None, "q", 3, NOW_MS)
+
+
+class Admin:
+    """Of two brokers, the second of which has no key of Apache Kafka's, as other makers' brokers may."""
+
+    brokers = (1, 2)
+
+    def __init__(self, _: dict[str, str]) -> None: ...
+
+    def list_topics(self, timeout: float) -> "Admin":
+        return self
+
+    def describe_configs(self, asked: list[ConfigResource], request_timeout: float) -> dict[ConfigResource, object]:
+        response: Future[dict[str, ConfigEntry]] = Future()
+        has_key = asked[0].name == "1"
+        response.set_result({sink.RETENTION: ConfigEntry(sink.RETENTION, "70")} if has_key else {})
+        return {asked[0]: response}
+
+
+def test_a_broker_that_does_not_say_how_long_notes_live_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "AdminClient", Admin)
+    assert sink.shortest_note_life_s({}) == 3_600
 
 
 @pytest.mark.parametrize("note", [BEFORE, Note("q", 0, 1)])

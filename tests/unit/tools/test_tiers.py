@@ -38,7 +38,7 @@ def test_ci_runs_every_test() -> None:
 
 
 def test_each_run_shows_the_ten_slowest() -> None:
-    assert [recipe(target).split()[0] for target in ("test", "test-all", "test-fast")] == ["$(PYTEST)"] * 3
+    assert [recipe(target).count("$(PYTEST)") for target in ("test", "test-all", "test-fast")] == [1, 1, 1]
     assert re.search(r"^PYTEST := .*--durations=10$", MAKEFILE, re.M)
 
 
