@@ -4,6 +4,7 @@ Deviation: Apache Kafka has series of all APIs from the start. Here only APIs th
 most never are.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -44,8 +45,11 @@ def request_gauges(counts: "RequestCounts", traffic: "BrokerTraffic") -> Iterato
         yield from _of_api("Fetch", both)
         yield from _conversions("Fetch", sum(map(_count, both)), None)
     for api_key, errors in list(counts.errors.items()):
+        by_name: Counter[str] = Counter()  # codes of later releases have one name
         for code, count in list(errors.items()):
-            tags = (("request", APIS[api_key].name), ("error", ErrorCode(code).name))
+            by_name[ErrorCode(code).name] += count
+        for name, count in by_name.items():
+            tags = (("request", APIS[api_key].name), ("error", name))
             yield Gauge(REQUEST_METRICS, "ErrorsPerSec", count, tags, is_counter=True)
 
 
