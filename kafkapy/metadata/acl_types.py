@@ -113,10 +113,10 @@ class Acl(NamedTuple):
     def __str__(self) -> str:
         """Return the text that Apache Kafka writes to its audit log."""
         return (
-            f"StandardAcl[resourceType={name_of(ResourceType, self.resource_type)}, "
-            f"resourceName={self.resource_name}, patternType={name_of(PatternType, self.pattern_type)}, "
-            f"principal={self.principal}, host={self.host}, operation={name_of(AclOperation, self.operation)}, "
-            f"permissionType={name_of(PermissionType, self.permission_type)}]"
+            f"StandardAcl[resourceType={ResourceType(self.resource_type).name}, "
+            f"resourceName={self.resource_name}, patternType={PatternType(self.pattern_type).name}, "
+            f"principal={self.principal}, host={self.host}, operation={AclOperation(self.operation).name}, "
+            f"permissionType={PermissionType(self.permission_type).name}]"
         )
 
 
@@ -151,14 +151,6 @@ class AclFilter(NamedTuple):
         if acl.pattern_type == PatternType.PREFIXED:
             return self.resource_name.startswith(acl.resource_name)
         return acl.resource_name == WILDCARD
-
-
-def name_of(codes: type[IntEnum], code: int) -> str:
-    """Return a code's name, UNKNOWN for one of a later version."""
-    try:
-        return codes(code).name
-    except ValueError:
-        return "UNKNOWN"
 
 
 def in_order(acls: list[Acl]) -> list[Acl]:

@@ -17,7 +17,6 @@ from kafkapy.metadata.acl_types import (
     PermissionType,
     ResourceType,
     in_order,
-    name_of,
 )
 from kafkapy.metadata.cidr import range_error
 from kafkapy.metadata.features import MV_4_4_IV1, FeatureControl
@@ -108,22 +107,22 @@ def find_acls(acls: "Mapping[Uuid, AccessControlEntryRecord]", requested: AclFil
 
 
 def _unknown_part(requested: AclFilter) -> str:
-    if "UNKNOWN" in (name_of(ResourceType, requested.resource_type), name_of(PatternType, requested.pattern_type)):
+    if "UNKNOWN" in (ResourceType(requested.resource_type).name, PatternType(requested.pattern_type).name):
         return "Unknown patternFilter."
-    if "UNKNOWN" in (name_of(AclOperation, requested.operation), name_of(PermissionType, requested.permission_type)):
+    if "UNKNOWN" in (AclOperation(requested.operation).name, PermissionType(requested.permission_type).name):
         return "Unknown entryFilter."
     return ""
 
 
 def _refusal(acl: Acl) -> ApiError | None:
     """Return why an ACL cannot be created, None if it can."""
-    if (name := name_of(ResourceType, acl.resource_type)) in ("UNKNOWN", "ANY"):
+    if (name := ResourceType(acl.resource_type).name) in ("UNKNOWN", "ANY"):
         message = f"Invalid resourceType {name}"
     elif acl.pattern_type not in _CONCRETE:
-        message = f"Invalid patternType {name_of(PatternType, acl.pattern_type)}"
-    elif (name := name_of(AclOperation, acl.operation)) in ("UNKNOWN", "ANY"):
+        message = f"Invalid patternType {PatternType(acl.pattern_type).name}"
+    elif (name := AclOperation(acl.operation).name) in ("UNKNOWN", "ANY"):
         message = f"Invalid operation {name}"
-    elif (name := name_of(PermissionType, acl.permission_type)) in ("UNKNOWN", "ANY"):
+    elif (name := PermissionType(acl.permission_type).name) in ("UNKNOWN", "ANY"):
         message = f"Invalid permissionType {name}"
     elif not acl.resource_name:
         message = "Resource name should not be empty"

@@ -45,8 +45,9 @@ class StopOrder(IntEnum):
     CONTROLLER = auto()
     METADATA_LOG = auto()
     LOGS = auto()
-    LOCKS = auto()
     IO_POOL = auto()
+    LOCKS = auto()
+    """After IO_POOL: if LOGS is cancelled, a worker may still write the clean-shutdown file."""
     ADMIN = auto()
     """Last: until then it reports that the node is stopping."""
 

@@ -3,7 +3,8 @@
 After writes to thousands of partitions most of the stop is fsyncs, some three per log; a log that has not changed since
 the start needs none. As in Apache Kafka, num.recovery.threads.per.data.dir workers per directory make them.
 storage/manager/closing.py follows: it closes the logs that they left and the files of the others, then writes the
-checkpoints and last the clean-shutdown file. Others have the loop in between: a controller in the same process goes on.
+checkpoints and last the clean-shutdown file. Others have the loop in between: the listener of metrics and health, and
+the other nodes of a cluster in one process.
 """
 
 import asyncio

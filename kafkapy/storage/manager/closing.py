@@ -4,8 +4,9 @@
         if step is not None:
             step.run()  # it blocks: a driver on an event loop has a worker call it
 
-100,000 logs in one piece would hold the loop for more than a second, which a controller in the same process uses until
-its own end. A directory that is offline, fails meanwhile, or was never loaded gets no clean-shutdown file.
+100,000 logs in one piece would hold the loop for more than a second. The node's own controller has ended by then, but
+the listener of metrics and health, and the other nodes of a cluster in one process, go on. A directory that is offline,
+fails meanwhile, or was never loaded gets no clean-shutdown file.
 """
 
 import logging

@@ -17,7 +17,7 @@ class Removals:
 
 
 class LogTable(dict[TopicPartition, Log]):
-    """A dict changed only by `table[partition] = log`, `del` and `take`."""
+    """A dict changed only by `table[partition] = log`, `del` and `remove`."""
 
     __slots__ = ("_watchers", "counts")
 

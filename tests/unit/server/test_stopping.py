@@ -54,6 +54,11 @@ async def test_a_start_that_fails_undoes_what_was_added_by_then() -> None:
     assert recorder.taken == ["heartbeats", "groups", "logs"]
 
 
+def test_no_worker_can_write_to_the_directories_once_they_are_unlocked() -> None:
+    """The pool's end waits for its calls. If LOGS is cancelled, one may write the clean-shutdown file."""
+    assert StopOrder.LOGS < StopOrder.IO_POOL < StopOrder.LOCKS
+
+
 def test_a_step_is_added_once() -> None:
     recorder, stops = added()
     with pytest.raises(AssertionError, match="LOGS is added twice"):

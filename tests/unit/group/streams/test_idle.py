@@ -12,19 +12,24 @@ from kafkapy.group.streams.configured_topology import StatusCode
 from kafkapy.group.streams.decision import HeartbeatResult
 from kafkapy.group.streams.idle import IdleMembers
 from kafkapy.group.streams.settings import RACK_TAGS
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.streams_group_heartbeat_request import (
     Endpoint,
     KeyValue,
     StreamsGroupHeartbeatRequest,
     TaskOffset,
 )
-from tests.support.consumer_groups import CLIENT, image_of
+from tests.support.consumer_groups import CLIENT, image_with
 from tests.support.streams_groups import StreamsShard, chain, request_of, task_ids, tasks_of
 
-TOPOLOGY = chain(False, sources=("foo",))
+TOPOLOGY = chain(True, sources=("foo",))
+CHANGELOG = "app-store0-changelog"
 NOTHING = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"))
 OTHER_CLIENT = Client("another", "/127.0.0.1")
-STEPS = 300
+STEPS = 400
+QUIET_STEPS = 100
+"""Without changes: they are longer than the delay of the first assignment, and the interval to the next one."""
+STEP_MS = 100
 
 
 class RepeatingMember:
@@ -62,19 +67,30 @@ def outcome(shard: StreamsShard, request: StreamsGroupHeartbeatRequest, version:
     """Return the result of a heartbeat, which is carried out, its records, and the soft state; or the error."""
     try:
         decision = shard.shard.streams.heartbeat(request, version, client, shard.now_ms)
+        shard.commit(decision)
     except ApiError as error:
         return error.code, error.message, None
-    shard.commit(decision)
-    group = shard.groups.get("g")
-    soft_state = None if group is None else (group.deadline_ms(), dict(group.task_offsets))
+    if "g" not in shard.groups:
+        return decision.response, decision.records, None
+    group = shard.streams_group()
+    soft_state = group.deadline_ms(), dict(group.task_offsets), group.refined_targets
     return decision.response, decision.records, soft_state
+
+
+def image_of_topics(counts: dict[str, int]) -> MetadataImage:
+    return image_with({name: (name[:16].encode().ljust(16), count) for name, count in counts.items()})
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_idle_heartbeat_has_the_outcome_of_its_decision(seed: int) -> None:
-    random, counts = Random(seed), [2]
-    keys = {"group_streams_assignment_interval_ms": 0, "group_streams_initial_rebalance_delay_ms": 0}
-    shards = [StreamsShard(image_of(foo=2), **keys) for _ in range(2)]
+    random, counts = Random(seed), {"foo": 2, CHANGELOG: 2}
+    keys = {
+        "group_streams_assignment_interval_ms": random.choice([0, 5_000]),
+        "group_streams_initial_rebalance_delay_ms": random.choice([0, 3_000]),
+        "group_streams_num_standby_replicas": random.choice([0, 1]),
+        "group_streams_num_warmup_replicas": random.choice([0, 2]),
+    }
+    shards = [StreamsShard(image_of_topics(counts), **keys) for _ in range(2)]
     members = [RepeatingMember(name, random.choice([None, f"instance-{name}"])) for name in "abc"]
     idle_count = 0
 
@@ -95,10 +111,21 @@ def test_an_idle_heartbeat_has_the_outcome_of_its_decision(seed: int) -> None:
         else:
             member.rejoin()
 
-    def add_partition(_member: RepeatingMember) -> None:
-        counts[0] += 1
+    def refused_heartbeat(member: RepeatingMember) -> None:
+        """Its records, and the topics that it looks at first, are not written."""
+        add_partition(member)
         for shard in shards:
-            shard.image = image_of(foo=counts[0])
+            shard.refuses_append = lambda: True
+        heartbeat(member, rack_id="another")
+        for shard in shards:
+            shard.refuses_append = None
+
+    def add_partition(_member: RepeatingMember) -> None:
+        """Its task is added, or the internal topic has too few partitions from now on."""
+        counts["foo"] += 1
+        counts[CHANGELOG] = random.choice([counts["foo"], counts[CHANGELOG]])
+        for shard in shards:
+            shard.image = image_of_topics(counts)
 
     def change_configs(_member: RepeatingMember) -> None:
         chosen = {f"streams.{RACK_TAGS}": random.choice(["", "zone"])}
@@ -106,13 +133,13 @@ def test_an_idle_heartbeat_has_the_outcome_of_its_decision(seed: int) -> None:
             shard.group_configs["g"] = chosen
             shard.image = replace(shard.image, configs=replace(shard.image.configs))
 
-    def pass_time(_member: RepeatingMember) -> None:
-        duration_ms = random.choice([1_000, 50_000])
+    def pass_time(duration_ms: int) -> None:
         for shard in shards:
             shard.pass_time(duration_ms)
 
     changes = [
         add_partition,
+        refused_heartbeat,
         change_configs,
         lambda member: heartbeat(member, shutdown_application=True),
         lambda member: heartbeat(member, member_epoch=-1),
@@ -123,20 +150,22 @@ def test_an_idle_heartbeat_has_the_outcome_of_its_decision(seed: int) -> None:
         lambda member: heartbeat(member, instance_id="of another"),
         lambda member: heartbeat(member, endpoint_information_epoch=-1),
         lambda member: heartbeat(member, **{kind: [] for kind in NOTHING}),
-        pass_time,
+        lambda _: pass_time(random.choice([1_000, 50_000])),
     ]
-    for _ in range(STEPS):
-        if random.random() < 0.05:
+    heartbeat(members[0])
+    for step in range(STEPS):
+        if step >= QUIET_STEPS and random.random() < 0.05:
             random.choice(changes)(random.choice(members))
             if shards[0].streams_group().shutdown_member_id is not None and random.random() < 0.5:
-                pass_time(members[0])
+                pass_time(random.choice([1_000, 50_000]))
+        pass_time(STEP_MS)
         heartbeat(random.choice(members))
     assert idle_count > 0, "some heartbeat needed no decision"
 
 
 def test_a_member_without_tags_is_told_so_after_a_client_that_could_not_read_it() -> None:
     shard = StreamsShard(
-        image_of(foo=1),
+        image_of_topics({"foo": 1, CHANGELOG: 1}),
         group_streams_assignment_interval_ms=0,
         group_streams_initial_rebalance_delay_ms=0,
         group_streams_rack_aware_assignment_tags=["zone"],

@@ -25,6 +25,7 @@ from kafkapy.share.persister import (
     TopicIdPartition,
 )
 from kafkapy.share.state_messages import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE, Exchange
+from kafkapy.types import Uuid
 from tests.simulator.loop import SimClock, SimLoop
 
 TOPIC, OTHER_TOPIC = bytes(15) + b"1", bytes(15) + b"2"
@@ -68,6 +69,39 @@ def persister_of(loop: SimLoop, channels: Any) -> RoutedPersister:
 
 async def _nothing() -> None:
     pass
+
+
+class Kept:
+    """The coordinator on this broker: it has lost its shard after the first write, of which one item was refused."""
+
+    def __init__(self) -> None:
+        self.written: list[Uuid] = []
+
+    def is_hosted(self, _key: str) -> bool:
+        return not self.written
+
+    def broker_of(self, _key: str) -> int:
+        return 2
+
+    async def write_states(self, _group_id: str, writes: Sequence[StateWrite]) -> list[PartitionResult]:
+        self.written += [each.topic_id for each in writes]
+        return [
+            PartitionResult(TOPIC, 0, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.message),
+            PartitionResult(OTHER_TOPIC, 0),
+        ]
+
+
+async def test_what_was_kept_here_is_asked_of_the_broker_to_which_it_has_moved(loop: SimLoop) -> None:
+    kept: Any = Kept()
+    channels: Any = Channels(response_to("write", ErrorCode.NONE))
+    persister = RoutedPersister(kept, channels, node_id=1, create_topic=_nothing, clock=SimClock(loop), timeout_ms=1000)
+    writes = [StateWrite(topic_id, 0, 0, 0, 0, 0, BATCHES) for topic_id in (TOPIC, OTHER_TOPIC)]
+    results = await persister.write("g", writes)
+    assert [(each.topic_id, each.error_code) for each in results] == [
+        (TOPIC, ErrorCode.NONE),
+        (OTHER_TOPIC, ErrorCode.NONE),
+    ]
+    assert (kept.written, channels.request_count) == ([TOPIC, OTHER_TOPIC], 1)
 
 
 def read_of(topic_id: bytes, *partitions: int) -> Any:

@@ -13,9 +13,10 @@ from kafkapy.storage.checkpoint import (
 )
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.manager.checkpoints import LogCheckpoints
 from kafkapy.storage.manager.log_manager import LogManager
 from tests.simulator.disk import SimDisk
-from tests.support.log_managers import A0, B0, create, flushed_log, started
+from tests.support.log_managers import A0, B0, TOPIC_A, TOPIC_B, create, flushed_log, started
 from tests.support.logs import NOW_MS, append
 
 
@@ -152,3 +153,33 @@ def test_offsets_that_are_not_written_are_not_kept() -> None:
     written, other = (manager.directory_of(log) for log in logs)
     assert written is not other
     assert (written.offset_on_disk(RECOVERY_POINT_FILE, A0), other.offset_on_disk(RECOVERY_POINT_FILE, B0)) == (4, 0)
+
+
+def test_a_replica_that_moves_while_offsets_are_collected_has_them_in_its_new_directory_alone() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    flushed_log(manager, 3)
+    create(manager, B0)
+    copy = manager.create_future_log(A0, manager.directories[1], TOPIC_A, NOW_MS)
+    for _ in range(3):
+        append(copy, value_bytes=100)
+    flush_log(copy)
+    manager.create_future_log(B0, manager.directories[0], TOPIC_B, NOW_MS)
+    checkpoints = LogCheckpoints(manager.directories, (manager.logs, manager.future_logs), logs_per_step=1)
+    collected = checkpoints.recovery_points()
+    assert [next(collected) for _ in range(3)] == [[], [], []]  # both logs of a-0 are among these three
+    manager.replace_by_future_log(A0)
+    checkpoints.write_now(collected)
+    assert disk.read_file(f"/d1/{RECOVERY_POINT_FILE}") == encode_offsets({B0: 0})
+    assert disk.read_file(f"/d2/{RECOVERY_POINT_FILE}") == encode_offsets({B0: 0, A0: 3})
+
+
+def test_a_collection_that_is_given_up_watches_no_log_any_more() -> None:
+    manager = started(SimDisk())
+    create(manager, A0, B0)
+    checkpoints = LogCheckpoints(manager.directories, (manager.logs, manager.future_logs), logs_per_step=1)
+    collected = checkpoints.recovery_points()
+    next(collected)
+    del collected
+    assert not manager.logs._watchers
+    assert not manager.future_logs._watchers
