@@ -97,12 +97,13 @@ class ServedApi:
     handler: its module below kafkapy. listed_min: what ApiVersions says; older than served_min only for Produce.
     max_elements: the bound of array entries and tagged fields of a request. is_counted: what its requests decode to is
     counted as request memory; `parking`: what holds for those that wait for other requests. response_bytes: what the
-    response of a large one takes beyond the part of the request's elements, also counted. in_turns: its handler gives
-    way to the loop between turns of 4 ms (runtime/turns.py). parts: its large requests are handled in parts
-    (serving/large_requests.py). One with neither is handled in one turn, within its max_elements. is_between_nodes:
-    sent by other nodes, so that no client quota holds for it. is_telemetry: listed and served only while there is a
-    receiver of client metrics, as in Apache Kafka. has_legacy: handlers.legacy serves the versions that Kafka 4
-    removed, if kafkapy.legacy.clients.enable is set, for clients from 0.9 on.
+    response of a large one takes beyond the part of the request's elements, also counted. writer: the module below
+    kafkapy whose `write` encodes large responses, in place of their own. in_turns: its handler gives way to the loop
+    between turns of 4 ms (runtime/turns.py). parts: its large requests are handled in parts (serving/large_requests.py).
+    One with neither is handled in one turn, within its max_elements. is_between_nodes: sent by other nodes, so that no
+    client quota holds for it. is_telemetry: listed and served only while there is a receiver of client metrics, as in
+    Apache Kafka. has_legacy: handlers.legacy serves the versions that Kafka 4 removed, if kafkapy.legacy.clients.enable
+    is set, for clients from 0.9 on.
     """
 
     api_key: int
@@ -116,6 +117,7 @@ class ServedApi:
     is_counted: bool = True
     parking: Parking | None = None
     response_bytes: int = 0
+    writer: str | None = None
     in_turns: bool = False
     parts: Parts | None = None
     is_between_nodes: bool = False
@@ -189,7 +191,15 @@ ROWS: Final = (
     ServedApi(30, BOTH, "handlers.security.create_acls", 1, 3, ACLS, forwarding=WHOLE),
     ServedApi(31, BOTH, "handlers.security.delete_acls", 1, 3, FEW, forwarding=WHOLE, in_turns=True),
     ServedApi(
-        32, BOTH, "handlers.configs.describe_configs", 1, 4, CHANGED, response_bytes=MAX_DESCRIBED_BYTES, in_turns=True
+        32,
+        BOTH,
+        "handlers.configs.describe_configs",
+        1,
+        4,
+        CHANGED,
+        response_bytes=MAX_DESCRIBED_BYTES,
+        writer="handlers.configs.shared_rows",
+        in_turns=True,
     ),
     ServedApi(33, BOTH, "handlers.configs.alter_configs", 0, 2, CHANGED, forwarding=IN_PART, in_turns=True),
     ServedApi(34, BROKER, "handlers.cluster.alter_replica_log_dirs", 1, 2, CHANGED, in_turns=True),
@@ -273,3 +283,5 @@ PARKED: Final[Mapping[int, Parking]] = {row.api_key: row.parking for row in ROWS
 """How those requests share their room that wait for others, by API key."""
 RESPONSE_BYTES: Final = {row.api_key: row.response_bytes for row in ROWS if row.response_bytes}
 """What the responses of large requests are counted with before these are decoded, by API key."""
+WRITERS: Final = {row.api_key: row.writer for row in ROWS if row.writer is not None}
+"""The modules that encode large responses, by API key."""

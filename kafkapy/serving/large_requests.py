@@ -18,7 +18,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
 from kafkapy.handlers.parts import PART_ELEMENTS, Handler, Prepare, cut, join, levels_of, with_entries
-from kafkapy.handlers.table import PARKED, RESPONSE_BYTES, UNCOUNTED, Levels, Parts
+from kafkapy.handlers.table import PARKED, RESPONSE_BYTES, UNCOUNTED, WRITERS, Levels, Parts
 from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.primitives import Writer
@@ -32,8 +32,6 @@ LARGE_FRAME_BYTES: Final = 8 * 1024
 """Smaller frames are decoded in 15 ms at most, with any number of elements. Few requests but Produce are larger."""
 LONG_ELEMENTS: Final = 1_000
 """A Produce with more entries is handled in turns; it is decoded at once, as its frame is kept for the batches."""
-SHARING: Final = {32: "handlers.configs.shared_rows"}
-"""APIs whose large responses repeat parts, with the module that writes a part once."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of a request without record batches: decoding copies its contents, and the response may again.
 
@@ -147,7 +145,8 @@ class LargeRequests:
 
     async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
         """Encode a response on a worker."""
-        write = import_module(f"kafkapy.{SHARING[header.api_key]}").write if header.api_key in SHARING else None
+        writer = WRITERS.get(header.api_key)
+        write = None if writer is None else import_module(f"kafkapy.{writer}").write
         return await self._work.run(_timed(context, partial(encode, header, response, write)), context.client)
 
     async def handle(
