@@ -25,13 +25,18 @@ class Decoded(NamedTuple):
     error: str | None = None
 
 
+def check_format(name: str) -> None:
+    """Raise DecodeError for a format that does not exist."""
+    if name not in FORMATS:
+        raise DecodeError(f"no format is called {name}: {', '.join(FORMATS)}")
+
+
 class Decoders:
     """Decodes keys by one format and values by another. Data that does not fit is shown as text, with the reason."""
 
     def __init__(self, key_format: str, value_format: str, registry: SchemaRegistry | None = None) -> None:
         for name in (key_format, value_format):
-            if name not in FORMATS:
-                raise DecodeError(f"no format is called {name}: {', '.join(FORMATS)}")
+            check_format(name)
             if name in BY_SCHEMA and registry is None:
                 raise DecodeError(f"{name} needs a schema registry, or a directory of schemas")
         self._key_format = key_format

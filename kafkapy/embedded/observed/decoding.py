@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
-from kafkapy.decoders.formats import AUTO, BY_SCHEMA, FORMATS, Decoders
+from kafkapy.decoders.formats import AUTO, BY_SCHEMA, Decoders, check_format
 from kafkapy.decoders.registry import SchemaRegistry
 from kafkapy.embedded.observed.waiting import ObservationError
 from kafkapy.record.batch import Record as StoredRecord
@@ -82,9 +82,11 @@ class RecordDecoder:
 
 def check_formats(*names: str) -> None:
     """Raise ObservationError for a format that does not exist."""
-    for name in names:
-        if name not in FORMATS:
-            raise ObservationError(f"no format is called {name}: {', '.join(FORMATS)}")
+    try:
+        for name in names:
+            check_format(name)
+    except DecodeError as error:
+        raise ObservationError(str(error)) from error
 
 
 def hashable(value: Any) -> Hashable:
