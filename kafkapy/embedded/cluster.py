@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkapy.embedded.controlled.cluster import ControlledNodes
 from kafkapy.embedded.in_process import InProcessCluster
-from kafkapy.embedded.loop_thread import IN_CHILD
+from kafkapy.embedded.loop_thread import refuse_in_child
 from kafkapy.embedded.network import ClusterClientNetwork, NodeNetwork
 from kafkapy.embedded.observer import QUESTION_TIMEOUT_S, ClusterObserver
 from kafkapy.embedded.options import (
@@ -407,8 +407,8 @@ class Cluster:
         return node_id not in self._paused and self._cluster.is_running(node_id)
 
     def _check_not_in_child(self) -> None:
-        if os.getpid() != self._pid and self._found is not None:  # the node would end with the forked child
-            raise RuntimeError(IN_CHILD)
+        if self._found is not None:
+            refuse_in_child(self._pid)  # the node would end with the forked child
 
     def _check_not_paused(self, node_id: int) -> None:
         if node_id in self._paused:

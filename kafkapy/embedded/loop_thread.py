@@ -21,6 +21,12 @@ class OfThread(Protocol):
 S = TypeVar("S", bound=OfThread)
 
 
+def refuse_in_child(parent_pid: int) -> None:
+    """Raise RuntimeError in a process that was forked from this one."""
+    if os.getpid() != parent_pid:
+        raise RuntimeError(IN_CHILD)
+
+
 class LoopThread:
     """A thread with an event loop; other threads submit coroutines to it."""
 
@@ -50,8 +56,7 @@ class LoopThread:
 
     def check_not_in_child(self) -> None:
         """Raise RuntimeError in a forked child."""
-        if self.is_of_parent:
-            raise RuntimeError(IN_CHILD)
+        refuse_in_child(self._pid)
 
     def run_soon(self, function: Callable[[], None]) -> None:
         """Run a plain function on the loop and wait for its end."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.controlled.channel import Begin, Channel, ChannelClosed, send_first
-from kafkapy.embedded.loop_thread import IN_CHILD, LoopThread
+from kafkapy.embedded.loop_thread import LoopThread, refuse_in_child
 from kafkapy.server.cluster.plan import ClusterError
 
 if TYPE_CHECKING:
@@ -197,8 +197,7 @@ class ControlledNodes:
     # -- on the thread of the channels ----------------------------------------------------------------------------
 
     def _start_thread(self) -> None:
-        if os.getpid() != self._pid:  # two processes would each read a part of what nodes send
-            raise RuntimeError(IN_CHILD)
+        refuse_in_child(self._pid)  # two processes would each read a part of what nodes send
         if self._thread is None:
             self._thread = LoopThread()
             self._thread.run_soon(self._open_all)

@@ -27,7 +27,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.embedded.faults.selectors import REQUEST_SELECTORS, Selectors, complaint_about
 from kafkapy.embedded.faults.shapes import Selected, is_between_nodes, selectors_of
 from kafkapy.embedded.faults.whole_errors import versions_with_room
-from kafkapy.embedded.loop_thread import IN_CHILD
+from kafkapy.embedded.loop_thread import refuse_in_child
 from kafkapy.errors import KafkapyError, first_of, near, quoted, unknown
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS, LOGIN_APIS
@@ -433,8 +433,7 @@ class Faults:
         return next((fault for fault in self._all if fault.number == number), None)
 
     def _add(self, fault: Fault) -> Fault:
-        if os.getpid() != self._pid:  # the parent's brokers would not know of it
-            raise RuntimeError(IN_CHILD)
+        refuse_in_child(self._pid)  # the parent's brokers would not know of it
         topic = fault.topic
         if topic is not None and not any(mark in topic for mark in "*?["):
             known = self._topics()
