@@ -99,7 +99,7 @@ class ServedApi:
     counted as request memory; `parking`: what holds for those that wait for other requests. response_bytes: what the
     response of a large one takes beyond the part of the request's elements, also counted. writer: the module below
     kafkapy whose `write` encodes large responses, in place of their own. in_turns: its handler gives way to the loop
-    between turns of 4 ms (runtime/turns.py). parts: its large requests are handled in parts (serving/large_requests.py).
+    between turns of 4 ms (runtime/turns.py). parts: its large requests are served in parts (serving/large_requests.py).
     One with neither is handled in one turn, within its max_elements. is_between_nodes: sent by other nodes, so that no
     client quota holds for it. is_telemetry: listed and served only while there is a receiver of client metrics, as in
     Apache Kafka. has_legacy: handlers.legacy serves the versions that Kafka 4 removed, if kafkapy.legacy.clients.enable
