@@ -121,23 +121,16 @@ class RoutedPersister:
 
     async def _persist(self, call: "_Call[ItemT, ResultT]") -> list[ResultT]:
         """Ask the coordinators of the items until each result is final; return the results in order."""
-        began_ms = self._clock.monotonic_ms()
-        if self._are_kept_here(call):  # as on a lone node: none of the other brokers has to be looked for
-            results = await call.local(call.group_id, call.items)
-            if not any(each.error_code in TRIED_AGAIN for each in results):
-                return results
-            call.results.update(enumerate(results))
-        else:
-            await self._ask(call)
+        deadline_ms = self._clock.monotonic_ms() + GIVE_UP_AFTER_MS
         backoff_ms = FIRST_BACKOFF_MS
         while True:
+            await self._ask(call)
             call.waiting = [index for index in call.waiting if call.results[index].error_code in TRIED_AGAIN]
-            left_ms = began_ms + GIVE_UP_AFTER_MS - self._clock.monotonic_ms()
+            left_ms = deadline_ms - self._clock.monotonic_ms()
             if not call.waiting or left_ms <= 0 or self._is_closed:
                 return [call.results[index] for index in range(len(call.items))]
             await asyncio.sleep(min(backoff_ms, left_ms) / 1000)
             backoff_ms = min(2 * backoff_ms, MAX_BACKOFF_MS)
-            await self._ask(call)
 
     def _are_kept_here(self, call: "_Call[ItemT, ResultT]") -> bool:
         """Return whether this broker coordinates all of the items, which are few."""
@@ -148,6 +141,9 @@ class RoutedPersister:
 
     async def _ask(self, call: "_Call[ItemT, ResultT]") -> None:
         """Ask the coordinator of each item that waits, all brokers at the same time; set their results."""
+        if self._are_kept_here(call):  # as on a lone node: none of the other brokers has to be looked for
+            await self._ask_broker(call, self._node_id, call.waiting)
+            return
         by_broker: dict[int, list[int]] = {}
         for count, index in enumerate(call.waiting, 1):
             if count % ITEMS_PER_SLICE == 0:
