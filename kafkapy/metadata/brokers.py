@@ -340,7 +340,7 @@ class BrokerControl:
         return request.current_metadata_offset >= self._registration_offsets[request.broker_id]
 
     def expired_brokers(self, now_ms: int) -> list[int]:
-        """Return the unfenced brokers whose session has expired."""
+        """Return the unfenced brokers without a heartbeat for broker.session.timeout.ms, which are to be fenced."""
         return [
             broker.id
             for broker in self.brokers.values()

@@ -1,4 +1,7 @@
-"""The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730)."""
+"""The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730).
+
+A broker requests its next block, and hands out the ids of its own, by runtime/broker/producer_ids.py.
+"""
 
 from typing import TYPE_CHECKING, Any, Final
 
