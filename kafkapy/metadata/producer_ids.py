@@ -29,6 +29,8 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIdControl:
+    """The first id that no block has yet, as of the controller's last record: blocks never overlap."""
+
     def __init__(self, brokers: BrokerControl) -> None:
         self._brokers = brokers
         self._next_id = 0

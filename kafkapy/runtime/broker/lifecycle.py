@@ -64,6 +64,8 @@ log = logging.getLogger(__name__)
 
 
 class LifecycleState(Enum):
+    """How far the broker is with the controller: from registration over the first unfencing to a controlled shutdown."""
+
     NOT_RUNNING = auto()
     REGISTERED = auto()
     RUNNING = auto()

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 class HostState(Enum):
+    """LOADING becomes ACTIVE or FAILED; each of the three ends as CLOSED."""
+
     LOADING = "reads its log"
     ACTIVE = "serves"
     FAILED = "could not read its log, or replay a record of it"
