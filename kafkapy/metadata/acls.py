@@ -34,7 +34,7 @@ _CONCRETE: Final = frozenset((PatternType.LITERAL, PatternType.PREFIXED))
 
 
 class AclControl:
-    """The ACLs as of the controller's last record. `decide_...` leaves them as they are; `replay...` changes them."""
+    """The ACLs as of the last record. `decide_...` leaves them as they are; `replay...` changes them."""
 
     def __init__(self, features: FeatureControl, random: Random) -> None:
         self._features = features

@@ -74,7 +74,7 @@ class EntityResult(NamedTuple):
 
 
 class ClientQuotaControl:
-    """The quotas as of the controller's last record. `decide_alter` leaves them as they are; `replay` changes them."""
+    """The quotas as of the last record. `decide_alter` leaves them as they are; `replay` changes them."""
 
     def __init__(self, loaded: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """`loaded`: the quotas of the committed image at the start of the controller's term."""

@@ -35,7 +35,7 @@ class UserResult(NamedTuple):
 
 
 class ScramControl:
-    """The credentials as of the controller's last record. `decide_alter` leaves them as they are; `replay` changes them."""
+    """The credentials as of the last record. `decide_alter` leaves them as they are; `replay` changes them."""
 
     def __init__(
         self, features: FeatureControl, credentials: Mapping[tuple[int, str], UserScramCredentialRecord]

@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 class LifecycleState(Enum):
-    """How far the broker is with the controller: from registration over the first unfencing to a controlled shutdown."""
+    """How far the broker is with the controller: registered, unfenced for the first time, in controlled shutdown."""
 
     NOT_RUNNING = auto()
     REGISTERED = auto()
