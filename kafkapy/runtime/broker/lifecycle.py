@@ -40,8 +40,8 @@ SHUTDOWN_POLL_MS: Final = 20
 SHUTDOWN_TIMEOUT_MS: Final = 5000
 """Time limit of a controlled shutdown; after it the broker stops without the controller's consent.
 
-Deviation: Apache Kafka waits for 5 minutes. Here 5 s, because Docker kills a process 10 s after it has asked it to stop,
-and the next start would have to recover.
+Deviation: Apache Kafka waits for 5 minutes. Here 5 s, because Docker kills a process that is still there 10 s after the
+request to stop, and the next start would have to recover.
 """
 MAX_TIMEOUT_S: Final = 24 * 3600.0
 """The longest delay that a loop timer is set to."""
