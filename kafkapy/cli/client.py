@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -30,6 +30,8 @@ ClientConfig = Annotated[
         help="A property of the client (librdkafka's names); may be repeated.",
     ),
 ]
+JAVA_PARTITIONER: Final = "murmur2_random"
+"""librdkafka's name of the partitioner of Java's clients. By its own a key would get another partition than by theirs."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

@@ -11,6 +11,7 @@ import typer
 
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
+    JAVA_PARTITIONER,
     ClientConfig,
     Server,
     client_properties,
@@ -129,6 +130,7 @@ def produce(options: ProduceOptions) -> None:
             acks=options.acks,
             compression_type=options.compression,
             linger_ms=5,
+            partitioner=JAVA_PARTITIONER,
             message_timeout_ms=int(FLUSH_S * 1000),
         )
         kafka = confluent()
