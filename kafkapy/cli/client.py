@@ -31,7 +31,7 @@ ClientConfig = Annotated[
     ),
 ]
 JAVA_PARTITIONER: Final = "murmur2_random"
-"""librdkafka's name of the partitioner of Java's clients. By its own a key would get another partition than by theirs."""
+"""librdkafka's name of the partitioner of Java's clients. Its own would put a key that they write into another one."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
