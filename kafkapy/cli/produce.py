@@ -11,12 +11,12 @@ import typer
 
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
-    JAVA_PARTITIONER,
     ClientConfig,
     Server,
     client_properties,
     confluent,
     failures,
+    with_java_defaults,
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
@@ -130,13 +130,12 @@ def produce(options: ProduceOptions) -> None:
             acks=options.acks,
             compression_type=options.compression,
             linger_ms=5,
-            partitioner=JAVA_PARTITIONER,
             message_timeout_ms=int(FLUSH_S * 1000),
         )
         kafka = confluent()
         _check_files(options.files)
         check_reachable(properties)
-        producer = kafka.Producer(properties)
+        producer = kafka.Producer(with_java_defaults(properties))
         # a typing error would create a topic; scripts may rely on auto.create.topics.enable
         if options.create is False or (options.create is None and sys.stderr.isatty()):
             _check_topic(producer, options.topic)

@@ -165,6 +165,28 @@ def test_a_key_gets_the_partition_that_java_clients_choose(run) -> None:
     assert dict(line.split("=") for line in shown) == {**chosen, "by crc32": str(zlib.crc32(b"by crc32") % 4)}
 
 
+@pytest.mark.parametrize(
+    "command", [("produce", "once"), ("topics", "copy", "source", "once")], ids=lambda each: each[0]
+)
+def test_a_lost_response_repeats_no_record(command, capsys, monkeypatch) -> None:
+    with Broker() as broker:
+        broker.create_topics("source", "once", partitions=1)
+        broker.topics["source"].produce([{"id": number} for number in range(3)])
+        broker.faults.drop("Produce", when="after", topic="once", nth=1)
+        lines = SimpleNamespace(buffer=io.BytesIO(b'{"id":0}\n{"id":1}\n{"id":2}\n'), isatty=lambda: False)
+        monkeypatch.setattr(sys, "stdin", lines)
+        assert main([*command, "-b", broker.bootstrap_servers]) == 0, capsys.readouterr().err
+        assert [record.value["id"] for record in broker.topics["once"].records()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "options", [["--acks", "1"], ["-X", "acks=0"], ["-X", "retries=0"], ["-X", "max.in.flight=9"], ["--acks", "-1"]]
+)
+def test_a_producer_may_be_set_to_repeat_records(options, run) -> None:
+    done = run("produce", "loose", *options, stdin=b"one\n")
+    assert (done.status, done.err) == (0, "")
+
+
 def test_json_lines_make_records(run) -> None:
     run("topics", "create", "json", "-p", 1)
     rows = [{"key": "k", "value": {"a": 1}, "headers": {"h": "x"}, "timestamp_ms": 1234567890123}, {"value": None}]
