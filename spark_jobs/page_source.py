@@ -2,7 +2,8 @@
 
 There are two threads: one reads records, one requests end offsets and metrics once a second. Topics that do not exist
 yet are tried again. Bars are read from their first record, order books from the last BOOK_RECORDS of a partition, which
-should include a snapshot, ticks from the end.
+should include a snapshot, ticks from the end. So is a topic that was deleted and made again, which its id tells (Kafka
+2.8 and newer); what was read of the one before is forgotten.
 """
 
 import logging
@@ -10,12 +11,14 @@ import math
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.request import urlopen
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_jobs.events import SENT_NS
@@ -47,8 +50,12 @@ class Topics:
     """The topics of which the ticks are made, for their lag."""
 
     @property
+    def read(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.bars, self.depth, self.ticks)))
+
+    @property
     def all(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.counted, *self.sources, self.bars, self.depth, self.ticks)))
+        return tuple(dict.fromkeys((*self.counted, *self.sources, *self.read)))
 
 
 @dataclass(slots=True)
@@ -58,6 +65,8 @@ class Facts:
     records: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, dict[str, float]] = field(default_factory=dict)
     ticks_behind: int | None = None
+    is_answered: bool = True
+    """Whether a broker has answered the last request."""
 
 
 class PageSource:
@@ -71,9 +80,12 @@ class PageSource:
         self.facts = Facts()
         self._stop = threading.Event()
         settings = {"group.id": "page", "enable.auto.commit": False, "isolation.level": "read_committed"}
-        quiet = {"error_cb": lambda _error: None, "log_level": 0, "fetch.wait.max.ms": 100}
-        self._consumer = Consumer({**settings, **quiet, **client})
-        self._counter = Consumer({**settings, **quiet, **client})
+        quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0}
+        own = {**settings, "fetch.wait.max.ms": 100, **quiet, **client}
+        self._consumer, self._counter = Consumer(own), Consumer(own)
+        self._admin = AdminClient({**quiet, **client})
+        self._ids: dict[str, str] = {}
+        self._made_again: set[str] = set()
         targets = (self._read, self._count)
         self._threads = [threading.Thread(target=each, name=f"page-{each.__name__}") for each in targets]
         for thread in self._threads:
@@ -91,7 +103,8 @@ class PageSource:
         look_at_s = 0.0
         try:
             while not self._stop.is_set():
-                wanted = {self.topics.bars, self.topics.depth, self.topics.ticks}
+                found -= self._forget_made_again()
+                wanted = set(self.topics.read)
                 if found < wanted and time.monotonic() >= look_at_s:
                     look_at_s = time.monotonic() + EVERY_S
                     found |= self._assign(wanted - found)
@@ -102,6 +115,20 @@ class PageSource:
                             self._apply(message)
         finally:
             self._consumer.close()
+
+    def _forget_made_again(self) -> set[str]:
+        """Return the topics that were made again. Forget what was read of them, and read them no longer."""
+        with self.lock:
+            topics, self._made_again = self._made_again, set()
+            if self.topics.bars in topics:
+                self.state.forget_bars()
+            if self.topics.depth in topics:
+                self.state.forget_books()
+            self.state.forget_sources(topics)
+        gone = [place for place in self._consumer.assignment() if place.topic in topics] if topics else []
+        if gone:
+            self._consumer.incremental_unassign(gone)
+        return topics
 
     def _wait(self) -> list[Message]:
         self._stop.wait(0.2)
@@ -145,7 +172,7 @@ class PageSource:
                 try:
                     facts = self._ask()
                 except KafkaException:
-                    continue
+                    facts = replace(self.facts, is_answered=False)
                 with self.lock:
                     self.facts = facts
         finally:
@@ -159,6 +186,7 @@ class PageSource:
             if topic in known and known[topic].error is None
             for number in known[topic].partitions
         }
+        self._look_for_new_ids(sorted({topic for topic, _ in ends}))
         records: dict[str, int] = {}
         for (topic, _), (first, end) in ends.items():
             records[topic] = records.get(topic, 0) + end - first
@@ -167,6 +195,17 @@ class PageSource:
         sources = {where: edges for where, edges in ends.items() if where[0] in self.topics.sources}
         behind = sum(max(0, end - at.get(where, first)) for where, (first, end) in sources.items()) if at else None
         return Facts(records, {**self.facts.jobs, **self._jobs()}, behind)
+
+    def _look_for_new_ids(self, topics: list[str]) -> None:
+        """Note the topics whose id is another than before."""
+        if not topics:
+            return
+        for topic, described in self._admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S).items():
+            with suppress(KafkaException), self.lock:  # it may have been deleted just now
+                topic_id = str(described.result().topic_id)
+                if self._ids.setdefault(topic, topic_id) != topic_id:
+                    self._ids[topic] = topic_id
+                    self._made_again.add(topic)
 
     def _jobs(self) -> dict[str, dict[str, float]]:
         """Return the values of each job's /metrics, by the job's name; of a job that has ended, the last ones."""
