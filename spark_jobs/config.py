@@ -32,7 +32,6 @@ from pydantic import (
 )
 
 from spark_jobs.errors import JobError
-from spark_jobs.failpoints import DIRECTORY
 
 UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
@@ -40,8 +39,8 @@ MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos):
 OPTIONS = ("kafka", "producer", "spark", "iceberg_catalog", "delta_options", "topic_config")
 AVAILABLE_NOW = "available_now"
 ENVIRONMENT = "SPARK_JOBS_"
-OWN_VARIABLES = ("TRACE", DIRECTORY.removeprefix(ENVIRONMENT))
-"""The rest of the name of variables that are no key of a job."""
+OWN_VARIABLES = ("TRACE", "FAILPOINTS")
+"""Variables of __main__.py and failpoints.py, which are no key of a job."""
 NOT_YAML = (yaml.YAMLError, ValueError)
 """A ValueError is one of Unicode, or of a day that no month has."""
 
