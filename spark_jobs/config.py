@@ -109,6 +109,14 @@ class JobConfig(BaseModel):
     metrics_port: int | None = Field(default=None, ge=0, le=65535, description="serve Prometheus metrics on this port")
     metrics_host: str = Field(default="127.0.0.1", description="address that the metrics listen on")
 
+    @model_validator(mode="after")
+    def _one_cluster(self) -> Self:
+        """Checks would ask one cluster, and readers another."""
+        for name in ("kafka", "producer"):
+            if "bootstrap.servers" in getattr(self, name, {}):
+                raise ValueError(f"{name}: bootstrap.servers is said by the key bootstrap_servers alone")
+        return self
+
 
 class SparkConfig(JobConfig):
     master: Master | None = Field(default=None, description="Spark's master; default spark-submit's, else local[*]")
@@ -147,6 +155,14 @@ class StreamConfig(SparkConfig):
         return self
 
     @model_validator(mode="after")
+    def _reads_no_output(self) -> Self:
+        """A job that reads what it writes has no end, and a reset would empty its input."""
+        for topic in self.input_topics():
+            if topic in self.topics_of_batches():
+                raise ValueError(f"topic {topic} is read and written by this job: name another one for what it writes")
+        return self
+
+    @model_validator(mode="after")
     def _directories_differ(self) -> Self:
         """Of two parts of a batch in one directory the second would count as written; a reset removes all in it."""
         own, others = ([*map(_place, paths)] for paths in (self.own_directories(), self.other_directories()))
@@ -177,6 +193,10 @@ class StreamConfig(SparkConfig):
     def output_topics(self) -> list[str]:
         """Return the output topics, which belong to the checkpoint."""
         return []
+
+    def topics_of_batches(self) -> list[str]:
+        """Return all topics that batches go to: output topics, and those that several jobs may share."""
+        return self.output_topics()
 
     @property
     def available_now(self) -> bool:
@@ -225,10 +245,6 @@ class TopicConfig(StreamConfig):
                         f"so that not both have the same name but for a number"
                     )
         return self
-
-    def topics_of_batches(self) -> list[str]:
-        """Return all topics that batches go to: output topics, and those that several jobs may share."""
-        return self.output_topics()
 
 
 def is_sink_partition(name: str, topic: str, transactions: int) -> bool:

@@ -7,7 +7,10 @@ from spark_jobs.bronze import BronzeConfig
 from spark_jobs.config import describe, duration_ms, load_config, refuse_unknown
 from spark_jobs.errors import JobError
 from spark_jobs.feed import FeedConfig
+from spark_jobs.fills import FillsConfig
 from spark_jobs.gold import GoldConfig
+from spark_jobs.quotes import QuotesConfig
+from spark_jobs.replay import ReplayConfig
 from spark_jobs.silver import SilverConfig
 
 BRONZE = "bootstrap_servers: b:1\ntopics: [t]\ncheckpoint: c\noutput: o\n"
@@ -171,6 +174,35 @@ def test_what_a_reset_removes_is_of_this_job_alone(named, told, tmp_path, monkey
 def test_other_directories_may_be_beside_or_in_each_other(more):
     sets = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", "output=o", "iceberg=t", "delta=t/delta_bars"]
     load_config(GoldBackfill, None, [*sets, "archive=o-archive", "stream_checkpoint=c-0", more])
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (GoldConfig, ["topics=[t]", "output_topic=t"]),
+        (SilverConfig, ["topics=[x,t]", "dead_letter_topic=t"]),
+        (QuotesConfig, ["topics=[t]", "dead_letter_topic=t"]),
+        (FillsConfig, ["topics=[x]", "seconds_topics=[t]", "output_topic=t"]),
+    ],
+)
+def test_a_job_that_would_read_what_it_writes_is_refused(model, named):
+    with pytest.raises(JobError, match="topic t is read and written by this job: name another one"):
+        load_config(model, None, ["bootstrap_servers=b:1", "checkpoint=c", *named])
+
+
+@pytest.mark.parametrize("client", ["kafka", "producer"])
+def test_the_brokers_are_named_in_one_place(client):
+    sets = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", f"{client}.bootstrap.servers=other:1"]
+    with pytest.raises(JobError, match=f"{client}: bootstrap.servers is said by the key bootstrap_servers alone"):
+        load_config(GoldConfig, None, sets)
+
+
+@pytest.mark.parametrize("target", ["{name}-replay", "{", "{topic", "{0}", "{topic.x}"])
+def test_a_target_that_names_no_topic_is_refused(target):
+    given = {"bootstrap_servers": "b:1", "archive": "a"}
+    with pytest.raises(ValueError, match=r"target\n.*\{topic\} alone can stand in braces"):
+        ReplayConfig(**given, target=target)
+    assert ReplayConfig(**given, target="{topic}-{topic}").target == "{topic}-{topic}"
 
 
 @pytest.mark.parametrize(("trades", "letters"), [("a", "a-0"), ("a-3", "a")])

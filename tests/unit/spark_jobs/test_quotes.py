@@ -1,11 +1,14 @@
 """What quotes, latency and the topics' sink can be told, and which Spark they need."""
 
+import os
+from pathlib import Path
+
 import pyspark
 import pytest
 from pydantic import ValidationError
 
 from spark_jobs import connector, latency, picture
-from spark_jobs.connector import require_spark
+from spark_jobs.connector import jars, require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.gold import GoldConfig
 from spark_jobs.latency import Measured
@@ -85,3 +88,13 @@ def test_the_histogram_makes_its_folder_and_a_page_that_cannot_be_written_is_a_l
     assert '"series":{"c, real_time":[0.0,50.0,0.0,0.0,50.0,0.0]}' in page.read_text()
     with pytest.raises(JobError, match="cannot be written"):
         picture.draw_histogram({"c, real_time": [2.0]}, "t", page / "under a file.html")
+
+
+def test_a_connector_that_cannot_be_fetched_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (("mvn", "exit 7"), ("java", "echo 'openjdk version \"17.0.1\"' >&2")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(connector, "__file__", str(tmp_path / "spark_jobs" / "connector.py"))  # .tools is beside it
+    with pytest.raises(JobError, match=r"connector of Spark 9\.9\.9 cannot be fetched \(mvn exit 7\): can Maven"):
+        jars("9.9.9")
