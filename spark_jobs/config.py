@@ -104,7 +104,7 @@ class JobConfig(BaseModel):
     kafka: Options = Field(
         default={},
         description="options of the Kafka client (security.protocol, sasl.*, ssl.*, ...), passed on as they are: "
-        "Java client's names in Spark jobs (reader and writer alike), librdkafka's in feed",
+        "Java client's names in Spark jobs (reader and writer alike), librdkafka's in feed and page",
     )
     metrics_port: int | None = Field(default=None, ge=0, le=65535, description="serve Prometheus metrics on this port")
     metrics_host: str = Field(default="127.0.0.1", description="address that the metrics listen on")

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, Any, Final, Literal
 
 import uvicorn
@@ -27,6 +27,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.page_source import PageSource, Topics
 from spark_jobs.picture import STATIC
 from spark_jobs.signals import stop_on_signals
+from spark_jobs.topics import client_errors
 from tools.vendor import VENDOR
 
 log = logging.getLogger("spark_jobs")
@@ -131,9 +132,7 @@ def run(config: PageConfig) -> None:
 
 @contextmanager
 def serving(config: PageConfig) -> Iterator[Page]:
-    """Serve the page from threads of its own. Raises JobError if the port is in use."""
-    listener = _listener(config)
-    host, port = listener.getsockname()[:2]
+    """Serve the page from threads of its own. Raises JobError if the port is in use, or an option is none."""
     client = {"bootstrap.servers": config.bootstrap_servers, **config.kafka}
     topics = Topics(
         bars=config.bars_topic,
@@ -142,20 +141,24 @@ def serving(config: PageConfig) -> Iterator[Page]:
         counted=tuple(config.counted_topics),
         sources=tuple(config.tick_sources),
     )
-    source = PageSource(client, topics, tuple(config.metrics))
-    page = Page(source, config.width, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-    settings = uvicorn.Config(application(page), log_level="critical", lifespan="off", timeout_graceful_shutdown=END_S)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page-server")
-    thread.start()
-    try:
-        yield page
-    finally:
-        page.is_closed = True
-        server.should_exit = True
-        thread.join()
-        listener.close()
-        source.close()
+    with closing(_listener(config)) as listener:
+        with client_errors(config.bootstrap_servers, "kafka"):
+            source = PageSource(client, topics, tuple(config.metrics))
+        host, port = listener.getsockname()[:2]
+        page = Page(source, config.width, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        app = application(page)
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=END_S)
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page-server")
+        thread.start()
+        try:
+            yield page
+        finally:
+            page.is_closed = True
+            server.should_exit = True
+            thread.join()
+            source.close()
 
 
 def _listener(config: PageConfig) -> socket.socket:

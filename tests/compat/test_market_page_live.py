@@ -300,6 +300,9 @@ def test_a_port_that_is_taken_and_a_page_that_is_not_there_are_told(served: Serv
     nowhere = page.PageConfig(bootstrap_servers="127.0.0.1:1", host="no.such.host.invalid")
     with pytest.raises(JobError, match=r"served on no.such.host.invalid:8090: .* \(set host\)"), page.serving(nowhere):
         pass
+    of_java = page.PageConfig(bootstrap_servers="127.0.0.1:1", port=0, kafka={"sasl.jaas.config": "x"})
+    with pytest.raises(JobError, match=r"kafka takes librdkafka's options, not those of Java"), page.serving(of_java):
+        pass
     with pytest.raises(ValueError, match="http://host:port/metrics is expected"):
         page.PageConfig(bootstrap_servers="127.0.0.1:1", metrics=["127.0.0.1:9101/metrics"])
     with pytest.raises(HTTPError, match="404"):
