@@ -41,6 +41,8 @@ AVAILABLE_NOW = "available_now"
 ENVIRONMENT = "SPARK_JOBS_"
 OWN_VARIABLES = ("TRACE", "FAILPOINTS")
 """Variables of __main__.py and failpoints.py, which are no key of a job."""
+OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
+"""Variables that each pod gets for a service, which may be called spark-jobs, or spark-jobs-page."""
 NOT_YAML = (yaml.YAMLError, ValueError)
 """A ValueError is one of Unicode, or of a day that no month has."""
 
@@ -325,7 +327,7 @@ def refuse_unknown(environment: Iterable[str], keys: Iterable[str]) -> None:
     known = [*OWN_VARIABLES, *map(str.upper, keys)]
     for name in sorted(name for name in environment if name.startswith(ENVIRONMENT)):
         key = name.removeprefix(ENVIRONMENT)
-        if key not in known:
+        if key not in known and not OF_KUBERNETES.fullmatch(key):
             close = get_close_matches(key, known, 1)
             raise JobError(f"{name}: no job has such a key" + (f", is {ENVIRONMENT}{close[0]} meant?" if close else ""))
 

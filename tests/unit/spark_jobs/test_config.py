@@ -63,6 +63,8 @@ def test_a_wrong_value_names_what_has_set_it_over_the_file(tmp_path):
 def test_a_variable_that_is_no_key_of_any_job_is_refused():
     keys = ["topics", "checkpoint", "bars"]
     refuse_unknown(["SPARK_JOBS_BARS", "SPARK_JOBS_TRACE", "SPARK_JOBS_FAILPOINTS", "SPARK_HOME", "PATH"], keys)
+    of_services = ["SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP_ADDR", "PAGE_SERVICE_HOST", "PAGE_PORT"]
+    refuse_unknown([f"SPARK_JOBS_{name}" for name in of_services], keys)  # Kubernetes gives them to each pod
     with pytest.raises(JobError, match=r"^SPARK_JOBS_TOPIC: no job has such a key, is SPARK_JOBS_TOPICS meant\?$"):
         refuse_unknown(["SPARK_JOBS_CHECKPOINT", "SPARK_JOBS_TOPIC"], keys)
     with pytest.raises(JobError, match=r"^SPARK_JOBS_X9: no job has such a key$"):
