@@ -17,7 +17,7 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.request import urlopen
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -29,6 +29,8 @@ BOOK_RECORDS: Final = 3_000
 TIMEOUT_S: Final = 5.0
 EVERY_S: Final = 1.0
 LARGEST_METRICS: Final = 1 << 20
+SILENT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+"""Errors of librdkafka without a broker's answer; another one is that a topic was deleted just now."""
 JOB_METRICS: Final = {
     "spark_job_input_rows_total": "rows",
     "spark_job_lag_records": "lag",
@@ -171,8 +173,8 @@ class PageSource:
             while not self._stop.wait(EVERY_S):
                 try:
                     facts = self._ask()
-                except KafkaException:
-                    facts = replace(self.facts, is_answered=False)
+                except KafkaException as error:
+                    facts = replace(self.facts, is_answered=error.args[0].code() not in SILENT)
                 with self.lock:
                     self.facts = facts
         finally:
