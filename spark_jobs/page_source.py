@@ -141,11 +141,14 @@ class PageSource:
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT_S).topics
             there = {topic for topic in topics if topic in known and known[topic].error is None}
+            ids = self._topic_ids(there)  # before their offsets: those of a topic that is made after this are another's
             starts = [self._start(topic, number) for topic in sorted(there) for number in known[topic].partitions]
         except KafkaException:
             return set()
         if starts:
             self._consumer.incremental_assign(starts)
+        with self.lock:
+            self._ids |= ids
         return there
 
     def _start(self, topic: str, number: int) -> TopicPartition:
@@ -188,7 +191,7 @@ class PageSource:
             if topic in known and known[topic].error is None
             for number in known[topic].partitions
         }
-        self._look_for_new_ids(sorted({topic for topic, _ in ends}))
+        self._look_for_new_ids({topic for topic, _ in ends})
         records: dict[str, int] = {}
         for (topic, _), (first, end) in ends.items():
             records[topic] = records.get(topic, 0) + end - first
@@ -198,16 +201,24 @@ class PageSource:
         behind = sum(max(0, end - at.get(where, first)) for where, (first, end) in sources.items()) if at else None
         return Facts(records, {**self.facts.jobs, **self._jobs()}, behind)
 
-    def _look_for_new_ids(self, topics: list[str]) -> None:
+    def _look_for_new_ids(self, topics: set[str]) -> None:
         """Note the topics whose id is another than before."""
-        if not topics:
-            return
-        for topic, described in self._admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S).items():
-            with suppress(KafkaException), self.lock:  # it may have been deleted just now
-                topic_id = str(described.result().topic_id)
+        ids = self._topic_ids(topics)
+        with self.lock:
+            for topic, topic_id in ids.items():
                 if self._ids.setdefault(topic, topic_id) != topic_id:
                     self._ids[topic] = topic_id
                     self._made_again.add(topic)
+
+    def _topic_ids(self, topics: set[str]) -> dict[str, str]:
+        """Return the id of each topic that is there."""
+        ids: dict[str, str] = {}
+        if topics:
+            asked = TopicCollection(sorted(topics))
+            for topic, described in self._admin.describe_topics(asked, request_timeout=TIMEOUT_S).items():
+                with suppress(KafkaException):  # it may have been deleted just now
+                    ids[topic] = str(described.result().topic_id)
+        return ids
 
     def _jobs(self) -> dict[str, dict[str, float]]:
         """Return the values of each job's /metrics, by the job's name; of a job that has ended, the last ones."""
