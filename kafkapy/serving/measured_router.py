@@ -98,7 +98,11 @@ class MeasuredRouter:
             served.end_position - position
         ) // count - 4  # requests served together are alike: the mean stands for all
         api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += count
-        self._counts.errors_of(counts.api_key)[0] += count
+        errors = self._counts.errors_of(counts.api_key)
+        if served.error_codes:
+            errors.update(served.error_codes)
+        else:
+            errors[0] += count
         if served.wait is None:
             api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += count
             return served
