@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ALL_ACKS
-from kafkapy.storage.log.plain_append import append_plain_part
+from kafkapy.storage.log.plain_append import NOT_PLAIN, append_plain_part
 
 if TYPE_CHECKING:
     from kafkapy.record.small_batch import HeaderFields
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
-    from kafkapy.storage.log.append import AppendResult
 
 
 def is_final_at_once(partition: "HostedPartition", required_acks: int, record_count: int) -> bool:
@@ -28,7 +27,7 @@ def is_final_at_once(partition: "HostedPartition", required_acks: int, record_co
         and (partition.is_alone or required_acks != ALL_ACKS)
         and log.takes_plain_batches
         and log.flush_required_to <= log.recovery_point
-        and not log.is_flush_due_after(record_count)
+        and log.log_end_offset + record_count - log.recovery_point < log.flush_messages  # as Log.is_flush_due_after
     )
 
 
@@ -40,19 +39,20 @@ def append_plain_batch(
     end: int,
     header: "HeaderFields",
     now_ms: int,
-) -> "AppendResult | None":
-    """Append data[start:end] to a partition that `is_final_at_once`; None, with nothing changed, if it is not plain.
+) -> int:
+    """Append data[start:end] to a partition that `is_final_at_once`; return the base offset.
 
-    Then append_records finds the outcome. Raises ApiError, StorageError and AssertionError for `refuse_append`.
+    NOT_PLAIN, with nothing changed: append_records finds the outcome. Raises ApiError, StorageError and AssertionError
+    for `refuse_append`.
     """
     log = partition.log
     if log is None or partition.role is not Role.LEADER or log.log_dir.offline_reason is not None:
-        return None  # an earlier append of the request has failed, and its directory with it
-    result = append_plain_part(log, data, start, end, header, partition.leader_epoch, now_ms)
-    if result is None:
-        return None
+        return NOT_PLAIN  # an earlier append of the request has failed, and its directory with it
+    base_offset = append_plain_part(log, data, start, end, header, partition.leader_epoch, now_ms)
+    if base_offset < 0:
+        return base_offset
     traffic = partition.traffic
     if traffic is not None:
-        traffic.count_appends(produces=1, size_bytes=end - start, messages=result.last_offset - result.first_offset + 1)
+        traffic.count_appends(produces=1, size_bytes=end - start, messages=log.log_end_offset - base_offset)
     manager.notify_appended(partition)
-    return result
+    return base_offset

@@ -231,15 +231,17 @@ class WideProduces:
         outcomes: list[_Outcome] = []
         for partition, start, end, header in batches:
             try:
-                result = append_plain_batch(manager, partition, data, start, end, header, now_ms)
+                base_offset = append_plain_batch(manager, partition, data, start, end, header, now_ms)
             except (ApiError, StorageError, AssertionError) as error:
                 append = PartitionAppend(partition, data[start:end])
                 manager.refuse_append(append, error)
                 manager.count_refusal(append, error)
                 outcomes.append(append)
                 continue
-            if result is not None:
-                outcomes.append((partition.topic_partition.partition, result.first_offset, result.log_start_offset))
+            if base_offset >= 0:
+                log = partition.log
+                assert log is not None, "what was appended has a log"
+                outcomes.append((partition.topic_partition.partition, base_offset, log.log_start_offset))
                 continue
             append = PartitionAppend(partition, bytearray(data[start:end]))
             is_done = manager.append_records((append,), required_acks=plan.acks)

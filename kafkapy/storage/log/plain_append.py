@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_PLAIN_BYTES: Final = 128 * 1024
 """A larger batch may have more records than the event loop may walk (leader_batch.LIGHT_RECORDS)."""
 
+NOT_PLAIN: Final = -1
 _PLACE_BYTES: Final = PLACE.size
 _pack_place: Final = PLACE.pack
 
@@ -38,33 +39,40 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
     if not HEADER_BYTES < size <= MAX_PLAIN_BYTES:
         return None
     data = bytes(records)
-    return append_plain_part(log, data, 0, size, unpack_header(data), leader_epoch, now_ms)
+    header = unpack_header(data)
+    base_offset = append_plain_part(log, data, 0, size, header, leader_epoch, now_ms)
+    if base_offset < 0:
+        return None
+    return AppendResult(base_offset, log.log_end_offset - 1, header[8], NO_TIMESTAMP, log.log_start_offset, size)
 
 
 def append_plain_part(
     log: "Log", data: bytes, start: int, end: int, header: HeaderFields, leader_epoch: int, now_ms: int
-) -> AppendResult | None:
-    """Like append_plain, of data[start:end], which is of a size that it takes; `header` is its header, unpacked."""
+) -> int:
+    """Like append_plain, of data[start:end], which is of a size that it takes; `header` is its header, unpacked.
+
+    Return the base offset; NOT_PLAIN, with nothing changed, if append_as_leader must examine it.
+    """
     size = end - start
     if size > log.config.segment_bytes:
-        return None
+        return NOT_PLAIN
     _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
     if attributes != PLAIN and (attributes != TRANSACTIONAL or producer_id < 0):
-        return None
+        return NOT_PLAIN
     producer: ProducerEntry | None = None
     if producer_id >= 0:
         producer = log.producer_state.producer_in_sequence(
             producer_id, producer_epoch, base_sequence, attributes != PLAIN
         )
         if producer is None or base_sequence + delta > INT32_MAX:
-            return None
+            return NOT_PLAIN
     rules = log.client_rules
     bounds = rules.max_message_bytes, now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     try:
         if not check_plain(header, data, start, end, bounds):
-            return None
+            return NOT_PLAIN
     except IndexError:  # a record that does not end within the batch
-        return None
+        return NOT_PLAIN
     if log.log_dir.is_full:
         log.log_dir.check_room()
     base_offset = log.log_end_offset
@@ -82,4 +90,4 @@ def append_plain_part(
     )
     batch = PlacedBatch(size, base_offset, last_offset, max_timestamp, leader_epoch, producer, base_sequence + delta)
     log.write_batches(segment, buffers, size, (batch,), now_ms, () if producer is None else (batch,))
-    return AppendResult(base_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size)
+    return base_offset
