@@ -35,8 +35,8 @@ BUFFERED_ENTRIES: Final = 32
 """How many entries are buffered before they are written together: 0.6 KB of memory per partition for both indexes."""
 
 UnpackKey: TypeAlias = Callable[[bytes, int], tuple[Any, ...]]
-"""Takes encoded entries and the position of one; returns its key alone. A Struct's method: a function of Python takes
-twice as long, and a search calls it ten times."""
+"""Takes encoded entries and the position of one; returns its key alone. A method of a Struct: a search in a page takes
+0.76 us with it, 1.15 with a function of Python (3.14), which is called ten times."""
 
 _NO_ENTRIES: Final = (0, b"")
 
