@@ -95,7 +95,8 @@ class Served(NamedTuple):
     """The result of serving several requests together: their responses in order, each with its size prefix.
 
     If the responses are not ready, `responses` is None and `wait(on_responses)` calls on_responses(responses) once they
-    are, possibly before it returns. error_codes: those of the partitions, if not each request has one without an error.
+    are, possibly before it returns. error_codes: of the partitions, once there are responses; empty if each request has
+    one partition, without an error.
     """
 
     frame_count: int

@@ -1,4 +1,4 @@
-"""Appends of plain batches that a request has for several partitions, where the outcome of each is known at once.
+"""Appends of plain batches that a request has for several partitions.
 
 The effects are those of ReplicaManager.append_records, without the objects in which it keeps an outcome for later.
 """
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
 
 
-def is_final_at_once(partition: "HostedPartition", required_acks: int, record_count: int) -> bool:
-    """Whether plain batches are taken here, and their response need wait for no other replica and no flush.
+def may_append_plain(partition: "HostedPartition", required_acks: int, record_count: int) -> bool:
+    """Whether plain batches are taken here, and their response need wait for no flush.
 
     A flush that is under way counts, too: the response to a duplicate may have to wait for it.
     """
@@ -24,7 +24,7 @@ def is_final_at_once(partition: "HostedPartition", required_acks: int, record_co
     return (
         log is not None
         and partition.role is Role.LEADER
-        and (partition.is_alone or required_acks != ALL_ACKS)
+        and (required_acks != ALL_ACKS or partition.is_alone or not partition.is_under_min_isr)
         and log.takes_plain_batches
         and log.flush_required_to <= log.recovery_point
         and log.log_end_offset + record_count - log.recovery_point < log.flush_messages  # as Log.is_flush_due_after
@@ -40,7 +40,7 @@ def append_plain_batch(
     header: "HeaderFields",
     now_ms: int,
 ) -> int:
-    """Append data[start:end] to a partition that `is_final_at_once`; return the base offset.
+    """Append data[start:end] to a partition for which `may_append_plain` is true; return the base offset.
 
     NOT_PLAIN, with nothing changed: append_records finds the outcome. Raises ApiError, StorageError and AssertionError
     for `refuse_append`.

@@ -145,9 +145,12 @@ async def test_who_may_not_write_is_left_to_the_handler(loop: SimLoop) -> None:
         assert logged == [("TOPIC", "orders", PARTITIONS)] * is_served
 
 
-async def test_what_has_to_wait_for_replicas_is_left_to_the_handler(loop: SimLoop) -> None:
-    assert Served(loop, replicas=(1, 2)).serve_wide() is None
-    assert Served(loop, replicas=(1, 2)).serve_wide(acks=1) is not None
+async def test_what_lacks_replicas_in_sync_is_left_to_the_handler(loop: SimLoop) -> None:
+    configs = {"min.insync.replicas": "2"}
+    assert Served(loop, replicas=(1, 2), configs=configs).serve_wide() is not None
+    lacking = Served(loop, replicas=(1, 2), isr=(1,), configs=configs)
+    assert lacking.serve_wide() is None
+    assert lacking.serve_wide(acks=1) is not None
 
 
 async def test_what_has_to_wait_for_a_flush_is_left_to_the_handler(loop: SimLoop) -> None:

@@ -6,11 +6,13 @@ are read from the frame; its batch is checked and written from where it was rece
 
 `serve` takes a request of versions 9 to 13 with acks 1 or -1, without a transactional id, with 2 to MAX_PARTITIONS
 different partitions of one topic that are all led here, and a batch for each that says of itself that it is plain
-(record/small_batch.py). The outcome of each must be known at once (replication/plain_appends.py). Any other request,
-also one of a client with a quota, is served by handlers/data/produce.py. Effects and responses are the same on both
-paths. A batch that turns out not to be plain has its outcome from append_records.
+(record/small_batch.py). Any other request, also one of a client with a quota, is served by handlers/data/produce.py.
+Effects and responses are the same on both paths. A batch that turns out not to be plain has its outcome from
+append_records. With acks=-1 the response waits for the other replicas.
 """
 
+from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -36,8 +38,8 @@ from kafkapy.record.leader_batch import LIGHT_RECORDS
 from kafkapy.record.small_batch import PLAIN, HeaderFields, unpack_header
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
-from kafkapy.replication.plain_appends import append_plain_batch, is_final_at_once
-from kafkapy.replication.replica_manager import NO_ACKS
+from kafkapy.replication.plain_appends import append_plain_batch, may_append_plain
+from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.log.plain_append import MAX_PLAIN_BYTES
 
@@ -74,7 +76,7 @@ _OFFSETS: Final = Struct(">qqq").pack(_BASE_OFFSET, -1, _LOG_START_OFFSET)
 _Batch: TypeAlias = tuple[HostedPartition, int, int, HeaderFields]
 """The partition of a batch, its start and end in the received bytes, its header."""
 _Outcome: TypeAlias = tuple[int, int, int] | PartitionAppend
-"""Index, base offset and log start offset of an append; an append that went the way of all others."""
+"""Index, base offset and log start offset of an append that is final; else the append."""
 
 
 def encode_response(api_version: int, correlation_id: int, response: ProduceResponse) -> bytes:
@@ -98,6 +100,7 @@ class WideProduces:
 
     def serve(self, connection: Connection, data: bytes, position: int) -> Served | None:
         """Serve the Produce request at `position`, or return None, with nothing changed."""
+        manager = self._manager
         if len(data) - position < _MIN_BYTES:
             return None
         size, version, correlation_id, client_id_bytes = _unpack_request(data, position)
@@ -128,11 +131,32 @@ class WideProduces:
         rows = [plan.row(*each) for each in outcomes if isinstance(each, tuple)]
         if len(rows) == len(outcomes):
             return Served(1, end, plan.response(correlation_id, rows), None, NO_ERRORS[: len(rows)])
+        codes: list[int] = []
+        respond = partial(self._respond, connection, plan, correlation_id, outcomes, codes)
+        appends = [each for each in outcomes if isinstance(each, PartitionAppend)]
+        pending = [append for append in appends if not append.is_final()]
+        if not pending:
+            return Served(1, end, respond(), None, codes)
+
+        def wait(on_responses: Callable[[bytes], None]) -> None:
+            manager.wait_for_replicas(pending, timeout_ms=plan.timeout_ms, on_done=lambda: on_responses(respond()))
+
+        return Served(1, end, None, wait, codes)
+
+    def _respond(
+        self,
+        connection: Connection,
+        plan: "_KnownTopic",
+        correlation_id: int,
+        outcomes: "list[_Outcome]",
+        codes: list[int],
+    ) -> bytes:
+        """Return the encoded response; its error codes are added to `codes`."""
         parts = list(map(_part, outcomes))
+        codes += [part.error_code for part in parts]
         response = plan.response_of(parts)
         name_leaders(self._services, RequestContext(plan.header, connection), response)
-        encoded = encode_response(version, correlation_id, response)
-        return Served(1, end, encoded, None, [part.error_code for part in parts])
+        return encode_response(plan.header.api_version, correlation_id, response)
 
     def _may_serve(self, connection: Connection, plan: "_KnownTopic") -> bool:
         """Whether the client may write to the topic, and nothing has to be counted for it.
@@ -179,7 +203,7 @@ class WideProduces:
             return None
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
-        plan = self._plans[key] = _KnownTopic(header, request.acks, topic, name)
+        plan = self._plans[key] = _KnownTopic(header, request.acks, request.timeout_ms, topic, name)
         return plan
 
     def _batches(self, plan: "_KnownTopic", data: bytes, count_at: int, end: int) -> list[_Batch] | None:
@@ -216,7 +240,7 @@ class WideProduces:
                 or header[3] != 2
                 or header[1] != length - 1 - LOG_OVERHEAD_BYTES
                 or not 0 < record_count <= LIGHT_RECORDS
-                or not is_final_at_once(partition, plan.acks, record_count)
+                or not may_append_plain(partition, plan.acks, record_count)
             ):
                 return None
             seen.add(index)
@@ -226,6 +250,7 @@ class WideProduces:
 
     def _append(self, plan: "_KnownTopic", data: bytes, batches: list[_Batch]) -> list[_Outcome]:
         """Append each batch; one that fails does not keep the others from being appended."""
+        # a tuple for what is final, as nearly all are: a PartitionAppend has fifteen fields, for what is not
         manager = self._manager
         now_ms = self._services.clock.wall_ms()
         outcomes: list[_Outcome] = []
@@ -238,17 +263,27 @@ class WideProduces:
                 manager.count_refusal(append, error)
                 outcomes.append(append)
                 continue
-            if base_offset >= 0:
-                log = partition.log
-                assert log is not None, "what was appended has a log"
-                outcomes.append((partition.topic_partition.partition, base_offset, log.log_start_offset))
+            if base_offset < 0:
+                outcomes.append(self._append_as_others(plan, partition, bytearray(data[start:end])))
                 continue
-            append = PartitionAppend(partition, bytearray(data[start:end]))
-            is_done = manager.append_records((append,), required_acks=plan.acks)
-            assert is_done, f"{partition.topic_partition}: what was to be final has no outcome"
-            assert not manager.pending_flushes, f"{partition.topic_partition}: what was to be final has to be flushed"
-            outcomes.append(append)
+            log = partition.log
+            assert log is not None, "what was appended has a log"
+            if plan.acks == ALL_ACKS and not partition.is_alone:
+                append = PartitionAppend(partition, b"")
+                append.on_appended(base_offset, base_offset + header[12], log.log_start_offset)
+                outcomes.append(append)
+            else:
+                outcomes.append((partition.topic_partition.partition, base_offset, log.log_start_offset))
         return outcomes
+
+    def _append_as_others(self, plan: "_KnownTopic", partition: HostedPartition, records: bytearray) -> PartitionAppend:
+        """Append a batch that is not plain, or is refused, or a duplicate."""
+        append = PartitionAppend(partition, records)
+        self._manager.append_records((append,), required_acks=plan.acks)
+        assert append.worker_check is None, f"{partition.topic_partition}: few plain records need no worker"
+        assert not self._manager.pending_flushes, f"{partition.topic_partition}: a response has to wait for a flush"
+        append.records = b""  # it may wait for replicas
+        return append
 
 
 class _KnownTopic:
@@ -263,14 +298,16 @@ class _KnownTopic:
         "acks",
         "authorized_name",
         "header",
+        "timeout_ms",
         "topic_id",
         "topic_name",
     )
 
-    def __init__(self, header: RequestHeader, acks: int, topic: TopicProduceData, name: str) -> None:
+    def __init__(self, header: RequestHeader, acks: int, timeout_ms: int, topic: TopicProduceData, name: str) -> None:
         """`name`: that of the topic, also if the request has its id."""
         self.header = header
         self.acks = acks
+        self.timeout_ms = timeout_ms
         self.topic_name = topic.name
         self.topic_id = topic.topic_id
         self.authorized_name = name
