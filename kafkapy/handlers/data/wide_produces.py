@@ -311,12 +311,9 @@ class _KnownTopic:
         self.topic_name = topic.name
         self.topic_id = topic.topic_id
         self.authorized_name = name
-        one, two = (
-            encode_response(
-                header.api_version, 0, self.response_of(count * [_new_part(_INDEX, _BASE_OFFSET, _LOG_START_OFFSET)])
-            )
-            for count in (1, 2)
-        )
+        part = _new_part(_INDEX, _BASE_OFFSET, _LOG_START_OFFSET)
+        one = encode_response(header.api_version, 0, self.response_of([part]))
+        two = encode_response(header.api_version, 0, self.response_of([part, part]))
         row_at, row_bytes = one.rindex(_INDEX.to_bytes(4, "big")), len(two) - len(one)
         self._head = one[8 : row_at - 1]
         """Up to the number of partitions, which is one byte."""
