@@ -3,8 +3,8 @@
 Before bytes are sent, the page cache is always probed: bytes that were read ahead may have been evicted. A stream
 starts at the position where a reader had to wait; from then on a worker reads ahead while the reader is sending. It
 ends at the end of the file, or after READ_AHEAD_ENOUGH_BYTES that were cached already. The bytes are held only by the
-page cache: a peer that does not read costs the broker no memory. A worker begins once a region, or a MiB of it, is sent,
-not while its client waits for it: sending, the client and the worker would share the cores.
+page cache: a peer that does not read costs the broker no memory. A worker begins once a region, or a MiB of it, is
+sent, not while its client waits for it: sending, the client and the worker would share the cores.
 
 Measured with 1 MiB fetches of a topic that is not in the page cache: see benchmarks/README.md, "Where the time goes".
 """
