@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.kept_responses import Together, discard, memory_of, regions_of
-from kafkapy.protocol.partial_frame import PartialFrame
+from kafkapy.protocol.partial_frame import MAX_COALESCED_FRAME_BYTES, MAX_JOINED_FRAME_BYTES, JoinedFrames, PartialFrame
 from kafkapy.protocol.serving import ConnectionLimits, Served
 from kafkapy.seams import FileRegion, ReadableBuffer
 from kafkapy.types import MIN_VIEW_BYTES
@@ -50,8 +50,6 @@ MAX_WRITE_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 MAX_READ_AHEAD_BYTES = 256 * 1024
 """Small regions are read for a write with fewer bytes: what a socket does not accept of them is kept in memory."""
-MAX_COALESCED_FRAME_BYTES = 132 * 1024
-"""Requests above this size (a batch of 128 KiB) are not served together, which would save little."""
 MAX_TAKEN_BYTES = 64 * 1024
 """Where no request may start, at most this many bytes of those that have started are kept with the rest."""
 
@@ -65,6 +63,7 @@ class Connection:
     __slots__ = (
         "_answered_count",
         "_coalesced_key",
+        "_joined",
         "_last_sequence",
         "_limits",
         "_max_frame_bytes",
@@ -92,6 +91,7 @@ class Connection:
         self._max_in_flight = 1
         self._max_output_bytes = limits.max_output_bytes
         self._coalesced_key = limits.coalesced_key
+        self._joined = JoinedFrames(limits.coalesced_key)
         self.input: bytes = b""
         self.receive_bytes = RECEIVE_BYTES
         """How many bytes to receive between two frames: RECEIVE_BYTES, if no recent frame was large."""
@@ -158,7 +158,7 @@ class Connection:
             self._position = 0
             return
         missing = partial.missing_bytes
-        if len(data) >= missing and self._may_be_coalesced(partial):
+        if len(data) >= missing and self._joined.has(partial):
             self._rejoin(partial, data)
         elif len(data) > missing:
             partial.add(data[:missing])
@@ -180,11 +180,7 @@ class Connection:
         """Return the place to receive the rest of the partial large frame into, if there is one yet."""
         partial = self._partial
         assert partial is not None, "no frame is partially received"
-        return None if self._may_be_coalesced(partial) else partial.room()
-
-    def _may_be_coalesced(self, partial: PartialFrame) -> bool:
-        """Return whether a partial frame may be served together with those that follow it."""
-        return partial.size_bytes <= MAX_COALESCED_FRAME_BYTES and partial.starts_with(self._coalesced_key)
+        return None if self._joined.has(partial) else partial.room()
 
     def received(self, count: int) -> None:
         """Take `count` bytes that were received into `room`."""
@@ -197,7 +193,7 @@ class Connection:
         partial = self._partial
         assert partial is not None, "no frame is partially received"
         partial.add(part)
-        if not partial.missing_bytes and self._may_be_coalesced(partial):
+        if not partial.missing_bytes and self._joined.has(partial):
             self._rejoin(partial, b"")
 
     def next_frame(self) -> memoryview | None:
@@ -239,6 +235,7 @@ class Connection:
             return None
         self.started_count += 1
         if size >= MIN_VIEW_BYTES:
+            self._joined.on_served_alone(size)
             return memoryview(bytearray(memoryview(data)[start:end]))
         return memoryview(bytearray(data[start:end]))
 
@@ -254,7 +251,7 @@ class Connection:
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
             or self._last_sequence >= 0
-            or self._max_frame_bytes < MAX_COALESCED_FRAME_BYTES
+            or self._max_frame_bytes < MAX_JOINED_FRAME_BYTES
         ):
             return None
         room = self._max_in_flight - self.started_count + self._answered_count
@@ -285,6 +282,7 @@ class Connection:
 
     def _begin_frame(self, size: int, position: int) -> None:
         """Keep a frame's received part. Requests of one size are received whole from now on, without joining."""
+        self._joined.begin(size)
         self._partial = PartialFrame(size, self.input[position:])
         self.input = b""
         self._position = 0

@@ -21,6 +21,46 @@ MAX_WHOLE_BYTES: Final = 2 * 1024 * 1024
 """The largest frame with a buffer of its size: zero-filling it and copying half of it take a third of a millisecond.
 Of a larger frame, this many bytes are joined at once."""
 
+MAX_COALESCED_FRAME_BYTES: Final = 132 * 1024
+"""Requests to one partition above this size (a batch of 128 KiB) are not served together, which would save little."""
+
+MAX_JOINED_FRAME_BYTES: Final = 1024 * 1024 + 4096
+"""The same for any request: a producer's max.request.size, 1 MiB unless set, and what is not counted in it."""
+
+LONE_FRAMES: Final = 15
+"""So many frames above MAX_COALESCED_FRAME_BYTES are not joined after one that was joined in vain, by a copy more."""
+
+
+class JoinedFrames:
+    """Decides for one connection which partial frames are joined with what follows them, to be served together.
+
+    A large frame is, if the last one that was tried had been served so: whether it can be shows only in its parts.
+    """
+
+    __slots__ = ("_key", "_lone_frames", "_max_bytes")
+
+    def __init__(self, key: bytes) -> None:
+        """`key`: the first bytes of a frame that may be joined."""
+        self._key = key
+        self._lone_frames = 0
+        self._max_bytes = MAX_JOINED_FRAME_BYTES
+
+    def begin(self, size_bytes: int) -> None:
+        """Decide how the next partial frame is received."""
+        self._max_bytes = MAX_JOINED_FRAME_BYTES
+        if size_bytes > MAX_COALESCED_FRAME_BYTES and self._lone_frames:
+            self._lone_frames -= 1
+            self._max_bytes = MAX_COALESCED_FRAME_BYTES
+
+    def has(self, partial: "PartialFrame") -> bool:
+        """Return whether the current partial frame is joined with what follows it."""
+        return partial.size_bytes <= self._max_bytes and partial.starts_with(self._key)
+
+    def on_served_alone(self, size_bytes: int) -> None:
+        """Record that a frame which might have been served together with others was not."""
+        if size_bytes > MAX_COALESCED_FRAME_BYTES:
+            self._lone_frames = LONE_FRAMES
+
 
 class PartialFrame:
     """The received bytes of one frame, size prefix included: in `parts`, until there is a buffer."""

@@ -1,6 +1,6 @@
 """The types by which a connection, its driver, its login and the router of requests know each other."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kafkapy.dataclass import dataclass
@@ -95,13 +95,15 @@ class Served(NamedTuple):
     """The result of serving several requests together: their responses in order, each with its size prefix.
 
     If the responses are not ready, `responses` is None and `wait(on_responses)` calls on_responses(responses) once they
-    are, possibly before it returns.
+    are, possibly before it returns. error_codes: of the partitions, once there are responses; empty if each request has
+    one partition, without an error.
     """
 
     frame_count: int
     end_position: int
     responses: bytes | None
     wait: "Callable[[Callable[[bytes], None]], None] | None" = None
+    error_codes: "Sequence[int]" = ()
 
 
 Coalesce: TypeAlias = "Callable[[ConnectionInfo, bytes, int, int], Served | None]"

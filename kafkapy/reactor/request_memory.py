@@ -24,7 +24,8 @@ request as well (SimpleMemoryPool, not strict). Memory beside them: a begun fram
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkapy.protocol.connection import LARGE_REST_BYTES, MAX_COALESCED_FRAME_BYTES
+from kafkapy.protocol.connection import LARGE_REST_BYTES
+from kafkapy.protocol.partial_frame import MAX_COALESCED_FRAME_BYTES
 
 TIGHT_SHARE: Final = 8
 """When less than this fraction (1/8) is free, connections receive little at once, and no lease is passed on."""

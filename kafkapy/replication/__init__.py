@@ -2,6 +2,7 @@
 
 replica_manager.py      append, read and wait, over many partitions: begin here
 hosted_partitions.py    the partitions that have a replica here, and how metadata changes them
+plain_appends.py        plain batches that a request has for several partitions
 partition.py follower_state.py brokers.py    one partition: epochs, ISR, high watermark; a follower's progress
 delayed_produce.py delayed_fetch.py delayed_delete_records.py    requests in purgatory
 fetch_read.py partition_read.py offset_lookup.py    reading for a Fetch; its outcome; offsets by time

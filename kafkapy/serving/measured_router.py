@@ -6,6 +6,7 @@ when its frame is taken, and ends when its response is queued.
 
 import time
 import types
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from struct import Struct
@@ -98,19 +99,28 @@ class MeasuredRouter:
             served.end_position - position
         ) // count - 4  # requests served together are alike: the mean stands for all
         api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += count
-        self._counts.errors_of(counts.api_key)[0] += count
+        errors = self._counts.errors_of(counts.api_key)
         if served.wait is None:
+            _count_errors(errors, served)
             api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += count
             return served
 
         def answered(on_responses: Callable[[bytes], None], responses: bytes) -> None:
             api.record_wait(took_us, (self._now_ns() - began_ns) // 1000, count)
+            _count_errors(errors, served)
             if traffic is not None:
                 traffic.count_sent(len(responses) // count - SIZE_BYTES, count)
             on_responses(responses)
 
         wait = served.wait
         return served._replace(wait=lambda on_responses: wait(partial(answered, on_responses)))
+
+
+def _count_errors(errors: Counter[int], served: Served) -> None:
+    if served.error_codes:
+        errors.update(served.error_codes)
+    else:
+        errors[0] += served.frame_count
 
 
 class _Resumed:

@@ -6,7 +6,7 @@ other each request by its handler. What the handler does with each is the affair
 
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from crc32c import crc32c
@@ -32,7 +32,8 @@ class ProduceCase:
 
     producer: id, epoch, and how far the sequence number is from what would be the next. batch: as build_batch takes
     it; is_repeated: twice in one request. forged: a byte of the batch and what it is XORed with, under a right CRC.
-    flip: a byte to break, from the frame's end; tail: bytes behind the request.
+    flip: a byte to break, from the frame's end; tail: bytes behind the request. beside: what is unusual about further
+    batches of the same request.
     """
 
     records: tuple[Any, ...] = ((0, None, b"v", ()),)
@@ -46,6 +47,11 @@ class ProduceCase:
     forged: tuple[int, int] | None = None
     flip: int | None = None
     tail: bytes = b""
+    beside: "tuple[ProduceCase, ...]" = ()
+
+
+Sequences: TypeAlias = dict[tuple[int, int, int], int]
+"""The next sequence number by partition, producer id and producer epoch."""
 
 
 def of(*values: bytes | None, age_ms: int = 0, key: bytes | None = None, headers: Any = (), **rest: Any) -> ProduceCase:
@@ -157,16 +163,18 @@ def test_whatever_is_sent_together_has_the_outcome_of_each_alone(seed: int) -> N
     assert together == alone
 
 
-async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[ProduceCase]], is_together: bool) -> Any:
+async def serve(
+    loop: SimLoop, config: dict[str, str], pieces: list[list[ProduceCase]], is_together: bool, partition_count: int = 2
+) -> Any:
     """Return all that clients and the disk see of these requests; those of a piece arrive together."""
     machine = Machine(loop)
     await machine.boot()
     if not is_together:
         for processor in machine.server._reactor.processors:
             processor.serving = replace(processor.serving, coalesce=coalesce_nothing)
-    topic = await machine.connect().create_topic("ticks", 2, **config)
+    topic = await machine.connect().create_topic("ticks", partition_count, **config)
     client = machine.connect().link
-    sequences: dict[tuple[int, int, int], int] = {}
+    sequences: Sequences = {}
     seen = []
     for piece in pieces:
         await client.send(b"".join(framed(requested, topic, sequences) for requested in piece) + LAST)
@@ -197,8 +205,23 @@ def described(log: Log) -> Any:
     return segments, log.log_end_offset, log.high_watermark, producers.map_end_offset, producers.encode_snapshot(), kept
 
 
-def framed(requested: ProduceCase, topic: Topic, sequences: dict[tuple[int, int, int], int]) -> bytes:
-    """Return a request as it is sent; `sequences` are those that each producer would send next."""
+def framed(requested: ProduceCase, topic: Topic, sequences: Sequences) -> bytes:
+    """Return a request as it is sent."""
+    named = TopicProduceData(
+        topic.name,
+        topic_id=topic.topic_id,
+        partition_data=[data_of(each, sequences) for each in (requested, *requested.beside)],
+    )
+    request = ProduceRequest(acks=requested.acks, timeout_ms=1000, topic_data=[named])
+    body = bytearray(
+        request_frame(request, requested.version, correlation_id=7, client_id=requested.client_id) + requested.tail
+    )
+    if requested.flip is not None:
+        body[-1 - requested.flip % len(body)] ^= 0x11
+    return len(body).to_bytes(4, "big") + bytes(body)
+
+
+def data_of(requested: ProduceCase, sequences: Sequences) -> PartitionProduceData:
     fields = dict(requested.batch)
     if requested.producer is not None:
         producer_id, producer_epoch, gap = requested.producer
@@ -212,15 +235,7 @@ def framed(requested: ProduceCase, topic: Topic, sequences: dict[tuple[int, int,
         position, change = requested.forged
         written[position % len(written)] ^= change
         written[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(written[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
-    data = PartitionProduceData(requested.partition, records=bytes(written) * (2 if requested.is_repeated else 1))
-    named = TopicProduceData(topic.name, topic_id=topic.topic_id, partition_data=[data])
-    request = ProduceRequest(acks=requested.acks, timeout_ms=1000, topic_data=[named])
-    body = bytearray(
-        request_frame(request, requested.version, correlation_id=7, client_id=requested.client_id) + requested.tail
-    )
-    if requested.flip is not None:
-        body[-1 - requested.flip % len(body)] ^= 0x11
-    return len(body).to_bytes(4, "big") + bytes(body)
+    return PartitionProduceData(requested.partition, records=bytes(written) * (2 if requested.is_repeated else 1))
 
 
 _LAST_BODY = request_frame(ApiVersionsRequest(), 0, correlation_id=0x7E7E7E7E)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.partial_frame import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.storage.log.coalesced_append import CoalescedAppend
 from tests.property.test_small_produces import LAST, LAST_RESPONSE, described

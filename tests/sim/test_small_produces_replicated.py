@@ -28,11 +28,10 @@ COUNT = 8
 ELECTION = PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2])
 
 
-def framed(number: int, timeout_ms: int) -> bytes:
-    data = PartitionProduceData(
-        0, records=bytes(batch(b"%d" % number, producer_id=5, producer_epoch=0, base_sequence=number))
-    )
-    topic = TopicProduceData("", topic_id=topic_id("orders"), partition_data=[data])
+def framed(number: int, timeout_ms: int, partition_count: int) -> bytes:
+    records = bytes(batch(b"%d" % number, producer_id=5, producer_epoch=0, base_sequence=number))
+    data = [PartitionProduceData(partition, records=records) for partition in range(partition_count)]
+    topic = TopicProduceData("", topic_id=topic_id("orders"), partition_data=data)
     request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
     body = request_frame(request, VERSION, correlation_id=number, client_id="c")
     return len(body).to_bytes(4, "big") + body
@@ -41,7 +40,8 @@ def framed(number: int, timeout_ms: int) -> bytes:
 class Client:
     """Sends requests to node 1, together or each alone; `responses` are the bytes that it has got."""
 
-    def __init__(self, world: ReplicaWorld, *, is_together: bool) -> None:
+    def __init__(self, world: ReplicaWorld, partition_count: int, *, is_together: bool) -> None:
+        self._partition_count = partition_count
         self.responses = b""
         self._node = world.nodes[1]
         self._small = SmallProduces(self._node.services())
@@ -54,7 +54,7 @@ class Client:
         await run_scheduled()
 
     def _send(self, count: int, timeout_ms: int) -> None:
-        frames = [framed(number, timeout_ms) for number in range(self._sent, self._sent + count)]
+        frames = [framed(number, timeout_ms, self._partition_count) for number in range(self._sent, self._sent + count)]
         self._sent += count
         if not self._is_together:
             for frame in frames:
@@ -76,7 +76,7 @@ class Client:
             position = end_position
 
     def codes(self) -> list[int]:
-        """Return the error codes of the responses, in the order of the requests."""
+        """Return the error codes of partition 0 in the responses, in the order of the requests."""
         found, position = {}, 0
         while position < len(self.responses):
             size = int.from_bytes(self.responses[position : position + 4], "big")
@@ -100,12 +100,14 @@ class Client:
         self._take(len(out).to_bytes(4, "big") + bytes(out))
 
 
-async def begin(loop: SimLoop, *, is_together: bool, **topic: Any) -> tuple[ReplicaWorld, Client]:
+async def begin(
+    loop: SimLoop, *, is_together: bool, partition_count: int = 1, **topic: Any
+) -> tuple[ReplicaWorld, Client]:
     """Two replicas in sync, and a segment that is not empty."""
     world = ReplicaWorld(loop, 2)
-    world.create_topic(replicas=(1, 2), isr=(1, 2), **topic)
+    world.create_topic(replicas=(1, 2), isr=(1, 2), partition_count=partition_count, **topic)
     assert (await world.produce(1, b"before"))[0] == 0
-    client = Client(world, is_together=is_together)
+    client = Client(world, partition_count, is_together=is_together)
     await client.send(1)
     await world.pass_ms(100)
     assert client.codes() == [0]
@@ -171,6 +173,7 @@ async def too_few_left(world: ReplicaWorld, client: Client) -> list[int]:
     world.nodes[1].follow(world.cluster.image)
     await world.pass_ms(1100)
     await client.send(COUNT)
+    await world.pass_ms(1100)
     return [ErrorCode.REQUEST_TIMED_OUT] * COUNT + [ErrorCode.NOT_ENOUGH_REPLICAS] * COUNT
 
 
@@ -182,11 +185,25 @@ async def stopped(world: ReplicaWorld, client: Client) -> list[int]:
     return [ErrorCode.REQUEST_TIMED_OUT] * COUNT
 
 
-@pytest.mark.parametrize("scene", [replicated, lost_follower, lost_amid, deposed, too_few_left, stopped])
-def test_responses_are_those_of_each_alone(scene: Scene) -> None:
+async def deposed_in_one(world: ReplicaWorld, client: Client) -> list[int]:
+    """Another partition of each request waits until its time-out."""
+    codes = await deposed(world, client)
+    assert len(client.codes()) == 1
+    await world.pass_ms(1100)
+    return codes
+
+
+SCENES = [replicated, lost_follower, lost_amid, too_few_left, stopped]
+
+
+@pytest.mark.parametrize(
+    ("scene", "partition_count"),
+    [*((scene, count) for scene in SCENES for count in (1, 2)), (deposed, 1), (deposed_in_one, 2)],
+)
+def test_responses_are_those_of_each_alone(scene: Scene, partition_count: int) -> None:
     async def play(loop: SimLoop, *, is_together: bool) -> bytes:
         configs = {"min.insync.replicas": "2"} if scene is too_few_left else {}
-        world, client = await begin(loop, is_together=is_together, configs=configs)
+        world, client = await begin(loop, is_together=is_together, partition_count=partition_count, configs=configs)
         expected = await scene(world, client)
         assert client.codes() == [0, *expected]
         await world.stop()

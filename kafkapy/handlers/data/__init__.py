@@ -2,6 +2,7 @@
 
 produce.py produced_batch.py    all steps of a Produce request: begin here; fields of a batch's header
 small_produces.py   its fast path for consecutive small requests; delayed_responses.py has their responses with acks=-1
+wide_produces.py    its fast path for requests to several partitions
 transactional_produce.py    batches of a transaction, verified first; own_produce.py    this broker's own dead letters
 fetch.py            Fetch of a consumer, over fetch_reading.py (read, wait, read again) and fetch_wire.py (sessions);
                     wide_fetch.py has those of many partitions

@@ -10,8 +10,8 @@ write: one of one record takes 2,298 bytecode instructions from socket to socket
 one partition whose leader is this broker, a plain batch (storage/log/coalesced_append.py), and no quota of the client
 for it. If they have a transactional id, the batches must be transactional; the first one of a transaction is verified
 with a coordinator on this node (transactional_produce.verifier), and served alone. With acks=-1 their responses wait
-together for the other replicas. The first request that does not qualify, valid or not, goes with all after it to
-handlers/data/produce.py.
+together for the other replicas. A request to several partitions may be served by wide_produces.py. The first one that
+does not qualify there either, valid or not, goes with all after it to handlers/data/produce.py.
 Effects and responses are the same on both paths, with one exception: if the disk is full, requests that were coalesced
 are refused together.
 """
@@ -33,11 +33,11 @@ from kafkapy.handlers.data.produce import (
     name_leaders,
     response_of,
 )
-from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES
-from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
+from kafkapy.handlers.data.wide_produces import WideProduces, encode_response
+from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.partial_frame import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.serving import Served
 from kafkapy.record.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
 from kafkapy.replication.delayed_produce import REQUEST_TIMED_OUT, PartitionAppend
@@ -47,7 +47,6 @@ from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.log.coalesced_append import CoalescedAppend, Verify
 
-PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
 LAST_VERSION: Final = 13
 """The newest version whose layout is the one read here; a newer one is served by produce.py."""
@@ -92,6 +91,7 @@ class SmallProduces:
         self._services = services
         self._authorizer = services.authorizer
         self._manager = services.replica_manager
+        self._wide = WideProduces(services, last_version)
         self._plans: dict[bytes, _KnownProduce] = {}
         self._sweep_at = MIN_SWEEP
 
@@ -99,7 +99,7 @@ class SmallProduces:
         """Serve requests from `position` on. Implements protocol.serving.Coalesce, for Produce frames."""
         plan = self._find(data, position)
         if plan is None:
-            return None
+            return self._wide.serve(connection, data, position)
         quotas = self._services.client_quotas
         if quotas is not None and quotas.has_produce_quota(connection.principal, plan.header.client_id):
             return None
@@ -301,10 +301,7 @@ class _KnownProduce:
 
     def encode(self, correlation_id: int, response: ProduceResponse) -> bytes:
         """Return an encoded response, with size prefix and header."""
-        out = Writer()
-        write_response_header(out, PRODUCE, self.header.api_version, correlation_id)
-        response.write(out, self.header.api_version)
-        return len(out).to_bytes(4, "big") + bytes(out)
+        return encode_response(self.header.api_version, correlation_id, response)
 
     def responses(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
         """Return the encoded responses to appended requests; log append time is -1 (CreateTime)."""

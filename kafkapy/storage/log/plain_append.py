@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, unpack_header
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, HeaderFields, check_plain, unpack_header
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import AppendResult, PlacedBatch
 from kafkapy.types import INT32_MAX, MIN_VIEW_BYTES
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_PLAIN_BYTES: Final = 128 * 1024
 """A larger batch may have more records than the event loop may walk (leader_batch.LIGHT_RECORDS)."""
 
+NOT_PLAIN: Final = -1
 _PLACE_BYTES: Final = PLACE.size
 _pack_place: Final = PLACE.pack
 
@@ -35,27 +36,43 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
     Call it only for a log that `takes_plain_batches`. Raises ApiError and StorageError as write_batches does.
     """
     size = len(records)
-    if not HEADER_BYTES < size <= MAX_PLAIN_BYTES or size > log.config.segment_bytes:
+    if not HEADER_BYTES < size <= MAX_PLAIN_BYTES:
         return None
     data = bytes(records)
     header = unpack_header(data)
+    base_offset = append_plain_part(log, data, 0, size, header, leader_epoch, now_ms)
+    if base_offset < 0:
+        return None
+    return AppendResult(base_offset, log.log_end_offset - 1, header[8], NO_TIMESTAMP, log.log_start_offset, size)
+
+
+def append_plain_part(
+    log: "Log", data: bytes, start: int, end: int, header: HeaderFields, leader_epoch: int, now_ms: int
+) -> int:
+    """Like append_plain, of data[start:end], which is of a size that it takes; `header` is its header, unpacked.
+
+    Return the base offset; NOT_PLAIN, with nothing changed, if append_as_leader must examine it.
+    """
+    size = end - start
+    if size > log.config.segment_bytes:
+        return NOT_PLAIN
     _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
     if attributes != PLAIN and (attributes != TRANSACTIONAL or producer_id < 0):
-        return None
+        return NOT_PLAIN
     producer: ProducerEntry | None = None
     if producer_id >= 0:
         producer = log.producer_state.producer_in_sequence(
             producer_id, producer_epoch, base_sequence, attributes != PLAIN
         )
         if producer is None or base_sequence + delta > INT32_MAX:
-            return None
+            return NOT_PLAIN
     rules = log.client_rules
     bounds = rules.max_message_bytes, now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     try:
-        if not check_plain(header, data, 0, size, bounds):
-            return None
+        if not check_plain(header, data, start, end, bounds):
+            return NOT_PLAIN
     except IndexError:  # a record that does not end within the batch
-        return None
+        return NOT_PLAIN
     if log.log_dir.is_full:
         log.log_dir.check_room()
     base_offset = log.log_end_offset
@@ -67,8 +84,10 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
         segment = log.roll(now_ms, at_offset=base_offset)
     place = _pack_place(base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
     buffers: list[ReadableBuffer] = (
-        [place + data[_PLACE_BYTES:]] if size < MIN_VIEW_BYTES else [place, memoryview(data)[_PLACE_BYTES:]]
+        [place + data[start + _PLACE_BYTES : end]]
+        if size < MIN_VIEW_BYTES
+        else [place, memoryview(data)[start + _PLACE_BYTES : end]]
     )
     batch = PlacedBatch(size, base_offset, last_offset, max_timestamp, leader_epoch, producer, base_sequence + delta)
     log.write_batches(segment, buffers, size, (batch,), now_ms, () if producer is None else (batch,))
-    return AppendResult(base_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size)
+    return base_offset

@@ -15,7 +15,8 @@ from kafkapy.storage.segment.sparse_index import SparseIndex
 from kafkapy.types import INT32_MAX
 
 ENTRY: Final = struct.Struct(">ii")
-_INT32: Final = struct.Struct(">i")
+_unpack_relative_offset: Final = struct.Struct(">i").unpack_from
+_unpack_position: Final = struct.Struct(">4xi").unpack_from
 
 
 class OffsetPosition(NamedTuple):
@@ -80,17 +81,17 @@ class OffsetIndex(SparseIndex):
 
         Raises NeedsWarming if it would block, unless `wait`.
         """
-        slot, entry = self.floor_entry(offset - self.base_offset, _relative_offset_at, wait=wait)
+        slot, entry = self.floor_entry(offset - self.base_offset, _unpack_relative_offset, wait=wait)
         return self._decode(entry) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def lookup_position(self, position: int, *, wait: bool = False) -> int:
         """Return the position of the last entry at or before `position`, or 0."""
-        slot, entry = self.floor_entry(position, _position_at, wait=wait)
-        return _position_at(entry, 0) if slot >= 0 else 0
+        slot, entry = self.floor_entry(position, _unpack_position, wait=wait)
+        return ENTRY.unpack(entry)[1] if slot >= 0 else 0
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries at and above `offset`."""
-        slot, _ = self.floor_entry(offset - 1 - self.base_offset, _relative_offset_at, wait=True)
+        slot, _ = self.floor_entry(offset - 1 - self.base_offset, _unpack_relative_offset, wait=True)
         self.truncate_to_entries(slot + 1)
 
     def _entry_at(self, slot: int) -> OffsetPosition:
@@ -99,13 +100,3 @@ class OffsetIndex(SparseIndex):
     def _decode(self, entry: bytes) -> OffsetPosition:
         relative_offset, position = ENTRY.unpack(entry)
         return OffsetPosition(self.base_offset + relative_offset, position)
-
-
-def _relative_offset_at(entries: bytes, position: int) -> int:
-    value: int = _INT32.unpack_from(entries, position)[0]
-    return value
-
-
-def _position_at(entries: bytes, position: int) -> int:
-    value: int = _INT32.unpack_from(entries, position + 4)[0]
-    return value

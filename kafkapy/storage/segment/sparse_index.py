@@ -20,7 +20,7 @@ which dump-log then does not print, because of these writes.
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafkapy.errors import CorruptIndexError
 from kafkapy.seams import ReadableBuffer
@@ -33,6 +33,10 @@ PAGE_BYTES: Final = 4096
 
 BUFFERED_ENTRIES: Final = 32
 """How many entries are buffered before they are written together: 0.6 KB of memory per partition for both indexes."""
+
+UnpackKey: TypeAlias = Callable[[bytes, int], tuple[Any, ...]]
+"""Takes encoded entries and the position of one; returns its key alone. A method of a Struct: a search in a page takes
+0.76 us with it, 1.15 with a function of Python (3.14), which is called ten times."""
 
 _NO_ENTRIES: Final = (0, b"")
 
@@ -211,10 +215,8 @@ class SparseIndex:
             raise CorruptIndexError(f"{self.handle.path}: shorter than its {self.entry_count} entries")
         return data
 
-    def floor_entry(self, target: int, key_at: Callable[[bytes, int], Any], *, wait: bool) -> tuple[int, bytes]:
+    def floor_entry(self, target: int, unpack_key: UnpackKey, *, wait: bool) -> tuple[int, bytes]:
         """Return the last slot whose key is at most `target`, and its entry; (-1, b"") if there is none.
-
-        `key_at(entries, position)` decodes a key.
 
         A binary search over pages, then within a page. It begins at the page found by the previous search (the last
         page at first), because logs are mostly read sequentially or at their end.
@@ -222,7 +224,7 @@ class SparseIndex:
         count = self.entry_count
         if count == 0:
             return -1, b""
-        width = self.ENTRY_BYTES
+        wanted, width = (target,), self.ENTRY_BYTES
         per_page = PAGE_BYTES // width
         low, high = 0, (count - 1) // per_page
         page = min(self._page, high)
@@ -230,16 +232,16 @@ class SparseIndex:
             first = page * per_page
             in_page = min(per_page, count - first)
             data = self._read(first, in_page, wait=wait)
-            if key_at(data, 0) > target:
+            if unpack_key(data, 0) > wanted:
                 if page == low:
                     return -1, b""
                 high = page - 1
-            elif page == high or key_at(data, (in_page - 1) * width) > target:
+            elif page == high or unpack_key(data, (in_page - 1) * width) > wanted:
                 break
             else:
                 low = page
             page = high if high == low else (low + high + 1) // 2  # rounded up, as `low` is known to begin low enough
         self._page = page
         slots = range(0, in_page * width, width)
-        slot = bisect_right(slots, target, key=partial(key_at, data)) - 1
+        slot = bisect_right(slots, wanted, key=partial(unpack_key, data)) - 1
         return first + slot, data[slot * width : (slot + 1) * width]

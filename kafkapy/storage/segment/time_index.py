@@ -17,8 +17,8 @@ from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.storage.segment.sparse_index import SparseIndex
 
 ENTRY: Final = struct.Struct(">qi")
-_INT64: Final = struct.Struct(">q")
-_INT32: Final = struct.Struct(">i")
+_unpack_timestamp: Final = struct.Struct(">q").unpack_from
+_unpack_relative_offset: Final = struct.Struct(">8xi").unpack_from
 
 
 class TimestampOffset(NamedTuple):
@@ -87,12 +87,12 @@ class TimeIndex(SparseIndex):
 
         Raises NeedsWarming if it would block, unless `wait`.
         """
-        slot, entry = self.floor_entry(timestamp_ms, _timestamp_at, wait=wait)
+        slot, entry = self.floor_entry(timestamp_ms, _unpack_timestamp, wait=wait)
         return self._decode(entry) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries at and above `offset`."""
-        slot, _ = self.floor_entry(offset - 1 - self.base_offset, _relative_offset_at, wait=True)
+        slot, _ = self.floor_entry(offset - 1 - self.base_offset, _unpack_relative_offset, wait=True)
         self.truncate_to_entries(slot + 1)
 
     def _entry_at(self, slot: int) -> TimestampOffset:
@@ -101,13 +101,3 @@ class TimeIndex(SparseIndex):
     def _decode(self, entry: bytes) -> TimestampOffset:
         timestamp_ms, relative_offset = ENTRY.unpack(entry)
         return TimestampOffset(timestamp_ms, self.base_offset + relative_offset)
-
-
-def _timestamp_at(entries: bytes, position: int) -> int:
-    value: int = _INT64.unpack_from(entries, position)[0]
-    return value
-
-
-def _relative_offset_at(entries: bytes, position: int) -> int:
-    value: int = _INT32.unpack_from(entries, position + 8)[0]
-    return value

@@ -66,7 +66,7 @@ def test_what_a_node_asks_of_others_is_no_newer_than_what_it_serves() -> None:
 
 
 def test_small_produces_know_every_version_that_is_served() -> None:
-    assert BROKER_APIS[0].max_version == small_produces.LAST_VERSION
+    assert BROKER_APIS[0].max_version == small_produces.LAST_VERSION  # wide_produces.py has it from there
 
 
 def test_a_spec_that_is_raised_changes_neither_what_is_listed_nor_what_is_served(

@@ -26,6 +26,17 @@ kafkapy/handlers/data/small_produces.py
     ProduceResponse.TopicProduceResponse: name topic_id partition_responses
     ProduceResponse.NodeEndpoint: node_id host port rack
     ProduceResponse: responses throttle_time_ms node_endpoints
+kafkapy/handlers/data/wide_produces.py
+    ProduceRequest.PartitionProduceData: index records
+    ProduceRequest.TopicProduceData: name topic_id partition_data
+    ProduceRequest: transactional_id acks timeout_ms topic_data
+    ProduceResponse.BatchIndexAndErrorMessage: batch_index batch_index_error_message
+    ProduceResponse.LeaderIdAndEpoch: leader_id leader_epoch
+    ProduceResponse.PartitionProduceResponse: index error_code base_offset log_append_time_ms log_start_offset
+        record_errors error_message current_leader
+    ProduceResponse.TopicProduceResponse: name topic_id partition_responses
+    ProduceResponse.NodeEndpoint: node_id host port rack
+    ProduceResponse: responses throttle_time_ms node_endpoints
 kafkapy/handlers/data/fetch_wire.py
     FetchRequest.ReplicaState: replica_id replica_epoch
     FetchRequest.FetchPartition: partition current_leader_epoch fetch_offset last_fetched_epoch

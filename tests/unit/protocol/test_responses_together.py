@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import LARGE_REST_BYTES, MAX_COALESCED_FRAME_BYTES, Connection
+from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection
+from kafkapy.protocol.partial_frame import LONE_FRAMES, MAX_COALESCED_FRAME_BYTES, MAX_JOINED_FRAME_BYTES
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionLimits, Served
 
@@ -127,7 +128,7 @@ def test_a_produce_that_came_in_parts_is_at_hand_with_what_follows_it(cut: int, 
     assert made.requests_at_hand() == (LARGE + following, 0, 64)
 
 
-@pytest.mark.parametrize("frame", [frame_of(0, MAX_COALESCED_FRAME_BYTES + 1), frame_of(1, 3000)])
+@pytest.mark.parametrize("frame", [frame_of(0, MAX_JOINED_FRAME_BYTES + 1), frame_of(1, 3000)])
 def test_what_is_not_served_together_is_not_copied_for_it(frame: bytes) -> None:
     made = machine(frame[:100])
     assert made.next_frame() is None
@@ -135,6 +136,38 @@ def test_what_is_not_served_together_is_not_copied_for_it(frame: bytes) -> None:
     assert made.requests_at_hand() is None
     assert made.next_frame() == frame[4:]
     assert made.requests_at_hand() is not None
+
+
+WIDE = frame_of(0, MAX_COALESCED_FRAME_BYTES + 1)
+
+
+def begin(made: Connection, frame: bytes) -> bool:
+    """Receive most of a frame, then the rest; return whether it was joined, to be served with others."""
+    half = 2 * len(frame) // 3
+    made.feed(frame[:half])
+    assert made.next_frame() is None
+    room = made.room()
+    if room is None:
+        made.feed_frame(frame[half:])
+        return True
+    room[:] = frame[half:]
+    made.received(len(room))
+    return False
+
+
+def test_large_frames_are_joined_as_long_as_they_are_served_so() -> None:
+    made = machine(b"")
+    for _ in range(3):
+        assert begin(made, WIDE)
+        assert made.requests_at_hand() == (WIDE, 0, 64 - made.in_flight_count)
+        made.pop_served(served(1, len(WIDE), b"r"))
+    for _ in range(2):
+        assert begin(made, WIDE)
+        assert made.next_frame() == WIDE[4:]
+        for _ in range(LONE_FRAMES):
+            assert not begin(made, WIDE)
+            assert made.requests_at_hand() is None
+            assert made.next_frame() == WIDE[4:]
 
 
 @pytest.mark.parametrize("cut", [0, len(LARGE) - 1000])

@@ -111,6 +111,14 @@ def test_produces_served_together_are_counted_together() -> None:
     assert sum(version.api.frame_bytes) == 3
 
 
+def test_the_errors_of_partitions_are_counted_one_by_one() -> None:
+    counts = RequestCounts()
+    served = Served(1, 100, b"answers", None, (0, 56, 0))
+    router = MeasuredRouter(cast(Route, None), lambda *_: served, counts, now_ns=Ticks())
+    router.coalesce(INFO, b"\0\0\0\x60" + PRODUCE_V9, 0, 10)
+    assert counts.errors[0] == {0: 2, 56: 1}
+
+
 def test_versions_that_do_not_exist_share_a_count() -> None:
     counts = RequestCounts()
     assert counts.of((18 << 16) | 200) is counts.of((18 << 16) | 32_000)
