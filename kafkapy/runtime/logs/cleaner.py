@@ -39,8 +39,8 @@ STARTING_OVER: Final = (
 """Keys whose change replaces the workers. Kafka's list also has message.max.bytes, which no worker here uses."""
 
 LOOKED_AT_ONCE: Final = 5_000
-"""Logs looked at for those to compact before other tasks run, if there are more: a millisecond. 100,000 at once, and what
-followed in the same turn of the loop, took up to 47 ms."""
+"""Logs looked at for those to compact before other tasks run, if there are more: a millisecond. 100,000 at once, and
+what followed in the same turn of the loop, took up to 47 ms."""
 MIN_BACKOFF_MS: Final = 10
 """Lower bound of log.cleaner.backoff.ms: at 0 the loop would do nothing but look for dirty logs."""
 
