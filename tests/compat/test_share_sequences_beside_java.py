@@ -243,7 +243,8 @@ class Sequence:
         }
         self.session[member] |= {partition}
         has_moved = partition in self.moved
-        if has_moved or self.moved & self.session[member] or self.random.random() < 0.5:
+        alone = self.moved | self.unloaded
+        if alone & self.session[member] or self.random.random() < 0.5:
             forgotten = self.session[member] - {partition}
         else:
             forgotten = set()
@@ -259,13 +260,10 @@ class Sequence:
             named = [fetching.ForgottenTopic(side.topic_id, partitions=[*forgotten])] if forgotten else []
             sender = side.members[member]
             response = sender.fetch(*acknowledged, partition=partition, forgotten_topics_data=named, **fields)
-            if has_moved and not any(
-                each.acquired_records for topic in response.responses for each in topic.partitions
-            ):
+            if has_moved and not _has_records(response):
                 response = sender.fetch(partition=partition, **fields)
             return side.plain(response, 2)
 
-        self.moved.discard(partition)
         response = self.both(f"m{member} fetches {partition} {acknowledged} forgetting {forgotten} {fields}", step)
         for topic in response["responses"]:
             for each in topic["partitions"]:
