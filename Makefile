@@ -139,7 +139,8 @@ soak: setup tools spark-jars   ## every simulation with SEEDS=20 times as many s
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
 	  tests/compat/test_share_histories.py tests/compat/test_share_histories_across_nodes.py \
 	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py \
-	  tests/compat/test_consumer_bounce.py tests/compat/test_transactions_across_nodes.py
+	  tests/compat/test_consumer_bounce.py tests/compat/test_transactions_across_nodes.py \
+	  tests/compat/test_group_sequences_beside_java.py tests/compat/test_share_sequences_beside_java.py
 
 chaos: setup tools   ## three real nodes in trouble, SECONDS=900 for each kind of fault, SEED=1
 	KAFKAPY_CHAOS_SECONDS=$(or $(SECONDS),900) KAFKAPY_CHAOS_SEED=$(or $(SEED),1) \

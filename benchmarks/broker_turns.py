@@ -29,6 +29,8 @@ from harness.servers import Kafkapy, Server
 PER_TOPIC, LARGE = 1_000, 10_000
 TIMEOUT_S = 1_200
 POLL_S = 0.2
+POLL_S_PER_LOG = 20e-6
+"""How long a look at so many directories is put off: it would take as much of a core as a broker."""
 SETTLE_S = 5.0
 """What is left to be done afterwards (ISR changes, checkpoints, files deleted) counts to what caused it."""
 REPLICAS = (2, 3, 4)
@@ -154,7 +156,7 @@ def _wait_for_logs(cluster: Nodes, count: int) -> None:
     """Return once each broker has so many partition directories."""
     directories = [broker.directory for broker in cluster.brokers]
     while any(_count_logs(directory) != count for directory in directories):
-        time.sleep(POLL_S)
+        time.sleep(max(POLL_S, count * POLL_S_PER_LOG))
 
 
 def _count_logs(directory: Path) -> int:

@@ -23,7 +23,7 @@ def create_on(server: Server, topic: str, assignment: list[list[int]]) -> None:
     new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=CONFIG)
     client.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
     wanted = [replicas[0] for replicas in assignment]
-    wait_until(lambda: leaders_of(nodes_of(server).nodes[0], topic) == wanted, "leaders")
+    wait_until(lambda: leaders_of(nodes_of(server).brokers[0], topic) == wanted, "leaders")
 
 
 def nodes_of(server: Server) -> Nodes:

@@ -109,8 +109,8 @@ class Disk(Protocol):
         """Return the names in a directory, sorted, each with whether it is a directory or a link to one."""
         ...
 
-    def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; an existing one is fine."""
+    def make_directory(self, path: str) -> bool:
+        """Create a directory and its parents; return whether it is new. An existing one is fine."""
         ...
 
     def rename(self, source: str, target: str) -> None:

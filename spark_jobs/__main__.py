@@ -12,7 +12,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-from spark_jobs.config import JobConfig, describe, load_config
+from spark_jobs.config import AnyConfig, JobConfig, describe, load_config, refuse_unknown
 from spark_jobs.errors import JobError
 from spark_jobs.schemas import SCHEMAS
 
@@ -58,6 +58,9 @@ backfills = typer.Typer(
     no_args_is_help=True,
 )
 
+KEYS: set[str] = set()
+"""The keys of all jobs: the environment may hold those of several."""
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of the job's keys (below)")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a key, over the file's")]
 Reset = Annotated[
@@ -73,18 +76,24 @@ def config_model(run: Callable[..., object]) -> type[JobConfig]:
     return model
 
 
+def load(model: type[AnyConfig], config: Path | None, sets: list[str] | None) -> AnyConfig:
+    refuse_unknown(os.environ, KEYS)
+    return load_config(model, config, sets or (), os.environ)
+
+
 def add_command(to: typer.Typer, job: str, run: Callable[..., object], summary: str) -> None:
     model = config_model(run)
+    KEYS.update(model.model_fields)
     keys = "\n\n".join(
         f"{key} ({kind}, {'required' if default == 'required' else f'default {default}'}): {text}"
         for key, kind, default, text in describe(model)
     )
 
     def with_output(config: ConfigFile = None, sets: Overrides = None, reset_output: Reset = False) -> None:
-        run(load_config(model, config, sets or (), os.environ), reset_output=reset_output)
+        run(load(model, config, sets), reset_output=reset_output)
 
     def without_output(config: ConfigFile = None, sets: Overrides = None) -> None:
-        run(load_config(model, config, sets or (), os.environ))
+        run(load(model, config, sets))
 
     command = with_output if "reset_output" in inspect.signature(run).parameters else without_output
     to.command(job.replace("_", "-"), help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)

@@ -107,7 +107,7 @@ class Admin:
 
 def require_topics(spark: SparkSession, config: StreamConfig) -> None:
     """Raise JobError if one of the topics does not exist, no topic matches the pattern, or no broker answers."""
-    matches = _matcher(spark, config.topic_pattern) if config.topic_pattern else None
+    matches = matcher(spark, config.topic_pattern) if config.topic_pattern else None
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
         names = admin.topic_names()
     if matches is not None and not any(map(matches, names)):
@@ -122,7 +122,7 @@ def require_topics(spark: SparkSession, config: StreamConfig) -> None:
         )
 
 
-def _matcher(spark: SparkSession, pattern: str) -> Callable[[str], bool]:
+def matcher(spark: SparkSession, pattern: str) -> Callable[[str], bool]:
     """Return a function that says whether a name matches the pattern, by Java's rules."""
     jvm: Any = spark._jvm
     try:

@@ -15,6 +15,7 @@ import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -31,6 +32,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.query import whole_batches
 from spark_jobs.schemas import Schema
 from spark_jobs.tables import NAMESPACE, open_catalog, table_errors
+from spark_jobs.topics import client_errors
 
 POLL_S = 60.0
 UNREADABLE = (ValueError, KeyError, TypeError, ArithmeticError, AttributeError)
@@ -201,9 +203,11 @@ def read_topics(
     """Yield the records of partitions up to the ends. Raises JobError if one begins after its given start."""
     settings = {"bootstrap.servers": config.bootstrap_servers, "group.id": "spark-jobs-audit", **config.producer}
     fixed = {"enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, **fixed, "isolation.level": isolation_level})
     left = {place: end for place, end in ends.items() if end > (starts or {}).get(place, 0)}
-    try:
+    with (
+        client_errors(config.bootstrap_servers, "producer"),
+        closing(Consumer({**settings, **fixed, "isolation.level": isolation_level})) as consumer,
+    ):
         consumer.assign([TopicPartition(*place, _first_offset(consumer, place, starts)) for place in left])
         while left:
             message = consumer.poll(POLL_S)
@@ -217,10 +221,6 @@ def read_topics(
                 yield message
             if not is_record or offset + 1 >= left.get(place, 0):
                 left.pop(place, None)
-    except KafkaException as error:
-        raise JobError(f"{config.bootstrap_servers}: {error.args[0].str()}") from None
-    finally:
-        consumer.close()
 
 
 def _first_offset(consumer: Consumer, place: tuple[str, int], starts: Offsets | None) -> int:
@@ -265,16 +265,11 @@ def found_in(place: str, rows: Iterable[T], read: Callable[[T], Found]) -> Itera
 
 def on_topic(config: TableConfig, topic: str) -> Iterator[Message]:
     """Yield the records of an output topic."""
-    consumer = Consumer(
-        {"bootstrap.servers": config.bootstrap_servers, "group.id": "spark-jobs-audit", **config.producer}
-    )
-    try:
+    settings = {"bootstrap.servers": config.bootstrap_servers, "group.id": "spark-jobs-audit", **config.producer}
+    where = f"{config.bootstrap_servers}, topic {topic}"
+    with client_errors(where, "producer"), closing(Consumer(settings)) as consumer:
         numbers = sorted(consumer.list_topics(topic, POLL_S).topics[topic].partitions)
         ends = {(topic, n): consumer.get_watermark_offsets(TopicPartition(topic, n), POLL_S)[1] for n in numbers}
-    except KafkaException as error:
-        raise JobError(f"{config.bootstrap_servers}, topic {topic}: {error.args[0].str()}") from None
-    finally:
-        consumer.close()
     yield from read_topics(config, ends)
 
 

@@ -67,6 +67,10 @@ class BackfillConfig(StreamConfig):
             raise ValueError("output is needed, or a topic: where the rows go")
         return self
 
+    def other_directories(self) -> list[str]:
+        read = [path for path in (self.archive, self.stream_checkpoint) if path]
+        return [*super().other_directories(), *read]
+
 
 class SilverBackfill(BackfillConfig, SilverConfig):
     output_topic: str | None = Field(default=None, description="topic of the trades; none when not given")

@@ -11,8 +11,10 @@ model lives in the job's module and derives from one of these:
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -34,8 +36,15 @@ from spark_jobs.errors import JobError
 UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos)://.+")
-OPTIONS = ("kafka", "producer", "spark", "iceberg_catalog", "delta_options")
+OPTIONS = ("kafka", "producer", "spark", "iceberg_catalog", "delta_options", "topic_config")
 AVAILABLE_NOW = "available_now"
+ENVIRONMENT = "SPARK_JOBS_"
+OWN_VARIABLES = ("TRACE", "FAILPOINTS")
+"""Variables of __main__.py and failpoints.py, which are no key of a job."""
+OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
+"""Variables that each pod gets for a service, which may be called spark-jobs, or spark-jobs-page."""
+NOT_YAML = (yaml.YAMLError, ValueError)
+"""A ValueError is one of Unicode, or of a day that no month has."""
 
 
 def duration_ms(text: str) -> int:
@@ -91,16 +100,24 @@ Options = Annotated[dict[str, str], BeforeValidator(_as_texts)]
 
 
 class JobConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False)
 
     bootstrap_servers: str = Field(description="host:port of the brokers, comma-separated")
     kafka: Options = Field(
         default={},
         description="options of the Kafka client (security.protocol, sasl.*, ssl.*, ...), passed on as they are: "
-        "Java client's names in Spark jobs (reader and writer alike), librdkafka's in feed",
+        "Java client's names in Spark jobs (reader and writer alike), librdkafka's in feed and page",
     )
     metrics_port: int | None = Field(default=None, ge=0, le=65535, description="serve Prometheus metrics on this port")
     metrics_host: str = Field(default="127.0.0.1", description="address that the metrics listen on")
+
+    @model_validator(mode="after")
+    def _one_cluster(self) -> Self:
+        """Checks would ask one cluster, and readers another."""
+        for name in ("kafka", "producer"):
+            if "bootstrap.servers" in getattr(self, name, {}):
+                raise ValueError(f"{name}: bootstrap.servers is said by the key bootstrap_servers alone")
+        return self
 
 
 class SparkConfig(JobConfig):
@@ -140,12 +157,23 @@ class StreamConfig(SparkConfig):
         return self
 
     @model_validator(mode="after")
+    def _reads_no_output(self) -> Self:
+        """A job that reads what it writes has no end, and a reset would empty its input."""
+        for topic in self.input_topics():
+            if topic in self.topics_of_batches():
+                raise ValueError(f"topic {topic} is read and written by this job: name another one for what it writes")
+        return self
+
+    @model_validator(mode="after")
     def _directories_differ(self) -> Self:
-        """Of two parts of a batch in one directory the second would count as written."""
-        paths = [path.rstrip("/") for path in self.outputs()]
-        for path in paths:
-            if paths.count(path) > 1:
+        """Of two parts of a batch in one directory the second would count as written; a reset removes all in it."""
+        own, others = ([*map(_place, paths)] for paths in (self.own_directories(), self.other_directories()))
+        for path in own:
+            if own.count(path) > 1:
                 raise ValueError(f"{path} is named for two outputs: give each a directory of its own")
+            for other in others:
+                if f"{other}/".startswith(f"{path}/"):
+                    raise ValueError(f"--reset-output would remove {other} with {path}: give that one another name")
         return self
 
     def input_topics(self) -> list[str]:
@@ -156,9 +184,21 @@ class StreamConfig(SparkConfig):
         """Return the output directories, which belong to the checkpoint."""
         return [self.output] if self.output else []
 
+    def own_directories(self) -> list[str]:
+        """Return the directories that a reset removes."""
+        return [self.checkpoint, *self.outputs()]
+
+    def other_directories(self) -> list[str]:
+        """Return the directories that stay: the job reads them, or shares them with other jobs."""
+        return []
+
     def output_topics(self) -> list[str]:
         """Return the output topics, which belong to the checkpoint."""
         return []
+
+    def topics_of_batches(self) -> list[str]:
+        """Return all topics that batches go to: output topics, and those that several jobs may share."""
+        return self.output_topics()
 
     @property
     def available_now(self) -> bool:
@@ -208,10 +248,6 @@ class TopicConfig(StreamConfig):
                     )
         return self
 
-    def topics_of_batches(self) -> list[str]:
-        """Return all topics that batches go to: output topics, and those that several jobs may share."""
-        return self.output_topics()
-
 
 def is_sink_partition(name: str, topic: str, transactions: int) -> bool:
     """Return whether the name is that of the topic with the number of a sink partition, as in its transactional id."""
@@ -238,6 +274,18 @@ class TableConfig(TopicConfig):
         default="1 day", description="how long a table can be read as it was (Iceberg: its last 1,000 versions at most)"
     )
 
+    def own_directories(self) -> list[str]:
+        return [*super().own_directories(), *([self.delta] if self.delta else [])]
+
+    def other_directories(self) -> list[str]:
+        return [*super().other_directories(), *([self.iceberg] if self.iceberg else [])]
+
+
+def _place(path: str) -> str:
+    """Return a directory's path in one form, of this machine or of another file system."""
+    plain = path.removeprefix("file://").removeprefix("file:")
+    return plain.rstrip("/") if "://" in plain else os.path.abspath(plain)
+
 
 AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
 
@@ -250,30 +298,51 @@ def load_config(
 ) -> AnyConfig:
     """Read a job's YAML file, apply SPARK_JOBS_KEY of the environment, then KEY=VALUE overrides, and check it all.
 
-    Dots in a KEY go into nested keys. Raises JobError naming the file and the key.
+    Dots in a KEY go into nested keys. Raises JobError naming the file and the key, and what has set it over the file.
     """
     values = _read(path) if path is not None else {}
+    origins: dict[str, str] = {}
     for key in model.model_fields:
-        text = environment.get(f"SPARK_JOBS_{key.upper()}")
+        text = environment.get(f"{ENVIRONMENT}{key.upper()}")
         if text is not None:
-            values[key] = _yaml(text, f"SPARK_JOBS_{key.upper()}")
+            origins[key] = f"{ENVIRONMENT}{key.upper()}"
+            values[key] = _yaml(text, origins[key])
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
             raise JobError(f"--set {override}: KEY=VALUE is expected")
-        _put(values, key, _yaml(text, f"--set {override}"))
+        first, _, rest = key.partition(".")
+        origins[first] = f"--set {key}"
+        is_option = first in OPTIONS and rest != ""
+        _put(values, key, _literal(text) if is_option else _yaml(text, f"--set {override}"))
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_problem_text(problem) for problem in error.errors())
+        problems = "; ".join(_problem_text(problem, origins) for problem in error.errors())
         raise JobError(f"{path or 'configuration'}: {problems}") from None
+
+
+def refuse_unknown(environment: Iterable[str], keys: Iterable[str]) -> None:
+    """Raise JobError if a variable of the environment is named as if it were a key, and no job has that key."""
+    known = [*OWN_VARIABLES, *map(str.upper, keys)]
+    for name in sorted(name for name in environment if name.startswith(ENVIRONMENT)):
+        key = name.removeprefix(ENVIRONMENT)
+        if key not in known and not OF_KUBERNETES.fullmatch(key):
+            close = get_close_matches(key, known, 1)
+            raise JobError(f"{name}: no job has such a key" + (f", is {ENVIRONMENT}{close[0]} meant?" if close else ""))
 
 
 def _yaml(text: str, where: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except NOT_YAML:
         raise JobError(f"{where}: the value is not YAML") from None
+
+
+def _literal(text: str) -> str:
+    """Return an option's value as it is written, without quotes around it: YAML would make 83 of a password 0123."""
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text
 
 
 def describe(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, str, str, str]]:
@@ -292,7 +361,7 @@ def _read(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text()) or {}
     except OSError as error:
         raise JobError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except NOT_YAML as error:
         raise JobError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise JobError(f"{path}: a mapping of keys to values is expected")
@@ -309,17 +378,18 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
     if not isinstance(inner, dict):
         raise JobError(f"--set {key}: {first} has no keys")
     if first in OPTIONS:
-        inner[rest] = value if isinstance(value, str) else json.dumps(value)
+        inner[rest] = value
     else:
         _put(inner, rest, value)
 
 
-def _problem_text(problem: Any) -> str:
+def _problem_text(problem: Any, origins: Mapping[str, str]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
+    origin = origins.get(str(problem["loc"][0])) if problem["loc"] else None
     reason = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         reason = "no such key (see --help)"
-    return f"{key}: {reason}" if key else reason
+    return (f"{key}: {reason}" if key else reason) + (f" (from {origin})" if origin else "")
 
 
 def _kinds(annotation: Any) -> list[Any]:

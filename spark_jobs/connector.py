@@ -47,11 +47,20 @@ def are_fetched(version: str = pyspark.__version__) -> bool:
 
 
 def jars(version: str = pyspark.__version__) -> list[Path]:
-    """Return the connector's jars; fetch them if they are not there. Raises ToolsMissing without Java or Maven."""
+    """Return the connector's jars; fetch them if they are not there.
+
+    Raises ToolsMissing without Java or Maven, JobError if Maven cannot fetch them.
+    """
     directory = jars_directory(version)
     if not are_fetched(version):
         print(f"fetching the Kafka connector of Spark {version} from Maven Central", flush=True)
-        maven_copy(coordinates(version), directory, transitive=False)
+        try:
+            maven_copy(coordinates(version), directory, transitive=False)
+        except subprocess.CalledProcessError as error:
+            raise JobError(
+                f"the Kafka connector of Spark {version} cannot be fetched (mvn exit {error.returncode}): can Maven "
+                f"Central be reached, and has it one of this version?"
+            ) from None
     return sorted(directory.glob("*.jar"))
 
 
@@ -68,11 +77,8 @@ def require_spark(what: str, since: str, otherwise: str = "") -> None:
 def main() -> int:
     try:
         jars()
-    except ToolsMissing as missing:
-        print(missing, file=sys.stderr)
-        return 1
-    except subprocess.CalledProcessError as error:
-        print(f"fetching Spark's Kafka connector failed (mvn exit {error.returncode})", file=sys.stderr)
+    except (ToolsMissing, JobError) as error:
+        print(error, file=sys.stderr)
         return 1
     return 0
 

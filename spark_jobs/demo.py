@@ -37,7 +37,7 @@ from spark_jobs.topics import create_topics
 MARKET = Market(events=20_000, depth_per_trade=0.5, snapshot_every=100)
 LIVE_S = 30
 FIRST_EVENTS = 300
-PORT = 8090
+PORT, LARGEST_PORT = 8090, 65_535
 PARTITIONS = 2
 SHOWN_BARS = 12
 FEWEST_BARS = 12
@@ -64,6 +64,8 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=PORT, help="of the page; 0: a free one (default %(default)s)")
     parser.add_argument("--bar", choices=["1s", "1m", "1h"], help="bars to show; else by the length of the recording")
     arguments = parser.parse_args()
+    if not 0 <= arguments.port <= LARGEST_PORT:
+        parser.error(f"--port {arguments.port}: a port is 0 to {LARGEST_PORT}")
     try:
         seconds, events = max(1, arguments.seconds), max(1, arguments.events)
         run(Wanted(arguments.trades, arguments.bar, seconds, events, arguments.port))

@@ -31,6 +31,8 @@ SYMBOLS = (
     "LINKUSDT",
     "ATOMUSDT",
 )
+LATEST_MS = 99_999_999_999_999
+"""The latest time that silver takes: 14 digits, in the year 5138."""
 UNIT = 100_000_000
 """Prices and quantities are integers in units of 1e-8."""
 
@@ -38,16 +40,18 @@ UNIT = 100_000_000
 class Market(BaseModel):
     """The settings of the generator."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     events: int = Field(default=20_000, ge=1, description="number of trades before duplicates")
     seed: int = Field(default=1, description="same seed and settings, same bytes")
-    start_ms: int = Field(default=1_700_000_000_000, ge=0, description="event time of the start")
+    start_ms: int = Field(default=1_700_000_000_000, ge=0, le=LATEST_MS, description="event time of the start")
     symbols: int = Field(default=3, ge=1, le=len(SYMBOLS), description="number of markets")
     trades_per_second: float = Field(default=20.0, gt=0, description="mean rate over all markets")
     branching: float = Field(default=0.8, ge=0, lt=1, description="mean number of trades that one trade sets off")
     decay_ms: float = Field(default=400.0, gt=0, description="how long excitement lasts (mean)")
-    median_lag_ms: float = Field(default=40.0, ge=0, description="median of arrival minus event time (log-normal)")
+    median_lag_ms: float = Field(
+        default=40.0, ge=0, le=86_400_000, description="median of arrival minus event time (log-normal)"
+    )
     late: float = Field(default=0.005, ge=0, le=1, description="share of trades that arrive 10 to 60 s late")
     duplicates: float = Field(default=0.001, ge=0, le=1, description="share of trades sent again up to 5 s later")
     malformed: float = Field(default=0.0001, ge=0, le=1, description="share of trades followed by a damaged record")

@@ -8,6 +8,7 @@ offsets of MAX_SOURCES partitions. Topics may hold anything: what cannot be read
 import json
 import math
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ COLUMNS = ("open", "high", "low", "close", "vwap", "volume", "trades")
 @dataclass(slots=True)
 class MarketState:
     version: int = 0
+    forgotten: int = 0
+    """The version at which something was forgotten last: a browser that has an older one shows what is no more."""
     bars: dict[tuple[str, str], dict[int, tuple[int, list[float]]]] = field(default_factory=dict)
     """By symbol and width: the version and the numbers of each bar, by its start."""
     books: dict[str, OrderBook] = field(default_factory=dict)
@@ -85,6 +88,21 @@ class MarketState:
                 self.next_offsets[where] = max(self.next_offsets.get(where, 0), numbers[1] + 1)
         if latency_ms is not None:
             self.latencies.append((now_ms, latency_ms))
+
+    def forget_bars(self) -> None:
+        self.bars.clear()
+        self._forget()
+
+    def forget_books(self) -> None:
+        self.books.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.version += 1
+        self.forgotten = self.version
+
+    def forget_sources(self, topics: Collection[str]) -> None:
+        self.next_offsets = {where: at for where, at in self.next_offsets.items() if where[0] not in topics}
 
     def symbols(self) -> list[str]:
         return sorted({symbol for symbol, _ in self.bars})

@@ -13,7 +13,7 @@ record, so a job that starts again replaces its earlier dead letters.
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.admin import open_admin
+from spark_jobs.admin import matcher, open_admin
 from spark_jobs.checkpoints import Directory, check, last_topics
 from spark_jobs.config import StreamConfig, TopicConfig
 from spark_jobs.errors import JobError
@@ -28,6 +28,7 @@ def prepare(spark: SparkSession, config: StreamConfig, job: str = "", *, reset_o
 
     job: whose transactional ids these are, of a job with topics in transactions.
     """
+    refuse_own_topics(spark, config)
     checkpoint = Directory.at(spark, config.checkpoint)
     outputs = [Directory.at(spark, path) for path in config.outputs()]
     if reset_output:
@@ -55,6 +56,18 @@ def prepare(spark: SparkSession, config: StreamConfig, job: str = "", *, reset_o
         raise JobError(
             f"{missing} is not, topic {topic} on {config.bootstrap_servers} holds records: bring the checkpoint back, "
             f"name a topic of this job alone, or {RESET}"
+        )
+
+
+def refuse_own_topics(spark: SparkSession, config: StreamConfig) -> None:
+    """Raise JobError if the topic_pattern matches a topic that the job writes."""
+    if not config.topic_pattern:
+        return
+    matches = matcher(spark, config.topic_pattern)
+    for topic in filter(matches, config.topics_of_batches()):
+        raise JobError(
+            f"topic_pattern {config.topic_pattern} matches {topic}, which this job writes: it would read it again and "
+            f"again; name another topic, or leave it out of the pattern"
         )
 
 

@@ -5,18 +5,18 @@ if the records have the header sent_ns, which feed adds with `sent_at`, and quot
 """
 
 import asyncio
+import errno
 import json
 import logging
-import os
 import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, Literal
+from contextlib import closing, contextmanager
+from typing import Annotated, Any, Final, Literal
 
 import uvicorn
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -27,12 +27,14 @@ from spark_jobs.errors import JobError
 from spark_jobs.page_source import PageSource, Topics
 from spark_jobs.picture import STATIC
 from spark_jobs.signals import stop_on_signals
+from spark_jobs.topics import client_errors
 from tools.vendor import VENDOR
 
 log = logging.getLogger("spark_jobs")
 EVERY_S: Final = 0.5
 MAX_READERS: Final = 20
 END_S: Final = 3
+UNKNOWN_HOST: Final = (socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL)
 FILES: Final = {
     "": (STATIC / "live.html", "text/html"),
     "market.css": (STATIC / "market.css", "text/css"),
@@ -50,6 +52,15 @@ HEADERS: Final = {
 }
 
 
+def _url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("http://host:port/metrics is expected")
+    return text
+
+
+Url = Annotated[str, AfterValidator(_url)]
+
+
 class PageConfig(JobConfig):
     host: str = Field(default="127.0.0.1", description="address that the page listens on; it has no login")
     port: int = Field(default=8090, ge=0, le=65535, description="its port; 0: a free one")
@@ -61,7 +72,7 @@ class PageConfig(JobConfig):
         default=["trades", "depth", "silver_trades", "live_bars", "ticks", "dead_letters"],
         description="topics of which the page tells the number of records",
     )
-    metrics: list[str] = Field(default=[], description="URLs of the jobs' /metrics: their rows, lag and late events")
+    metrics: list[Url] = Field(default=[], description="URLs of the jobs' /metrics: their rows, lag and late events")
     width: Literal["1s", "1m", "1h"] = Field(default="1m", description="width of the bars shown first")
 
 
@@ -85,12 +96,15 @@ class Page:
         now_ms = time.time_ns() // 1_000_000
         with self.source.lock:
             state, facts = self.source.state, self.source.facts
+            is_anew = since < state.forgotten
             return state.version, {
-                "bars": state.changed_bars(since),
+                "is_anew": is_anew,
+                "bars": state.changed_bars(0 if is_anew else since),
                 "books": state.ladders(),
                 "latency": {**state.quantiles(now_ms), "behind": facts.ticks_behind},
                 "records": facts.records,
                 "jobs": facts.jobs,
+                "is_answered": facts.is_answered,
                 "ended": self.ended,
             }
 
@@ -118,9 +132,7 @@ def run(config: PageConfig) -> None:
 
 @contextmanager
 def serving(config: PageConfig) -> Iterator[Page]:
-    """Serve the page from threads of its own. Raises JobError if the port is in use."""
-    listener = _listener(config)
-    host, port = listener.getsockname()[:2]
+    """Serve the page from threads of its own. Raises JobError if the port is in use, or an option is none."""
     client = {"bootstrap.servers": config.bootstrap_servers, **config.kafka}
     topics = Topics(
         bars=config.bars_topic,
@@ -129,29 +141,35 @@ def serving(config: PageConfig) -> Iterator[Page]:
         counted=tuple(config.counted_topics),
         sources=tuple(config.tick_sources),
     )
-    source = PageSource(client, topics, tuple(config.metrics))
-    page = Page(source, config.width, f"http://{host}:{port}")
-    settings = uvicorn.Config(application(page), log_level="critical", lifespan="off", timeout_graceful_shutdown=END_S)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page-server")
-    thread.start()
-    try:
-        yield page
-    finally:
-        page.is_closed = True
-        server.should_exit = True
-        thread.join()
-        listener.close()
-        source.close()
+    with closing(_listener(config)) as listener:
+        with client_errors(config.bootstrap_servers, "kafka"):
+            source = PageSource(client, topics, tuple(config.metrics))
+        host, port = listener.getsockname()[:2]
+        page = Page(source, config.width, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        app = application(page)
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=END_S)
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page-server")
+        thread.start()
+        try:
+            yield page
+        finally:
+            page.is_closed = True
+            server.should_exit = True
+            thread.join()
+            source.close()
 
 
 def _listener(config: PageConfig) -> socket.socket:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    where = f"{config.host}:{config.port}"
     try:
-        return socket.create_server((config.host, config.port))
+        return socket.create_server((config.host, config.port), family=family)
     except OSError as error:
-        where = f"{config.host}:{config.port}"
-        reason = os.strerror(error.errno or 0)
-        raise JobError(f"the page cannot be served on {where}: {reason} (set port)") from None
+        reason, _, _ = (error.strerror or "").partition(" (while ")
+        key = "host" if error.errno in (errno.EADDRNOTAVAIL, *UNKNOWN_HOST) else "port"
+        raise JobError(f"the page cannot be served on {where}: {reason} (set {key})") from None
 
 
 def application(page: Page) -> Starlette:

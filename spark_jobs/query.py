@@ -3,9 +3,12 @@
 A table has the name of its directory; an Iceberg table its own name, without the namespace.
 """
 
+import csv
+import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -24,7 +27,7 @@ GLOB = re.compile(r"([*?\[])")
 
 def connect(folder: Path, catalog: Mapping[str, str] | None = None) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
     """Return a connection with the folder's tables, and their names. Raises JobError if there are none."""
-    connection = duckdb.connect()
+    connection = duckdb.connect(config={"python_enable_replacements": False})  # a name is a table's, never a variable's
     names = []
     if catalog or (folder / CATALOG_FILE).exists():
         names += _iceberg(connection, folder, catalog or {})
@@ -52,8 +55,16 @@ def run(sql: str, folder: Path, catalog: Mapping[str, str] | None = None, *, as_
             return ""  # type: ignore[unreachable]
         if not as_csv:
             return str(result)
-        lines = [result.columns, *result.fetchall()]
-        return "\n".join(",".join("" if cell is None else str(cell) for cell in line) for line in lines) + "\n"
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(result.columns)
+        writer.writerows([_cell(cell) for cell in row] for row in result.fetchall())
+        return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a value as a reader of CSV takes it: decimals with all digits, never as 1E-8."""
+    return f"{value:f}" if isinstance(value, Decimal) else value
 
 
 def holds_tables(folder: Path) -> bool:

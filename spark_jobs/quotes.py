@@ -56,6 +56,9 @@ class QuotesConfig(StreamConfig):
     def output_topics(self) -> list[str]:
         return [self.output_topic]
 
+    def topics_of_batches(self) -> list[str]:
+        return [self.output_topic, self.dead_letter_topic]
+
     @property
     def is_real_time(self) -> bool:
         return self.real_time is not None and not self.available_now

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
-from pydantic import Field
+from pydantic import Field, field_validator
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -46,6 +46,13 @@ class ReplayConfig(SparkConfig):
         default={}, description="options of the producer (librdkafka's names); where given, it gets none of kafka's"
     )
 
+    @field_validator("target")
+    @classmethod
+    def _names_a_topic(cls, target: str) -> str:
+        if set("{}") & set(target.replace("{topic}", "")):
+            raise ValueError("{topic} alone can stand in braces")
+        return target
+
 
 def run(config: ReplayConfig) -> int:
     """Replay; return the number of records written. Raises JobError."""
@@ -62,7 +69,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> int:
         raise JobError(
             "records with a timestamp of 0 or below cannot be written by librdkafka: choose a start behind them"
         )
-    targets = {fact["topic"]: config.target.format(topic=fact["topic"]) for fact in facts}
+    targets = {fact["topic"]: config.target.replace("{topic}", fact["topic"]) for fact in facts}
     if len(set(targets.values())) < len(targets):
         raise JobError(f"target {config.target}: {len(targets)} topics would be mixed, name them by {{topic}}")
     held = {fact["topic"]: _prepare(spark, targets[fact["topic"]], fact, config) for fact in facts}

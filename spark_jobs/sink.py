@@ -25,6 +25,7 @@ from spark_jobs.failpoints import Failpoints
 from spark_jobs.schemas import Schema
 from spark_jobs.source import client_options
 from spark_jobs.tables import Batch, BatchTable, DeltaBatches, IcebergTable, open_catalog
+from spark_jobs.topics import client_errors
 from spark_jobs.transactional_sink import (
     QUERY_ID,
     Note,
@@ -100,7 +101,8 @@ def topic_sink(
         return
     with ExitStack() as stack:
         writers = {}
-        notes_live_s = shortest_note_life_s({"bootstrap.servers": config.bootstrap_servers, **config.producer})
+        with client_errors(config.bootstrap_servers, "producer"):
+            notes_live_s = shortest_note_life_s({"bootstrap.servers": config.bootstrap_servers, **config.producer})
         for topic, order_by in topics.items():
             sink = replace(
                 sink_of(config, job, topic),

@@ -1,5 +1,7 @@
-"""Creates topics, with the stock client."""
+"""Creates topics with the stock client, librdkafka, and turns its errors into those of jobs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,6 +11,17 @@ from spark_jobs.errors import JobError
 
 TIMEOUT_S = 30.0
 CONNECT_S = 10.0
+
+
+@contextmanager
+def client_errors(what: str, key: str) -> Iterator[None]:
+    """Turn errors of librdkafka into a JobError that names what, and the key of the options if one is none."""
+    try:
+        yield
+    except KafkaException as error:
+        is_option = error.args[0].code() == KafkaError._INVALID_ARG
+        hint = f" ({key} takes librdkafka's options, not those of Java's client)" if is_option else ""
+        raise JobError(f"{what}: {error.args[0].str()}{hint}") from None
 
 
 def create_topics(

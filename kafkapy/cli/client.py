@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
+
+JAVA_PARTITIONER: Final = "murmur2_random"
+"""librdkafka's name of the partitioner of Java's clients. Its own would put a key that they write into another one."""
+AGAINST_IDEMPOTENCE: Final = frozenset(
+    ("max.in.flight", "max.in.flight.requests.per.connection", "message.send.max.retries", "queuing.strategy",
+     "request.required.acks", "retries")
+)  # fmt: skip
+"""Properties beside acks with which librdkafka may refuse an idempotent producer."""
 
 Server = Annotated[
     str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to; one is enough.")
@@ -60,6 +68,18 @@ def client_properties(server: str, settings: list[str] | None, **defaults: objec
         **command_config.current().librdkafka(),
     }
     return {**properties, **parse_settings(settings)}
+
+
+def with_java_defaults(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a producer's properties with what Java's has by default: its partitioner, and idempotence.
+
+    Without it a request whose response was lost is appended twice. As in Java it is off if acks is not all. It costs a
+    fixed half second: librdkafka asks for a producer id before it is connected, and then again after that time.
+    """
+    is_idempotent = str(properties.get("acks", "all")) in ("all", "-1") and properties.keys().isdisjoint(
+        AGAINST_IDEMPOTENCE
+    )
+    return {"partitioner": JAVA_PARTITIONER, "enable.idempotence": is_idempotent, **properties}
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:

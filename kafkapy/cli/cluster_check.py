@@ -44,8 +44,8 @@ def check(
         found = _of_files(config or ())
         found += _of_cluster(servers, time.monotonic() + wait_s) if servers else []
     except (KafkapyError, OSError) as error:
-        asked = f"{servers}: " if servers else ""
-        raise typer.Exit(fail(f"{asked}{reason_of(error)}")) from error
+        prefix = f"{servers}: " if servers else ""
+        raise typer.Exit(fail(f"{prefix}{reason_of(error)}")) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error
     if as_json:

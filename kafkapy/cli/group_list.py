@@ -41,8 +41,8 @@ class GroupFacts:
 
 def facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
     """Return the facts of each group. Raises CoordinatorError."""
-    asked = ask_each(group_ids, lambda group_id: _consumers(brokers, group_id))
-    return _facts(brokers, {group_id: found or (None, None) for group_id, found in asked.items()}, _assigned)
+    responses = ask_each(group_ids, lambda group_id: _consumers(brokers, group_id))
+    return _facts(brokers, {group_id: found or (None, None) for group_id, found in responses.items()}, _assigned)
 
 
 def _facts(
@@ -79,8 +79,8 @@ def share_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, 
 
 def streams_facts_of(brokers: BrokerCalls, group_ids: Sequence[str]) -> dict[str, GroupFacts]:
     """Like facts_of, for streams groups: the topics are their source topics, and those with committed offsets."""
-    asked = ask_each(group_ids, lambda group_id: _streams_group(brokers, group_id))
-    return _facts(brokers, {group_id: found or (None, None) for group_id, found in asked.items()}, _read)
+    responses = ask_each(group_ids, lambda group_id: _streams_group(brokers, group_id))
+    return _facts(brokers, {group_id: found or (None, None) for group_id, found in responses.items()}, _read)
 
 
 def _streams_group(brokers: BrokerCalls, group_id: str) -> tuple[Any, Offsets] | None:

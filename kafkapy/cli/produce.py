@@ -16,6 +16,7 @@ from kafkapy.cli.client import (
     client_properties,
     confluent,
     failures,
+    with_java_defaults,
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
@@ -134,7 +135,7 @@ def produce(options: ProduceOptions) -> None:
         kafka = confluent()
         _check_files(options.files)
         check_reachable(properties)
-        producer = kafka.Producer(properties)
+        producer = kafka.Producer(with_java_defaults(properties))
         # a typing error would create a topic; scripts may rely on auto.create.topics.enable
         if options.create is False or (options.create is None and sys.stderr.isatty()):
             _check_topic(producer, options.topic)

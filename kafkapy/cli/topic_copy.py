@@ -14,6 +14,7 @@ from kafkapy.cli.client import (
     client_properties,
     confluent,
     outcomes,
+    with_java_defaults,
 )
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail, note
@@ -63,7 +64,7 @@ def copy(options: CopyOptions) -> None:
         kafka = confluent()
         consumer = kafka.Consumer(_consumer_properties(options))
         producing = client_properties(options.bootstrap_server, options.client_config, acks="all", linger_ms=5)
-        sender = Sender(kafka.Producer(producing), options.target)
+        sender = Sender(kafka.Producer(with_java_defaults(producing)), options.target)
         total = source.records or 0
         try:
             with sigterm_as_interrupt(), Progress("records copied", total) as progress:

@@ -37,7 +37,10 @@ FREE_LISTS: Final = frozenset(
 )
 """Lists with special validators, which allow duplicates and empty items."""
 
-DURATION: Final = r"[+-]?P(?=.)(?:[+-]?\d+D)?(?:T(?=.)(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?"
+DURATION: Final = re.compile(
+    r"([+-])?P(?=.)(?:([+-]?\d+)D)?(?:T(?=.)(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
+    re.IGNORECASE,
+)
 ADDRESS: Final = r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]*)):([0-9]{1,5})"
 HOST_AND_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 
@@ -128,10 +131,23 @@ def _gzip_level(key: str, value: Any) -> None:
 
 def _offset_reset(key: str, value: Any) -> None:
     prefix, _, duration = value.rpartition(":")
-    is_duration = prefix == "by_duration" and re.fullmatch(DURATION, duration, re.IGNORECASE)
+    reset_ms = duration_ms(duration) if prefix == "by_duration" else None
+    is_duration = reset_ms is not None and reset_ms >= 0
     if value not in ("latest", "earliest") and not is_duration:
         expected = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
         raise ConfigError(key, value, f"Invalid value `{value}` for configuration {key}. {expected}")
+
+
+def duration_ms(text: str) -> int | None:
+    """Return the milliseconds of a duration as java.time.Duration reads it (ISO-8601): PT1H30M, P1DT0.5S. Else None."""
+    match = DURATION.fullmatch(text)
+    if match is None:
+        return None
+    sign, days, hours, minutes, seconds, fraction = match.groups()
+    whole_s = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    nanos = int((fraction or "0").ljust(9, "0"))
+    total_ns = whole_s * 1_000_000_000 + (-nanos if (seconds or "").startswith("-") else nanos)
+    return (-total_ns if sign == "-" else total_ns) // 1_000_000
 
 
 def _list_validator(key: str, valid_values: str) -> Validator:

@@ -124,8 +124,9 @@ class _Part:
         if isinstance(error, ClusterError):
             return self.renderer.page(request, "error.html", error.status, problem=str(error))
         assert isinstance(error, HTTPException)
-        problem = "There is no such page." if error.status_code == 404 else error.detail
-        return self.renderer.page(request, "error.html", error.status_code, problem=problem)
+        is_unknown = error.status_code == 404  # of a page; what a cluster lacks may be there when it is asked again
+        problem = "There is no such page." if is_unknown else error.detail
+        return self.renderer.page(request, "error.html", error.status_code, problem=problem, is_unknown=is_unknown)
 
 
 class _Stale:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafkapy.cli.client import client_properties, confluent, outcomes, reason_of_kafka
+from kafkapy.cli.client import client_properties, confluent, outcomes, reason_of_kafka, with_java_defaults
 from kafkapy.cli.committed_offsets import CoordinatorError, NoResponseError
 from kafkapy.cli.group_offsets import CommittedOffsets, GroupOffsets
 from kafkapy.console.brokers import Brokers, ClusterError
@@ -62,7 +62,7 @@ class Clients:
     def producer(self, properties: Mapping[str, Any] | None = None) -> Any:
         """Return a producer, with these properties before our defaults."""
         defaults = {"message.timeout.ms": 10_000, "acks": "all"}
-        return confluent().Producer(self._properties() | defaults | dict(properties or {}))
+        return confluent().Producer(with_java_defaults(self._properties() | defaults | dict(properties or {})))
 
     def _properties(self) -> dict[str, Any]:
         return {

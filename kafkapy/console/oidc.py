@@ -68,7 +68,7 @@ class OidcLogin:
             metadata = await to_thread.run_sync(self._provider)
         except OidcError as error:
             return self._failed(request, str(error))
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": self._oidc.client_id,
             "redirect_uri": self._redirect_uri(request),
@@ -79,7 +79,7 @@ class OidcLogin:
             "code_challenge_method": "S256",
         }
         endpoint = str(metadata["authorization_endpoint"])
-        response = RedirectResponse(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", 303)
+        response = RedirectResponse(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}", 303)
         signed = self._sessions.signed("oidc", "", json.dumps(login), LOGIN_S)
         # lax: the provider's redirect comes from another site
         response.set_cookie(self._cookie, signed, max_age=LOGIN_S, path="/oidc/", httponly=True, samesite="lax")

@@ -17,7 +17,7 @@ from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_
 from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
 from kafkapy.group.consumer.subscriptions import ResolvedRegex
-from kafkapy.group.decision import Client, GroupDecision, ParkedResponse, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, GroupRequestContext, ParkedResponse
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.migration.classic_join import check_classic_join, decide_classic_join
 from kafkapy.group.migration.classic_members import decide_classic_sync
@@ -77,7 +77,7 @@ class ConsumerGroups:
         """Decide ConsumerGroupHeartbeat. Raises ApiError (KIP-848's codes) without having changed anything."""
         check_heartbeat(request, version, self._settings)
         member_id = request.member_id or self._new_member_id()
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
+        context = GroupRequestContext(client, now_ms, self._wall_ms(), self._metadata())
         group = self._groups.get(request.group_id)
         self._history.begin_decision()
         if not isinstance(group, ConsumerGroup):
@@ -103,7 +103,7 @@ class ConsumerGroups:
         other: Any,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
-        context: RequestContext,
+        context: GroupRequestContext,
     ) -> GroupDecision:
         """Create the group with its first member, converting the classic group of that id if `other` is one."""
         if request.member_epoch != JOIN_EPOCH or (other is not None and not isinstance(other, ClassicGroup)):
@@ -159,7 +159,7 @@ class ConsumerGroups:
         if needs_id and version >= MEMBER_ID_REQUIRED_SINCE:
             return GroupDecision(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         self._history.begin_decision()
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
+        context = GroupRequestContext(client, now_ms, self._wall_ms(), self._metadata())
         return self._with_created_group(group.group_id, decide_classic_join(group, request, member_id, context))
 
     def classic_sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> GroupDecision:

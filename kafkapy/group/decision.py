@@ -58,7 +58,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestContext:
+class GroupRequestContext:
     """The context of a request: the client, both clocks, and the cluster's metadata."""
 
     client: Client

@@ -1,6 +1,6 @@
 """Long computations that a decision depends on: large target assignments, large topologies.
 
-A decision with RequestContext.gives_way does not do such work: it changes nothing, and raises LongWorkError.
+A decision with GroupRequestContext.gives_way does not do such work: it changes nothing, and raises LongWorkError.
 runtime/coordinators/long_decisions.py does the work in turns of the loop, keeps the result, and decides again.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import Client, GroupDecision, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, GroupRequestContext
 from kafkapy.group.long_work import NO_RESULTS, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
@@ -70,7 +70,7 @@ class ShareGroups:
         """
         check_heartbeat(request)
         self._history.begin_decision()
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
+        context = GroupRequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         if request.member_epoch == LEAVE_EPOCH:
             return decide_leave(self._existing(request.group_id), request, context)
         group = self._groups.get(request.group_id)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
-from kafkapy.group.decision import Client, GroupDecision, ParkedResponse, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, GroupRequestContext, ParkedResponse
 from kafkapy.group.long_work import NO_RESULTS, LongWorkError, Results
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
@@ -120,7 +120,7 @@ class StreamsGroups:
             group = self.make(group_id)  # replaying the first record puts one into the map
         else:
             group = self._existing(group_id, "Streams group")
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
+        context = GroupRequestContext(client, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
         heartbeat = Heartbeat(
             group, request, context, assignor, version=version, is_known=found is not None, results=results
@@ -178,7 +178,7 @@ class StreamsGroups:
         return decision
 
     def _due_target(self, group: StreamsGroup, now_ms: int, *, gives_way: bool, results: Results) -> GroupDecision:
-        context = RequestContext(NOBODY, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
+        context = GroupRequestContext(NOBODY, now_ms, self._wall_ms(), self._metadata(), gives_way=gives_way)
         assignor = ASSIGNORS[group.own_settings(context.image.configs).assignor_name]
         return decide_delayed_target(group, context, assignor, results)
 

@@ -34,6 +34,8 @@ _CONCRETE: Final = frozenset((PatternType.LITERAL, PatternType.PREFIXED))
 
 
 class AclControl:
+    """The ACLs as of the last record. `decide_...` leaves them as they are; `replay...` changes them."""
+
     def __init__(self, features: FeatureControl, random: Random) -> None:
         self._features = features
         self._random = random

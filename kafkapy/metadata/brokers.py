@@ -51,8 +51,8 @@ FENCE: Final = 1
 UNFENCE: Final = -1
 
 
-class BrokerState(Enum):
-    """A broker's state, as the controller sees it."""
+class BrokerControlState(Enum):
+    """A broker's state, as the controller sees it. Not its own, which is in /metrics (server/admin/broker_state.py)."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -296,7 +296,7 @@ class BrokerControl:
 
     def next_state(
         self, request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]
-    ) -> tuple[BrokerState, BrokerState]:
+    ) -> tuple[BrokerControlState, BrokerControlState]:
         """Return a broker's state, and its next state after a heartbeat.
 
         FENCED -> UNFENCED                      it has applied its own registration, and does not ask to stay fenced
@@ -307,22 +307,24 @@ class BrokerControl:
         CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW     it leads none, and the other brokers know it
         """
         current = self.state(request.broker_id)
-        if current is BrokerState.FENCED:
+        if current is BrokerControlState.FENCED:
             return current, self._next_state_of_fenced(request)
-        if current is BrokerState.UNFENCED:
+        if current is BrokerControlState.UNFENCED:
             return current, _next_state_of_unfenced(request, has_leaderships)
         return current, self._next_state_in_shutdown(request.broker_id, has_leaderships)
 
-    def state(self, broker_id: int) -> BrokerState:
+    def state(self, broker_id: int) -> BrokerControlState:
         if self._is_shutting_down(broker_id):
-            return BrokerState.CONTROLLED_SHUTDOWN
-        return BrokerState.FENCED if self.brokers[broker_id].fenced else BrokerState.UNFENCED
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.FENCED if self.brokers[broker_id].fenced else BrokerControlState.UNFENCED
 
     def renew_session(self, broker_id: int, now_ms: int) -> None:
         """Restart a broker's session, even if its heartbeat fails later."""
         self._sessions[broker_id].last_heartbeat_ms = now_ms
 
-    def record_heartbeat(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int) -> None:
+    def record_heartbeat(
+        self, request: BrokerHeartbeatRequest, next_state: BrokerControlState, *, last_offset: int
+    ) -> None:
         """Keep what a decided heartbeat says in the broker's session, which is not in the log.
 
         `last_offset`: that of the decision's last record. A broker in controlled shutdown may stop when all other
@@ -330,9 +332,9 @@ class BrokerControl:
         """
         session = self._sessions[request.broker_id]
         session.metadata_offset = request.current_metadata_offset
-        if next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
+        if next_state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW):
             session.controlled_shutdown_offset = NO_OFFSET
-        elif next_state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
+        elif next_state is BrokerControlState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
             session.controlled_shutdown_offset = last_offset
 
     def is_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
@@ -340,26 +342,26 @@ class BrokerControl:
         return request.current_metadata_offset >= self._registration_offsets[request.broker_id]
 
     def expired_brokers(self, now_ms: int) -> list[int]:
-        """Return the unfenced brokers whose session has expired."""
+        """Return the unfenced brokers without a heartbeat for broker.session.timeout.ms, which are to be fenced."""
         return [
             broker.id
             for broker in self.brokers.values()
             if not broker.fenced and not self.has_valid_session(broker.id, now_ms)
         ]
 
-    def _next_state_of_fenced(self, request: BrokerHeartbeatRequest) -> BrokerState:
+    def _next_state_of_fenced(self, request: BrokerHeartbeatRequest) -> BrokerControlState:
         if request.want_shut_down:
-            return BrokerState.SHUTDOWN_NOW
+            return BrokerControlState.SHUTDOWN_NOW
         if not request.want_fence and self.is_caught_up(request):
-            return BrokerState.UNFENCED
-        return BrokerState.FENCED
+            return BrokerControlState.UNFENCED
+        return BrokerControlState.FENCED
 
-    def _next_state_in_shutdown(self, broker_id: int, has_leaderships: Callable[[], bool]) -> BrokerState:
+    def _next_state_in_shutdown(self, broker_id: int, has_leaderships: Callable[[], bool]) -> BrokerControlState:
         if has_leaderships():
-            return BrokerState.CONTROLLED_SHUTDOWN
+            return BrokerControlState.CONTROLLED_SHUTDOWN
         if self._sessions[broker_id].controlled_shutdown_offset <= self._lowest_active_offset():
-            return BrokerState.SHUTDOWN_NOW
-        return BrokerState.CONTROLLED_SHUTDOWN
+            return BrokerControlState.SHUTDOWN_NOW
+        return BrokerControlState.CONTROLLED_SHUTDOWN
 
     def _lowest_active_offset(self) -> float:
         """Return the lowest metadata offset that the other active brokers have applied, infinity without any."""
@@ -435,12 +437,12 @@ def online_directories(broker: BrokerRegistration, offline: Iterable[Uuid]) -> l
     return [directory for directory in broker.directories if directory not in gone]
 
 
-def _next_state_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]) -> BrokerState:
+def _next_state_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]) -> BrokerControlState:
     if request.want_fence:
-        return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        return BrokerControlState.SHUTDOWN_NOW if request.want_shut_down else BrokerControlState.FENCED
     if not request.want_shut_down:
-        return BrokerState.UNFENCED
-    return BrokerState.CONTROLLED_SHUTDOWN if has_leaderships() else BrokerState.SHUTDOWN_NOW
+        return BrokerControlState.UNFENCED
+    return BrokerControlState.CONTROLLED_SHUTDOWN if has_leaderships() else BrokerControlState.SHUTDOWN_NOW
 
 
 def _check_level(name: str, level: int, supported: tuple[int, int]) -> None:

@@ -74,6 +74,8 @@ class EntityResult(NamedTuple):
 
 
 class ClientQuotaControl:
+    """The quotas as of the last record. `decide_alter` leaves them as they are; `replay` changes them."""
+
     def __init__(self, loaded: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """`loaded`: the quotas of the committed image at the start of the controller's term."""
         self._by_entity = {entity: dict(quotas) for entity, quotas in loaded.items()}

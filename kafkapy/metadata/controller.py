@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision, Steps
 from kafkapy.metadata.acls import AclControl
-from kafkapy.metadata.brokers import BrokerControl, BrokerState
+from kafkapy.metadata.brokers import BrokerControl, BrokerControlState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
@@ -220,7 +220,7 @@ class Controller:
         broker_id = request.broker_id
         self.brokers.check_epoch(broker_id, request.broker_epoch)
         state, next_state = self._next_state(request)
-        is_unfenced = next_state is not state and next_state is BrokerState.UNFENCED
+        is_unfenced = next_state is not state and next_state is BrokerControlState.UNFENCED
         if next_state is not state and not is_unfenced:
             yield from self._transition(broker_id, next_state)
         if self.features.has_directory_assignment:
@@ -230,15 +230,17 @@ class Controller:
         fits_batch = len(records) <= MAX_RECORDS_PER_OPERATION
         return Decision(self._heartbeat_response(request, next_state), records, is_atomic=fits_batch)
 
-    def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerState, BrokerState]:
+    def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerControlState, BrokerControlState]:
         return self.brokers.next_state(request, lambda: self.partitions.has_leaderships(request.broker_id))
 
-    def _heartbeat_response(self, request: BrokerHeartbeatRequest, next_state: BrokerState) -> BrokerHeartbeatResponse:
+    def _heartbeat_response(
+        self, request: BrokerHeartbeatRequest, next_state: BrokerControlState
+    ) -> BrokerHeartbeatResponse:
         self.brokers.record_heartbeat(request, next_state, last_offset=self.next_offset - 1)
         return BrokerHeartbeatResponse(
             is_caught_up=self.brokers.is_caught_up(request),
-            is_fenced=next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-            should_shut_down=next_state is BrokerState.SHUTDOWN_NOW,
+            is_fenced=next_state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+            should_shut_down=next_state is BrokerControlState.SHUTDOWN_NOW,
         )
 
     def decide_fence_expired(self, now_ms: int) -> Steps[Any, list[int]]:
@@ -291,8 +293,8 @@ class Controller:
 
         return Decision(None, [] if self.features.is_empty else [NoOpRecord()])
 
-    def _transition(self, broker_id: int, next_state: BrokerState) -> RecordSteps:
-        if next_state is BrokerState.CONTROLLED_SHUTDOWN:
+    def _transition(self, broker_id: int, next_state: BrokerControlState) -> RecordSteps:
+        if next_state is BrokerControlState.CONTROLLED_SHUTDOWN:
             return self.partitions.begin_controlled_shutdown(broker_id)
         return self.partitions.fence(broker_id)
 

@@ -1,4 +1,7 @@
-"""The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730)."""
+"""The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730).
+
+A broker requests its next block, and hands out the ids of its own, by runtime/broker/producer_ids.py.
+"""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +29,8 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIdControl:
+    """The first id that no block has yet, as of the controller's last record: blocks never overlap."""
+
     def __init__(self, brokers: BrokerControl) -> None:
         self._brokers = brokers
         self._next_id = 0

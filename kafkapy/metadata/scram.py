@@ -35,6 +35,8 @@ class UserResult(NamedTuple):
 
 
 class ScramControl:
+    """The credentials as of the last record. `decide_alter` leaves them as they are; `replay` changes them."""
+
     def __init__(
         self, features: FeatureControl, credentials: Mapping[tuple[int, str], UserScramCredentialRecord]
     ) -> None:

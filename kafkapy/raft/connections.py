@@ -27,7 +27,7 @@ class Outbox:
 
 
 @dataclass(slots=True)
-class Connection:
+class ConnectionState:
     """The requests to one peer: at most one in flight, and a back-off after a failure."""
 
     request_id: int = -1
@@ -42,16 +42,16 @@ class Connections:
     def __init__(self, config: RaftConfig, outbox: Outbox) -> None:
         self._config = config
         self._out = outbox
-        self._by_node: dict[int, Connection] = {}
+        self._by_node: dict[int, ConnectionState] = {}
         self._next_request_id = 0
 
-    def __getitem__(self, node_id: int) -> Connection:
+    def __getitem__(self, node_id: int) -> ConnectionState:
         return self._by_node[node_id]
 
-    def get(self, node_id: int) -> Connection | None:
+    def get(self, node_id: int) -> ConnectionState | None:
         return self._by_node.get(node_id)
 
-    def items(self) -> Iterator[tuple[int, Connection]]:
+    def items(self) -> Iterator[tuple[int, ConnectionState]]:
         return iter(self._by_node.items())
 
     def next_due_ms(self, *, after_ms: int, latest_ms: int) -> int:
@@ -73,7 +73,7 @@ class Connections:
 
     def maybe_send(self, node_id: int, request: Request, endpoints: tuple[Endpoint, ...], now_ms: int) -> bool:
         """Send unless a request to that node is in flight or it is in back-off; return whether it was sent."""
-        connection = self._by_node.setdefault(node_id, Connection())
+        connection = self._by_node.setdefault(node_id, ConnectionState())
         if connection.request is not None or now_ms < connection.backoff_until_ms:
             return False
         self._next_request_id += 1
@@ -93,11 +93,11 @@ class Connections:
         return request
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        self._by_node[node_id] = Connection(backoff_until_ms=now_ms + self._config.retry_backoff_ms)
+        self._by_node[node_id] = ConnectionState(backoff_until_ms=now_ms + self._config.retry_backoff_ms)
 
     def pause(self, node_id: int, until_ms: int) -> None:
         """Send a node nothing more until then. A request that is in flight goes on."""
-        connection = self._by_node.setdefault(node_id, Connection())
+        connection = self._by_node.setdefault(node_id, ConnectionState())
         connection.backoff_until_ms = max(connection.backoff_until_ms, until_ms)
 
     def expire(self, now_ms: int) -> None:

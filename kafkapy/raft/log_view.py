@@ -13,8 +13,8 @@ from kafkapy.dataclass import dataclass
 from kafkapy.types import OffsetAndEpoch
 
 
-class FetchPosition(Enum):
-    """The relation of a fetch position to the leader's log."""
+class FetchPositionKind(Enum):
+    """The relation of a fetch position to the leader's log: Apache Kafka's ValidOffsetAndEpoch.Kind."""
 
     VALID = "valid"
     DIVERGING = "diverging"
@@ -72,13 +72,13 @@ class LogView:
         end_offset = self.end_offset if is_last else self.epoch_starts[index + 1][1]
         return OffsetAndEpoch(end_offset, self.epoch_starts[index][0])
 
-    def validate(self, offset: int, leader_epoch: int) -> tuple[FetchPosition, OffsetAndEpoch]:
+    def validate(self, offset: int, leader_epoch: int) -> tuple[FetchPositionKind, OffsetAndEpoch]:
         """Return whether a log that ends at (offset, leader_epoch) is a prefix of this one.
 
         VALID, DIVERGING with the epoch end to truncate to, or SNAPSHOT with the snapshot to start from.
         """
         if self.start_offset == 0 and offset == 0:
-            return FetchPosition.VALID, OffsetAndEpoch(0, 0)
+            return FetchPositionKind.VALID, OffsetAndEpoch(0, 0)
         if self.snapshots:
             oldest, latest = self.snapshots[0], self.snapshots[-1]
             is_at_start = offset == self.start_offset == oldest.offset
@@ -87,13 +87,13 @@ class LogView:
                 or leader_epoch < oldest.leader_epoch
                 or (is_at_start and leader_epoch != oldest.leader_epoch)
             ):
-                return FetchPosition.SNAPSHOT, latest
+                return FetchPositionKind.SNAPSHOT, latest
             if is_at_start:
-                return FetchPosition.VALID, oldest
+                return FetchPositionKind.VALID, oldest
         end = self.end_offset_for_epoch(leader_epoch)
         if end.leader_epoch != leader_epoch or end.offset < offset:
-            return FetchPosition.DIVERGING, end
-        return FetchPosition.VALID, OffsetAndEpoch(offset, leader_epoch)
+            return FetchPositionKind.DIVERGING, end
+        return FetchPositionKind.VALID, OffsetAndEpoch(offset, leader_epoch)
 
     def holds(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Return whether the last record of a snapshot, which is committed, is in this log or below its start.

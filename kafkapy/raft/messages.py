@@ -79,6 +79,8 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEpochRequest:
+    """A new leader makes itself known to a voter."""
+
     leader_id: int
     leader_epoch: int
     leader_endpoints: tuple[Endpoint, ...] = ()
@@ -110,6 +112,8 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotRequest:
+    """A replica that lacks what the leader's log no longer has asks for a part of the snapshot, from `position` on."""
+
     replica: ReplicaKey
     leader_epoch: int
     snapshot_id: OffsetAndEpoch
@@ -133,6 +137,8 @@ class AddVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoterRequest:
+    """Asks the leader to go on without a voter (KIP-853)."""
+
     voter: ReplicaKey
     problem: str | None = None
     """Why the request names no voter; None if it does."""
@@ -140,6 +146,8 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
+    """A voter tells the leader its endpoints and its versions."""
+
     voter: Voter
     leader_epoch: int
     problem: str | None = None

@@ -16,7 +16,7 @@ from kafkapy.raft.effects import (
     WriteSnapshotPart,
 )
 from kafkapy.raft.local_node import LocalNode
-from kafkapy.raft.log_view import FetchPosition
+from kafkapy.raft.log_view import FetchPositionKind
 from kafkapy.raft.messages import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
@@ -76,10 +76,10 @@ class LeaderReplication:
         """Answer if there is something to send; return whether it was answered. A valid position counts as progress."""
         kind, position = self._fetch_position(request)
         # another process with this node's id: its fetches would count as this node's own progress
-        if kind is FetchPosition.VALID and request.replica.node_id == self._replica.local.node_id:
+        if kind is FetchPositionKind.VALID and request.replica.node_id == self._replica.local.node_id:
             self._out.emit(SendResponse(respond_to, self._current.fetch_failure(UNKNOWN_SERVER_ERROR)))
             return True
-        if kind is FetchPosition.VALID:
+        if kind is FetchPositionKind.VALID:
             self._record_fetch(role, request.replica, request.fetch_offset, now_ms)
         response = FetchResponse(
             leader_epoch=role.leader_epoch,
@@ -87,10 +87,10 @@ class LeaderReplication:
             leader_endpoints=role.leader_endpoints,
             high_watermark=role.progress.high_watermark,
             log_start_offset=self._replica.log.start_offset,
-            diverging=position if kind is FetchPosition.DIVERGING else None,
-            snapshot_id=position if kind is FetchPosition.SNAPSHOT else None,
+            diverging=position if kind is FetchPositionKind.DIVERGING else None,
+            snapshot_id=position if kind is FetchPositionKind.SNAPSHOT else None,
         )
-        if kind is not FetchPosition.VALID:
+        if kind is not FetchPositionKind.VALID:
             self._out.emit(SendResponse(respond_to, response))
         elif request.fetch_offset < role.linger.released_end_offset and (
             is_last_try or not _awaits_commit(role, request)
@@ -102,10 +102,10 @@ class LeaderReplication:
             return False
         return True
 
-    def _fetch_position(self, request: FetchRequest) -> tuple[FetchPosition, OffsetAndEpoch]:
+    def _fetch_position(self, request: FetchRequest) -> tuple[FetchPositionKind, OffsetAndEpoch]:
         latest = self._replica.log.latest_snapshot
         if request.fetch_offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
-            return FetchPosition.SNAPSHOT, latest
+            return FetchPositionKind.SNAPSHOT, latest
         return self._replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
 
     def _record_fetch(self, role: Leader, replica: ReplicaKey, fetch_offset: int, now_ms: int) -> None:

@@ -476,8 +476,8 @@ class Link:
         if not self.is_closed:
             with contextlib.suppress(EOFError, OSError):  # the ready responses, as far as they are accepted at once
                 self._flush()
-            asked = "a frame" if api_key is None else f"api {api_name(api_key)}"
-            logger.warning("Closing connection %s: %s cannot be read: %s", self.info.connection_id, asked, error)
+            unreadable = "a frame" if api_key is None else f"api {api_name(api_key)}"
+            logger.warning("Closing connection %s: %s cannot be read: %s", self.info.connection_id, unreadable, error)
             self.close()
 
     def _break(self, api_key: int, error: BaseException | None = None) -> None:

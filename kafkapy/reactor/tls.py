@@ -177,13 +177,13 @@ class TlsChannel:
         left = wanted
         try:
             while left:
-                asked = left if left < RECORD_BYTES else RECORD_BYTES
+                most = left if left < RECORD_BYTES else RECORD_BYTES
                 if buffer is None:
-                    part = read(asked)
+                    part = read(most)
                     parts.append(part)
                     count = len(part)
                 else:
-                    count = read(asked, buffer[wanted - left :])  # an int, if there is a buffer
+                    count = read(most, buffer[wanted - left :])  # an int, if there is a buffer
                 if not count:
                     self._is_ended = True
                     return wanted - left

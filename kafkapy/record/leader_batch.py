@@ -1,6 +1,7 @@
 """A leader's validation of one batch: header and records are checked, then the batch is patched or re-encoded.
 
-The rules are described in validate.py.
+Here a batch gets the timestamp type of the topic (message.timestamp.type), whatever the producer wrote, and with
+LogAppendTime the time of the append. The rules are described in validate.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -348,7 +349,10 @@ class LeaderBatch:
         )
 
     def _patched(self, base_offset: int, leader_epoch: int, max_timestamp: int) -> memoryview:
-        """Return the batch with base offset and leader epoch set, and the timestamp fields if the topic requires it."""
+        """Return the batch with base offset and leader epoch set, in place if it can be.
+
+        Timestamp type and max timestamp are set, and the CRC computed again, only where the producer wrote others.
+        """
         view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
         header = self.header
         PLACE.pack_into(view, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
@@ -374,6 +378,7 @@ def _claimed_bytes(codec: int, payload: memoryview) -> int:
 
 
 def too_large(size_bytes: int, rules: ValidationRules) -> RecordTooLargeError:
+    """Return the error of a batch above max.message.bytes (MESSAGE_TOO_LARGE)."""
     return RecordTooLargeError(
         f"a record batch of {size_bytes} bytes for {rules.topic_partition}, which takes {rules.max_message_bytes}"
     )

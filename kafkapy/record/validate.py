@@ -204,7 +204,10 @@ def _check_batch_count(headers: list[BatchHeader], rules: ValidationRules) -> No
 
 
 def _check_envelope(batch: memoryview, header: BatchHeader, rules: ValidationRules) -> None:
-    """Check what Kafka checks first: the base offset, the size, the CRC."""
+    """Check what Kafka checks first: the base offset, the size, the CRC.
+
+    The size is the batch's as it was sent (max.message.bytes); a re-encoded one is checked once more (leader_batch.py).
+    """
     origin = rules.origin
     if header.base_offset and origin is AppendOrigin.CLIENT and header.magic == 2:
         raise InvalidRecordsError(

@@ -76,8 +76,8 @@ class ReplicaManager:
         """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
         """Sends a partition's pending ISR to the controller (runtime/broker/isr_updates.py); set once, at the start."""
-        self.on_partition_offline: Callable[[HostedPartition], None] = _nobody_listens
-        """Called for each partition whose log directory failed, to stop fetching for it; set once."""
+        self.on_role_changed: Callable[[HostedPartition], None] = _nobody_listens
+        """Called for each partition after metadata, or a failed log directory, has set its role; set once."""
         self.watches = FollowerWatches()
         self._clock = clock
         self._request_flush = request_flush
@@ -121,10 +121,14 @@ class ReplicaManager:
         self.partitions.announce(image)
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> Iterator[None]:
-        """Apply a metadata delta, in steps: create and delete partitions, change roles and configs."""
+        """Apply a metadata delta, in steps: create and delete partitions, change roles and configs.
+
+        Each partition is led, or followed, from its own step on: it does not wait for the others of a large change.
+        """
         monotonic_ms = self._clock.monotonic_ms()
         for touched in self.partitions.apply(delta, image, now_ms, monotonic_ms=monotonic_ms):
             for partition in touched:
+                self.on_role_changed(partition)
                 self.complete_waiting(partition)
             yield
 
@@ -135,7 +139,7 @@ class ReplicaManager:
             "Stopped serving %d partitions because they are in the failed log directory %s", len(failed), path
         )
         for partition in failed:
-            self.on_partition_offline(partition)
+            self.on_role_changed(partition)
             self.complete_waiting(partition)
 
     def complete_waiting(self, partition: HostedPartition) -> None:

@@ -134,9 +134,9 @@ class Walk:
         self._context = context
         self.is_over = self._turn.is_over
 
-    def over(self, entries: Iterable[T]) -> "Steps[T]":
+    def over(self, entries: Iterable[T]) -> "EntriesInTurns[T]":
         """Return an asynchronous iterator over the entries that yields to other tasks in between."""
-        return Steps(self, entries)
+        return EntriesInTurns(self, entries)
 
     def begin_anew(self) -> None:
         """Begin a turn: the request has waited for others, and the loop has run meanwhile."""
@@ -150,7 +150,7 @@ class Walk:
         self._turn.begin()
 
 
-class Steps(Generic[T]):
+class EntriesInTurns(Generic[T]):
     """Iterates over the entries. Not a generator, which would have to be closed if its loop ends early."""
 
     __slots__ = ("_entries", "_walk")
@@ -159,7 +159,7 @@ class Steps(Generic[T]):
         self._walk = walk
         self._entries: Iterator[T] = iter(entries)
 
-    def __aiter__(self) -> "Steps[T]":
+    def __aiter__(self) -> "EntriesInTurns[T]":
         return self
 
     async def __anext__(self) -> T:

@@ -38,6 +38,8 @@ MAX_LOGIN_ELEMENTS: Final = 1000
 
 
 class LoginState(Enum):
+    """The request that a connection may send next; COMPLETE: any."""
+
     VERSIONS_OR_HANDSHAKE = auto()
     HANDSHAKE = auto()
     AUTHENTICATE = auto()

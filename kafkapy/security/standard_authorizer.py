@@ -67,6 +67,8 @@ class Question(NamedTuple):
 
 
 class AuditLog(Protocol):
+    """Where decisions are logged: `kafka.authorizer.logger`, as in Apache Kafka."""
+
     def is_enabled(self, *, is_allowed: bool, is_worth_telling: bool) -> bool:
         """Return whether such a decision is logged; an unimportant one is logged at trace level only."""
         ...

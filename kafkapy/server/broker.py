@@ -366,8 +366,7 @@ class BrokerServer:
                 self._telemetry.apply_delta(delta.config_changes, image)
         if delta.quota_changes:
             yield from self._apply_quotas(image, delta.quota_changes)
-        yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
-        yield from self._replication.apply_delta(delta, image)
+        yield from self._replication.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._mover.apply_delta(delta, image)
         yield from self._coordinators.apply_delta(delta, image)
 

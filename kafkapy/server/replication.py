@@ -45,17 +45,20 @@ class Replication:
         self._fetchers: ReplicaFetchers | None = None
         self._isr_updates: IsrUpdates | None = None
 
-    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Apply a metadata change; each next() does one step."""
-        if self._fetchers is None and len(image.cluster.brokers) < 2:
-            return
-        if self._fetchers is None:
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> Iterator[None]:
+        """Apply a metadata change to the replicas; each next() does one step.
+
+        The fetchers are there before: each partition that this broker follows is fetched once its role is set.
+        """
+        if self._fetchers is None and len(image.cluster.brokers) > 1:
             self._start_isr_updates()
             self._fetchers = self._new_fetchers()
             self._set_throttles(self._fetchers)
-        elif any(resource.resource_type == RESOURCE_BROKER for resource in delta.config_changes):
-            self._set_throttles(self._fetchers)
-        yield from self._fetchers.apply_delta(delta, image)
+        elif self._fetchers is not None:
+            if any(resource.resource_type == RESOURCE_BROKER for resource in delta.config_changes):
+                self._set_throttles(self._fetchers)
+            yield from self._fetchers.maybe_resize()
+        yield from self._replica_manager.apply_delta(delta, image, now_ms)
         if delta.broker_changes and self._isr_updates is not None:
             self._isr_updates.on_brokers_changed()
 

@@ -3,12 +3,12 @@
 A value of the group that is outside of the broker's current bounds counts as the nearest bound, as in Apache Kafka.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.config.group import group_value
 from kafkapy.config.share import ShareConfig
+from kafkapy.config.validators import duration_ms
 from kafkapy.dataclass import dataclass
 from kafkapy.share.letter_headers import TOPIC_KEY
 from kafkapy.share.partition_settings import PartitionSettings
@@ -16,9 +16,6 @@ from kafkapy.share.partition_settings import PartitionSettings
 DEAD_LETTERS_SINCE: Final = 2
 """The level of share.version from which on records may go to a dead-letter topic (KIP-1191)."""
 BY_DURATION: Final = "by_duration"
-_DURATION: Final = re.compile(
-    r"([+-])?P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
-)
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,20 +41,6 @@ def group_share_settings(config: ShareConfig, own: Mapping[str, str], share_vers
             has_dead_letters=has_dead_letters,
         ),
         offset_reset,
-        duration_ms(duration) if offset_reset == BY_DURATION else 0,
+        (duration_ms(duration) or 0) if offset_reset == BY_DURATION else 0,
         own.get("share.isolation.level", "read_uncommitted").lower() == "read_committed",
     )
-
-
-def duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration as java.time.Duration reads it (ISO-8601): PT1H30M, P1DT0.5S.
-
-    The text has been checked when the key was set.
-    """
-    match = _DURATION.fullmatch(text)
-    assert match is not None, f"duration {text!r} was accepted as a configuration"
-    sign, days, hours, minutes, seconds, fraction = match.groups()
-    whole_s = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
-    nanos = int((fraction or "0").ljust(9, "0"))
-    total_ns = whole_s * 1_000_000_000 + (-nanos if (seconds or "").startswith("-") else nanos)
-    return (-total_ns if sign == "-" else total_ns) // 1_000_000

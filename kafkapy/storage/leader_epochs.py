@@ -1,7 +1,9 @@
 """The start offset of each leader epoch, with which replicas find where their logs diverge. KIP-101, KIP-279.
 
 File format of `leader-epoch-checkpoint`: a line 0 (version), a line with the count, then "epoch start_offset" lines.
-Both columns strictly increase. No IO here: the log reads and writes the file.
+Both columns strictly increase. No IO here: each flush writes the file if it is dirty (storage/log/local_log.py),
+so that below the recovery point it is complete. A start reads it; recovery adds the epochs of the batches that it
+reads, and reads all of them if the file is damaged (storage/recovery/loader.py).
 """
 
 from bisect import bisect_right

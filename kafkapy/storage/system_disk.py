@@ -195,8 +195,16 @@ class SystemDisk:
         with os.scandir(path) as entries:
             return sorted((entry.name, _is_directory(entry)) for entry in entries)
 
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path)  # makedirs would look for the parent first, which nearly always is there
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        return True
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -319,7 +319,7 @@ class TransactionShard:
         return list(self._ongoing)
 
     def timed_out(self, transactional_ids: Iterable[str], now_ms: int) -> list[str]:
-        """Return those of the ids whose transaction has exceeded its time-out."""
+        """Return those of the ids whose transaction has exceeded the transaction.timeout.ms of its producer."""
         return [
             each
             for each in transactional_ids

@@ -9,6 +9,7 @@ const rates = new Map();  // by topic: [[when, records], ...] of the last second
 let width = "1m";
 
 const byId = id => document.getElementById(id);
+const WAITING = byId("status").textContent;
 const whole = value => value.toLocaleString("en", {maximumFractionDigits: 0});
 
 function setText(id, text) { if (byId(id).textContent !== text) byId(id).textContent = text; }
@@ -126,11 +127,20 @@ function showFacts({latency, records, jobs}) {
   fill("topics", Object.entries(records).map(([topic, count]) => [topic, whole(count), whole(rateOf(topic, count))]));
 }
 
+/** Removes what was shown of topics that are no more. */
+function forget() {
+  bars.clear();
+  for (const {section} of shown.values()) section.remove();
+  shown.clear();
+}
+
 function show(change) {
+  if (change.is_anew) forget();
   keep(change.bars).forEach(showBars);
   for (const [symbol, book] of Object.entries(change.books)) showLadder(symbol, book);
   showFacts(change);
-  if (shown.size) setText("status", "Live, from the topics.");
+  if (!change.is_answered) setText("status", "No broker answers: what you see is the last that was read.");
+  else setText("status", shown.size ? "Live, from the topics." : WAITING);
 }
 
 const source = new EventSource("events");

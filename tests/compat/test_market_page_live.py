@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -14,9 +15,11 @@ pytest.importorskip("pyspark")
 
 from axe_playwright_python.sync_playwright import Axe
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, Page, expect
 from prometheus_client import start_http_server
 
+from kafkapy.testing import Broker
 from spark_jobs import oracle, page
 from spark_jobs.config import JobConfig
 from spark_jobs.depth import parse
@@ -208,6 +211,66 @@ def test_another_width_shows_its_bars_and_the_end_is_told(
     looked.context.close()
 
 
+def test_topics_that_are_made_again_are_read_from_their_beginning(
+    running: Browser, served: Served, trades: list[Trade], bootstrap: str
+) -> None:
+    """Of a topic of before neither its offsets are kept, nor its bars, nor the update ids of its books."""
+    looked, wrong = opened(running, served[0].url, 1280, "light")
+    _, _, topics = served
+    write_bars(served, trades)
+    write_book(served, "BTCUSDT", update_id=1_000)
+    best_bid = looked.locator("section[data-symbol=BTCUSDT] tbody tr td").nth(1)
+    expect(best_bid).to_have_text("1,000", timeout=WAIT_MS)
+    expect(looked.locator("section[data-symbol=SOLUSDT] .readout")).to_contain_text("close", timeout=WAIT_MS)
+    again = [topics["bars"], topics["depth"]]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics(again).values():
+        deleted.result(30)
+    create_topics({"bootstrap.servers": bootstrap}, again, 2)
+    write_bars(served, [trade for trade in trades if trade.symbol == "BTCUSDT"][:1])
+    write_book(served, "BTCUSDT", update_id=7)
+    expect(best_bid).to_have_text("7", timeout=WAIT_MS)
+    told = "1 candles of BTCUSDT"
+    expect(looked.locator("section[data-symbol=BTCUSDT] .plot")).to_have_attribute("aria-label", told, timeout=WAIT_MS)
+    assert looked.locator("section[data-symbol] h2").all_inner_texts() == ["BTCUSDT"]
+    assert wrong == []
+    looked.context.close()
+
+
+def write_book(served: Served, symbol: str, *, update_id: int) -> None:
+    """Write a snapshot whose best bid is its update id."""
+    _, producer, topics = served
+    bids, asks = [(str(update_id), "1")], [(str(update_id + 1), "1")]
+    producer.produce(
+        topics["depth"], Depth(symbol, "snapshot", 1, update_id, update_id, -1, bids, asks).to_json(), symbol
+    )
+    assert producer.flush(30) == 0
+
+
+def test_a_broker_that_does_not_answer_is_told_until_it_does(
+    running: Browser, tmp_path: Path, trades: list[Trade]
+) -> None:
+    with Broker(tmp_path) as broker:
+        create_topics({"bootstrap.servers": broker.bootstrap_servers}, ["live_bars"], 2)
+        with page.serving(page.PageConfig(bootstrap_servers=broker.bootstrap_servers, port=0)) as found:
+            served = found, Producer({"bootstrap.servers": broker.bootstrap_servers}), {"bars": "live_bars"}
+            looked, wrong = opened(running, found.url, 390, "light")
+            write_bars(served, trades[:10])
+            status = looked.locator("#status")
+            expect(status).to_have_text("Live, from the topics.", timeout=WAIT_MS)
+            broker.kill()
+            expect(status).to_contain_text("No broker answers", timeout=WAIT_MS)
+            broker.restart()
+            write_bars(served, trades)
+            expect(status).to_have_text("Live, from the topics.", timeout=WAIT_MS)
+            bars = [bar for bar in oracle.bars(trades) if (bar.symbol, bar.width) == ("BTCUSDT", "1m")]
+            told = f"{len(bars)} candles of BTCUSDT"
+            candles = looked.locator("section[data-symbol=BTCUSDT] .plot")
+            expect(candles).to_have_attribute("aria-label", told, timeout=WAIT_MS)
+            assert wrong == []
+            looked.context.close()
+
+
 def test_records_that_others_wrote_do_not_stop_the_page(served: Served, trades: list[Trade]) -> None:
     found, producer, topics = served
     first, *others = [trade for trade in trades if trade.symbol == "BTCUSDT"]
@@ -234,5 +297,13 @@ def test_a_port_that_is_taken_and_a_page_that_is_not_there_are_told(served: Serv
     config = page.PageConfig(bootstrap_servers="127.0.0.1:1", port=int(found.url.rpartition(":")[2]))
     with pytest.raises(JobError, match=r"cannot be served on .*: Address already in use"), page.serving(config):
         pass
+    nowhere = page.PageConfig(bootstrap_servers="127.0.0.1:1", host="no.such.host.invalid")
+    with pytest.raises(JobError, match=r"served on no.such.host.invalid:8090: .* \(set host\)"), page.serving(nowhere):
+        pass
+    of_java = page.PageConfig(bootstrap_servers="127.0.0.1:1", port=0, kafka={"sasl.jaas.config": "x"})
+    with pytest.raises(JobError, match=r"kafka takes librdkafka's options, not those of Java"), page.serving(of_java):
+        pass
+    with pytest.raises(ValueError, match="http://host:port/metrics is expected"):
+        page.PageConfig(bootstrap_servers="127.0.0.1:1", metrics=["127.0.0.1:9101/metrics"])
     with pytest.raises(HTTPError, match="404"):
         urlopen(f"{found.url}/../pyproject.toml")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.handlers.data import follower_fetch
 from kafkapy.handlers.data.follower_fetch import READ_PER_TURN
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
@@ -164,17 +165,27 @@ async def test_a_fetch_does_not_give_way_before_its_turn_is_over(loop: SimLoop) 
     await world.stop()
 
 
-async def test_a_fetch_that_names_many_partitions_gives_way_between_them(loop: SimLoop) -> None:
+@needs_interpreter("it sets a constant")
+async def test_a_fetch_that_names_many_partitions_gives_way_between_them(
+    loop: SimLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition_count, turn_count = 2 * READ_PER_TURN + 1, 3
     world = ReplicaWorld(loop, 2)
     world.create_topic(partition_count, replicas=(1, 2))
     await world.pass_ms(3000)
     acknowledged_at_ms: set[int] = set()
 
+    def one_turn_is_over(_sender: int, _receiver: int, response: Any) -> Any:
+        monkeypatch.setattr(follower_fetch, "READ_PER_TURN", READ_PER_TURN)
+        return response
+
     async def produce(number: int) -> None:
         assert (await world.produce(1, VALUE, number=number))[0] == 0
         acknowledged_at_ms.add(loop.now_ms())
 
+    # so that all records leave in one response, and the next request names all partitions
+    monkeypatch.setattr(follower_fetch, "READ_PER_TURN", 2 * partition_count)
+    world.tamper = one_turn_is_over
     await asyncio.gather(*(world.nodes[1].run(produce(number)) for number in range(partition_count)))
     named = [each for *_, each in world.requests if isinstance(each, FetchRequest)]
     assert max(sum(len(topic.partitions) for topic in each.topics) for each in named) == partition_count
@@ -239,4 +250,34 @@ async def test_many_partitions_without_news_are_settled_in_turns(loop: SimLoop) 
             world.nodes[1].manager.watches.notify(partition)
         assert (await world.produce(1, VALUE))[0] == 0
     assert 0 < max(counts) <= 2, "one has records and then another high watermark"
+    await world.stop()
+
+
+async def test_records_do_not_wait_for_partitions_without_news(loop: SimLoop) -> None:
+    """A change of metadata marks thousands of partitions; a producer waits for the one with a record among them."""
+    partition_count = 8 * READ_PER_TURN
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    sent: list[tuple[int, bool]] = []
+
+    def note(_sender: int, _receiver: int, response: Any) -> Any:
+        if isinstance(response, FetchResponse):
+            has_records = any(part.records for topic in response.responses for part in topic.partitions)
+            sent.append((loop.now_ms(), has_records))
+        return response
+
+    world.tamper = note
+    began_ms = loop.now_ms()
+    produced = world.nodes[1].run(world.produce(1, VALUE))
+    await asyncio.sleep(0)
+    for partition in world.nodes[1].manager.partitions:
+        world.nodes[1].manager.watches.notify(partition)
+    assert (await produced)[0] == 0
+    one_turn_ms = 2 * PAUSE_MS
+    assert next(at_ms for at_ms, has_records in sent if has_records) - began_ms <= one_turn_ms
+    watches = world.nodes[1].manager.watches
+    watch = next(iter(watches._by_partition[world.nodes[1].partition(0)]))
+    await world.until(lambda: watch.unread_count == 0)
+    assert len(sent) <= 2, "those without news are read, and not answered"
     await world.stop()

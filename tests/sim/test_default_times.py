@@ -14,9 +14,11 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from kafkapy.types import TopicPartition
 from tests.simulator.cluster_checker import ClusterChecker
 from tests.simulator.cluster_clients import Client, LostError, produce_request
 from tests.simulator.cluster_world import ClusterWorld, combined
+from tests.simulator.disk import Keep
 from tests.simulator.process_lives import ProcessLoop, run_processes
 from tests.simulator.saturation import KAFKAS
 from tests.support.batches import build_batch
@@ -24,6 +26,8 @@ from tests.support.batches import build_batch
 DEFAULT_TIMES: Final = {**KAFKAS, "internal_metadata_max_batch_size_in_bytes": "1000000"}
 TOPIC: Final = "orders"
 PARTITIONS: Final = 300
+MAKING_MS: Final = 5
+"""What making a directory takes on a slow disk: four times as much on ext4 where many files were deleted lately."""
 START_S: Final = 60
 SESSION_S: Final = 9
 ELECTION_S: Final = 4
@@ -71,23 +75,81 @@ async def create(world: ClusterWorld, **fields: Any) -> None:
     client.connections.close()
 
 
+async def first_record(world: ClusterWorld, number: int) -> float:
+    """Write the first record of one of the partitions; return how long that took."""
+    writer = Writer(world, 10 + number, number * 7 % PARTITIONS)
+    while not writer.progress:
+        try:
+            await writer.step()
+        except LostError:
+            await writer.pause()
+    return writer.longest_s
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("io_ms", [1.0, 20.0])
 def test_first_records_of_many_new_partitions_wait_for_no_time_out(seed: int, io_ms: float) -> None:
-    async def first_record(world: ClusterWorld, number: int) -> float:
-        writer = Writer(world, 10 + number, number * 7 % PARTITIONS)
-        while not writer.progress:
-            try:
-                await writer.step()
-            except LostError:
-                await writer.pause()
-        return writer.longest_s
-
     async def main(loop: ProcessLoop) -> None:
         world = await started(loop, seed, 3, io_ms=io_ms)
         await create(world, num_partitions=PARTITIONS, replication_factor=3)
         writers: list[Awaitable[float]] = [first_record(world, number) for number in range(40)]
         assert max(await asyncio.gather(*writers)) < 2  # 3,000 partitions: 0.71 s at most, of six seeds
+
+    run_processes(main, seed=seed, limit_seconds=600)
+
+
+def make_slowly(world: ClusterWorld) -> list[str]:
+    """Let it take MAKING_MS to make a directory of the topic; return the list of those that were made."""
+    made: list[str] = []
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "make_directory" and TOPIC in path:
+            made.append(path)
+            world.loop.block(MAKING_MS)
+
+    for computer in world.computers.values():
+        computer.disk.hook = hook
+    return made
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_first_records_do_not_wait_until_the_last_of_many_new_partitions_is_made(seed: int) -> None:
+    async def main(loop: ProcessLoop) -> None:
+        world = await started(loop, seed, 3)
+        made = make_slowly(world)
+        await create(world, num_partitions=PARTITIONS, replication_factor=3)
+        assert len(made) < PARTITIONS, "the topic is told of, but not made yet"
+        await first_record(world, 0)
+        assert len(made) < 2.5 * PARTITIONS
+        await world.until(lambda: len(made) == 3 * PARTITIONS, START_S, "all are made")
+
+    run_processes(main, seed=seed, limit_seconds=600)
+
+
+@pytest.mark.parametrize("keep", ["all", "none", "reordered"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_node_that_dies_while_it_makes_many_partitions_makes_the_others_at_its_next_start(
+    seed: int, keep: Keep
+) -> None:
+    """What was acknowledged meanwhile is there; a loss of power takes the directories that were not synced."""
+
+    async def main(loop: ProcessLoop) -> None:
+        world = await started(loop, seed, 3)
+        made = make_slowly(world)
+        await create(world, num_partitions=PARTITIONS, replication_factor=3)
+        await first_record(world, 0)
+        assert len(made) < 3 * PARTITIONS
+        world.computers[1 + seed].cut_power(keep)
+        for computer in world.computers.values():
+            computer.disk.hook = None
+        await asyncio.sleep(1)
+        await world.until(world.is_whole, START_S, "it is in sync again")
+        hosted = [{each.topic_partition: each for each in node.partitions()} for node in world.computers.values()]
+        assert [len(partitions) for partitions in hosted] == [PARTITIONS] * 3
+        ends = [partitions[TopicPartition(TOPIC, 0)].log.log_end_offset for partitions in hosted]
+        assert ends == [ends[0]] * 3
+        assert ends[0] > 0
+        await first_record(world, 1)
 
     run_processes(main, seed=seed, limit_seconds=600)
 

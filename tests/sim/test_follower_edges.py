@@ -3,7 +3,9 @@
 from collections import Counter
 from typing import Any
 
+from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.replication.partition import Role
+from kafkapy.runtime.followers.replica_fetcher import WAIT_WHILE_BEHIND_MS
 from tests.sim.test_followers import elect, fill
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld, stored
@@ -93,4 +95,25 @@ async def test_a_change_of_the_number_of_fetchers_costs_one_response_and_loses_n
     assert {count for (_, offset), count in sent.items() if offset % 2} == {1}
     assert max(sent.values()) <= 2
     assert all(len(stored(follower.log(number=number))) == 6 for number in range(8))
+    await world.stop()
+
+
+async def test_fetches_are_short_while_a_change_of_metadata_may_add_partitions(loop: SimLoop) -> None:
+    """Only the next Fetch names a partition that is made meanwhile."""
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(2000)
+    follower = world.nodes[2]
+    wait_max_ms = follower.config.replication.replica_fetch_wait_max_ms
+    assert world.requests[-1][3].max_wait_ms == wait_max_ms
+    follower.manager.announce(world.cluster.image)
+    await world.pass_ms(wait_max_ms + 10)
+    assert world.requests[-1][3].max_wait_ms == WAIT_WHILE_BEHIND_MS
+    before = len(world.requests)
+    await world.pass_ms(1000)
+    assert len(world.requests) - before <= 1000 / WAIT_WHILE_BEHIND_MS, "and none follows at once"
+    for _ in follower.manager.apply_delta(MetadataDelta(world.cluster.image), world.cluster.image, 0):
+        pass
+    await world.pass_ms(WAIT_WHILE_BEHIND_MS + 10)
+    assert world.requests[-1][3].max_wait_ms == wait_max_ms
     await world.stop()

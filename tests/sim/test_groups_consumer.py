@@ -17,7 +17,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.consumer import heartbeat
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
-from kafkapy.group.decision import RequestContext
+from kafkapy.group.decision import GroupRequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -42,7 +42,7 @@ def short_count(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
         group: ConsumerGroup,
         member: ConsumerMember,
         request: ConsumerGroupHeartbeatRequest,
-        context: RequestContext,
+        context: GroupRequestContext,
     ) -> bool:
         is_short = changes_nothing(group, member, request, context)
         counts[is_short] += 1

@@ -450,16 +450,18 @@ class SimDisk:
     def scan_directory(self, path: str) -> list[tuple[str, bool]]:
         return sorted((name, isinstance(node, _Directory)) for name, node in self._directory(path).entries.items())
 
-    def make_directory(self, path: str) -> None:
-        directory = self.root
+    def make_directory(self, path: str) -> bool:
+        directory, is_new = self.root, False
         for name in _names(path):
             if name not in directory.entries:
                 self.step("make_directory", path)
                 directory.entries[name] = _Directory()
                 directory.changed()
+                is_new = True
             node = directory.entries[name]
             assert isinstance(node, _Directory), f"{path} is a file"
             directory = node
+        return is_new
 
     def rename(self, source: str, target: str) -> None:
         self.step("rename", source)

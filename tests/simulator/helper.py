@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kafkapy.storage.cleaner.steps import Steps
+from kafkapy.storage.cleaner.steps import CleaningSteps
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop
 
@@ -21,7 +21,7 @@ class SimHelper:
         self._loop = loop
         self._disk = disk
         self._before_call = before_call
-        self._steps = Steps(disk)
+        self._steps = CleaningSteps(disk)
         self._waiting: deque[tuple[str, dict[str, Any], Callable[[Any, str | None], None]]] = deque()
         self._is_closed = False
         self.calls: list[str] = []
@@ -41,7 +41,7 @@ class SimHelper:
         try:
             self._before_call(name)
         except RuntimeError as error:
-            self._steps = Steps(self._disk)
+            self._steps = CleaningSteps(self._disk)
             on_done(None, str(error))
         else:
             on_done(getattr(self._steps, name)(**arguments), None)

@@ -92,9 +92,9 @@ class Node(Hosting):
         before, self.image = self.image, image
         delta = difference(before, image)
         self.manager.announce(image)
-        for _ in self.manager.apply_delta(delta, image, self.clock.wall_ms()):
+        for _ in self.fetchers.maybe_resize():
             pass
-        for _ in self.fetchers.apply_delta(delta, image):
+        for _ in self.manager.apply_delta(delta, image, self.clock.wall_ms()):
             pass
 
     def partition(self, number: int = 0) -> HostedPartition:

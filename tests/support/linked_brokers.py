@@ -174,9 +174,6 @@ class LinkedBroker(TransactionHosting):
     def follow(self, before: MetadataImage) -> None:
         """Do as the metadata says now."""
         self._publish(before)
-        image = self.cluster.image
-        for _ in self.fetchers.apply_delta(difference(before, image), image):
-            pass
 
     async def close(self) -> None:
         """Stop, as a broker that is killed does: what others asked is not answered."""

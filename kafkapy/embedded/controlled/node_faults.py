@@ -30,8 +30,8 @@ class NodeFaults:
         """Count a request that these faults match, return those that hit it: none if the test's process has ended."""
         found: asyncio.Future[list[Fault]] = asyncio.get_running_loop().create_future()
 
-        def finish(asked: "asyncio.Future[tuple[list[int], list[int]]]") -> None:
-            hits, over = ([], []) if asked.exception() is not None else asked.result()
+        def finish(response: "asyncio.Future[tuple[list[int], list[int]]]") -> None:
+            hits, over = ([], []) if response.exception() is not None else response.result()
             for fault, _ in matched:
                 if fault.number in over:
                     fault.remove()

@@ -186,9 +186,9 @@ class FaultyDisk:
         self._state.check(path)
         return self._disk.scan_directory(path)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> bool:
         self._state.check(path)
-        self._disk.make_directory(path)
+        return self._disk.make_directory(path)
 
     def rename(self, source: str, target: str) -> None:
         self._state.check(source)

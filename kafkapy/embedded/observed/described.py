@@ -109,8 +109,8 @@ def lags_of(nodes: Nodes, group: Description) -> dict[TopicPartition, int]:
 
 
 def _share_offsets(nodes: Nodes, group: Description) -> dict[TopicPartition, tuple[int, int]]:
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=None)
-    response = nodes.ask(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[asked])).groups[0]
+    requested = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=None)
+    response = nodes.ask(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[requested])).groups[0]
     raise_error(response.error_code, f"group {group.group_id}")
     return {
         TopicPartition(topic.topic_name, each.partition_index): (each.start_offset, each.lag)

@@ -126,12 +126,12 @@ def _listed(
 ) -> dict[TopicPartition, int]:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for topic, number in partitions:
-        asked = ListOffsetsPartition(partition_index=number, timestamp=timestamp)
-        topics.setdefault(topic, []).append(asked)
+        requested = ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+        topics.setdefault(topic, []).append(requested)
     request = ListOffsetsRequest(
         replica_id=REPLICA_OF_CLIENTS,
         isolation_level=READ_COMMITTED,
-        topics=[ListOffsetsTopic(name=topic, partitions=asked) for topic, asked in topics.items()],
+        topics=[ListOffsetsTopic(name=topic, partitions=requested) for topic, requested in topics.items()],
     )
     found: dict[TopicPartition, int] = {}
     for topic in nodes.ask(leader, request).topics:

@@ -77,11 +77,11 @@ class NodesHere:
         loop = server.node.loop
         if asyncio._get_running_loop() is loop:
             raise RuntimeError(BLOCKING)
-        asked = asyncio.run_coroutine_threadsafe(_routed(server, request), loop)
+        response = asyncio.run_coroutine_threadsafe(_routed(server, request), loop)
         try:
-            return asked.result(RESPONSE_TIMEOUT_S)
+            return response.result(RESPONSE_TIMEOUT_S)
         except TimeoutError:
-            asked.cancel()
+            response.cancel()
             raise TimeoutError(
                 f"node {node_id} did not answer {type(request).__name__} within {RESPONSE_TIMEOUT_S} s"
             ) from None

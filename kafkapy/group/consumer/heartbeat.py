@@ -21,7 +21,7 @@ from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember, MemberStat
 from kafkapy.group.consumer.reconcile import Reported
 from kafkapy.group.consumer.subscriptions import Subscriptions
 from kafkapy.group.consumer.update import MemberUpdate, replace_static
-from kafkapy.group.decision import Client, GroupDecision, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, GroupRequestContext
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, unknown_member
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -36,7 +36,7 @@ from kafkapy.types import Uuid
 
 
 def decide_heartbeat(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, context: GroupRequestContext
 ) -> GroupDecision:
     """Decide a heartbeat of a member that joins or stays; `member_id` is the request's own, or one generated for it.
 
@@ -55,7 +55,7 @@ def decide_heartbeat(
 
 
 def _changes_nothing(
-    group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: GroupRequestContext
 ) -> bool:
     """Whether a heartbeat is one of a member that has, and says, nothing new: nearly all are. Saves 20 of 115 calls."""
     log, client = group.log, context.client
@@ -79,7 +79,7 @@ def _changes_nothing(
 
 
 def decide_change(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, context: GroupRequestContext
 ) -> GroupDecision:
     """Like decide_heartbeat, for a request that may change something."""
     check_size(group.log, group.settings, member_id)
@@ -180,7 +180,7 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def _due_regexes(group: ConsumerGroup, subscriptions: Subscriptions, context: RequestContext) -> Set[str]:
+def _due_regexes(group: ConsumerGroup, subscriptions: Subscriptions, context: GroupRequestContext) -> Set[str]:
     """Return the expressions that are to be matched now."""
     if not subscriptions.regexes:
         return frozenset()

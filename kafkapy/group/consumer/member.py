@@ -48,6 +48,8 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
+    """A member as its records in the log describe it: what it told of itself, and what it has and must give up."""
+
     member_id: str
     member_epoch: int = 0
     previous_member_epoch: int = -1

@@ -23,7 +23,7 @@ from kafkapy.group.consumer.records import (
 )
 from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex
-from kafkapy.group.decision import RequestContext
+from kafkapy.group.decision import GroupRequestContext
 from kafkapy.group.metadata_hash import topic_ids
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MAX_NAMES_OF_GROUP
@@ -40,7 +40,7 @@ class MemberUpdate:
     def __init__(
         self,
         group: ConsumerGroup,
-        context: RequestContext,
+        context: GroupRequestContext,
         *,
         member: ConsumerMember,
         updated: ConsumerMember,

@@ -14,7 +14,7 @@ from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.consumer.update import MemberUpdate, replace_static
-from kafkapy.group.decision import Client, GroupDecision, RequestContext
+from kafkapy.group.decision import Client, GroupDecision, GroupRequestContext
 from kafkapy.group.embedded import by_topic_id, read_subscription
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.migration.policy import is_disabled
@@ -53,7 +53,7 @@ def _has_common_protocol(log: ConsumerGroupLog, names: set[str]) -> bool:
 
 
 def decide_classic_join(
-    group: ConsumerGroup, request: JoinGroupRequest, member_id: str, context: RequestContext
+    group: ConsumerGroup, request: JoinGroupRequest, member_id: str, context: GroupRequestContext
 ) -> GroupDecision:
     """Decide a JoinGroup that has passed check_classic_join. Raises ApiError.
 
@@ -139,7 +139,7 @@ def _with_request(
 
 
 def _maybe_downgrade(
-    group: ConsumerGroup, update: MemberUpdate, replaced: ConsumerMember | None, context: RequestContext
+    group: ConsumerGroup, update: MemberUpdate, replaced: ConsumerMember | None, context: GroupRequestContext
 ) -> GroupDecision | None:
     """Return the conversion to a classic group if this join replaces the last member of the consumer protocol."""
     if replaced is None or replaced.uses_classic_protocol:

@@ -17,7 +17,7 @@ from kafkapy.group.consumer.records import (
     regex_tombstone,
     target_epoch_record,
 )
-from kafkapy.group.decision import GroupDecision, RequestContext
+from kafkapy.group.decision import GroupDecision, GroupRequestContext
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import NEVER_ASSIGNED_AT_MS, check_static_member
@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.leave_group_response import LeaveGroupResponse, M
 
 
 def decide_leave(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: GroupRequestContext
 ) -> GroupDecision:
     """Decide a heartbeat with LEAVE_EPOCH or LEAVE_STATIC_EPOCH. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)

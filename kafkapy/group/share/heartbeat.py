@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.decision import RequestContext
+from kafkapy.group.decision import GroupRequestContext
 from kafkapy.group.long_work import Results, result_of
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MAX_NAMES, MAX_NAMES_OF_GROUP
@@ -63,7 +63,7 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
         raise _invalid(f"SubscribedTopicNames has {len(names)} names, more than {MAX_NAMES}.")
 
 
-def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareDecision:
+def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context: GroupRequestContext) -> ShareDecision:
     """Decide a heartbeat with LEAVE_EPOCH. Raises UNKNOWN_MEMBER_ID."""
     if request.member_id not in group.log.members:
         raise unknown_member(group.group_id, request.member_id)
@@ -72,7 +72,7 @@ def decide_leave(group: ShareGroup, request: ShareGroupHeartbeatRequest, context
 
 
 def decide_heartbeat(
-    group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, results: Results
+    group: ShareGroup, request: ShareGroupHeartbeatRequest, context: GroupRequestContext, results: Results
 ) -> ShareDecision:
     """Decide a heartbeat of a member that joins or stays. The request has passed check_heartbeat.
 
@@ -87,7 +87,7 @@ def decide_heartbeat(
 
 
 def _changes_nothing(
-    group: ShareGroup, member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext
+    group: ShareGroup, member: ShareMember, request: ShareGroupHeartbeatRequest, context: GroupRequestContext
 ) -> bool:
     """Whether the member has, and says, nothing new, and no partition waits for its state: nearly always."""
     log, client = group.log, context.client
@@ -109,7 +109,7 @@ class _Heartbeat:
         self,
         group: ShareGroup,
         request: ShareGroupHeartbeatRequest,
-        context: RequestContext,
+        context: GroupRequestContext,
         times: ShareTimes,
         results: Results,
     ) -> None:

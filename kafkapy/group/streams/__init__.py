@@ -7,7 +7,7 @@ topology.py configured_topology.py topic_configuration.py    subtopologies as me
     tasks and the internal topics that they have in this cluster; how they are found
 target.py assignors.py assignor_spec.py    the target assignment; the assignors by name; what an assignor is given
 sticky_assignor.py process_state.py java_queue.py    Apache Kafka's assignor `sticky`
-reconcile.py task_owners.py    a member's next step towards its target; which processes have a task
+reconcile.py task_owners.py    a member's next step towards its target; the processes that have it, also as warm-up
 tasks.py task_offsets.py endpoints.py    tasks; offsets of their state; endpoints of interactive queries
 records.py removal.py describe.py history.py    records; members that leave; descriptions; the rebalances
 settings.py timers.py    configuration; deadlines of members, and of the first assignment

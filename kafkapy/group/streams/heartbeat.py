@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision, ParkedResponse, RequestContext
+from kafkapy.group.decision import GroupDecision, GroupRequestContext, ParkedResponse
 from kafkapy.group.long_work import LongWorkError, Results, result_of
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shared_rules import check_static_member, may_assign
@@ -69,7 +69,7 @@ class Heartbeat:
         self,
         group: StreamsGroup,
         request: StreamsGroupHeartbeatRequest,
-        context: RequestContext,
+        context: GroupRequestContext,
         assignor: TaskAssignor,
         *,
         version: int,
@@ -424,7 +424,7 @@ def decide_leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> 
 
 
 def decide_delayed_target(
-    group: StreamsGroup, context: RequestContext, assignor: TaskAssignor, results: Results
+    group: StreamsGroup, context: GroupRequestContext, assignor: TaskAssignor, results: Results
 ) -> GroupDecision:
     """Decide the first assignment once its delay is over. Without a configured topology the next heartbeat does.
 

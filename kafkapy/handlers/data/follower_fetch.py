@@ -119,14 +119,18 @@ async def _fetch_watched(
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     limits = Limits(FetchIsolation.LOG_END, max_bytes, by.follower, by.watch.times)
-    read, responses = await _read_changed(services, context, by, limits, taken, notes_progress=True)
+    read, responses = await _read_changed(
+        services, context, by, limits, taken, min_bytes=min_bytes, notes_progress=True
+    )
     by.watch.times.last_fetch_ms = services.clock.monotonic_ms()
     if read.must_respond or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
         return responses
     read.release()
     by.watch.requeue(responses)
     await _wait_for_data(by.watch, min_bytes, request.max_wait_ms)
-    _, responses = await _read_changed(services, context, by, limits, by.watch.pop(), notes_progress=False)
+    _, responses = await _read_changed(
+        services, context, by, limits, by.watch.pop(), min_bytes=min_bytes, notes_progress=False
+    )
     return responses
 
 
@@ -137,6 +141,7 @@ async def _read_changed(
     limits: Limits,
     taken: Sequence[FetchedPartition],
     *,
+    min_bytes: int,
     notes_progress: bool,
 ) -> tuple[FetchRead, Reads]:
     """Read `taken`, then the other partitions with new data until the response is full; return all responses.
@@ -144,16 +149,18 @@ async def _read_changed(
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
     100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
     ends meanwhile, nothing more is read: the follower may have another one, and progress would be recorded for the old.
+    Once min_bytes are found and a turn is over, the others wait for the next fetch: producers wait for the records.
     Returns only the responses that the response needs; MAX_CHANGED of them are answered at once.
     """
     read: FetchRead | None = None
     responses: Reads = []
     turn = Turn(services.clock, READ_PER_TURN)
+    is_over = False  # whether the turn is
     left = by.watch.unread_count  # what changes from here on is for the next fetch, or this one might never end
     try:
         while True:
             for some in _slices(taken):
-                if read is not None and turn.is_over(READ_AT_ONCE):
+                if read is not None and is_over:
                     await services.turns.next(context.client)
                     turn.begin()
                     if by.watch.is_closed:
@@ -163,10 +170,11 @@ async def _read_changed(
                 read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
                 responses += by.watch.requeue_unchanged(_with_refused(some, read.results[first:], refused))
                 read.must_respond |= bool(refused)
+                is_over = len(some) == READ_AT_ONCE and turn.is_over(READ_AT_ONCE)
             assert read is not None, "there is at least one slice"
             has_most_changes = len(responses) >= follower_watch.MAX_CHANGED
             read.must_respond |= has_most_changes
-            if left <= 0 or read.is_full or has_most_changes:
+            if left <= 0 or read.is_full or has_most_changes or (is_over and read.bytes_read >= max(min_bytes, 1)):
                 return read, responses
             taken = by.watch.pop(left)
             if not taken:

@@ -5,6 +5,9 @@ other fetches from it.
 
 Deviation: Apache Kafka acquires records also for a fetch whose session ended while it waited, for example because its
 connection closed. Here it acquires none, because no member could read them until their locks time out.
+
+Deviation: Apache Kafka responds without records to a fetch whose offset the log no longer has, and the client repeats
+it. Here the read is repeated from the log's start, because the client would ask for nothing else.
 """
 
 import asyncio

@@ -53,6 +53,8 @@ class FieldLayout:
 
 @dataclass(frozen=True)
 class StructLayout:
+    """A struct as one version has it on the wire: its fields, in order, and the tagged ones by their tags."""
+
     spec: StructSpec
     is_flexible: bool
     fields: tuple[FieldLayout, ...]

@@ -351,14 +351,14 @@ class Api:
         subject = self._scope(call)
         if subject is not None and not is_valid(subject, is_of_settings=True):
             raise errors.invalid_subject(subject)
-        asked = call.body.get("mode") if isinstance(call.body, Mapping) else None
-        if not isinstance(asked, str) or asked.upper() not in Mode.__members__:
+        requested = call.body.get("mode") if isinstance(call.body, Mapping) else None
+        if not isinstance(requested, str) or requested.upper() not in Mode.__members__:
             raise errors.invalid_mode()
-        mode = Mode[asked.upper()]
+        mode = Mode[requested.upper()]
         if mode is Mode.FORWARD and (subject is None or Subject.parse(subject) != Subject(GLOBAL_CONTEXT, "")):
             raise errors.invalid_mode("Forward mode only supported on global level")
         self._registry.set_mode(subject, mode, force=call.target.flag("force"))
-        return {"mode": asked}
+        return {"mode": requested}
 
     def _delete_mode(self, call: Call) -> dict[str, Any]:
         subject, recursive = self._scope(call), call.target.flag("recursive")

@@ -43,10 +43,10 @@ class Target:
 def target_of(raw_path: bytes, query: bytes, alias_of: Callable[[str], str | None]) -> Target:
     """Parse a request's path and query. `alias_of`: returns the subject that a subject's settings name instead."""
     parts = [unquote(part) for part in raw_path.decode("latin-1").partition("?")[0].split("/") if part]
-    asked = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+    parameters = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     if parts[:1] == ["contexts"] and len(parts) > 1:
-        parts, asked = _within_context(parts, asked)
-    return Target(_with_alias(tuple(parts), alias_of), asked)
+        parts, parameters = _within_context(parts, parameters)
+    return Target(_with_alias(tuple(parts), alias_of), parameters)
 
 
 def _within_context(parts: list[str], query: dict[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:

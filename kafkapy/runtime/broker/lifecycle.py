@@ -38,7 +38,11 @@ RETRY_MS: Final = 100
 SHUTDOWN_POLL_MS: Final = 20
 """How often to ask whether the leaderships have moved away."""
 SHUTDOWN_TIMEOUT_MS: Final = 5000
-"""Time limit of a controlled shutdown; after it the broker stops without the controller's consent."""
+"""Time limit of a controlled shutdown; after it the broker stops without the controller's consent.
+
+Deviation: Apache Kafka waits for 5 minutes. Here 5 s, because Docker kills a process that is still there 10 s after the
+request to stop, and the next start would have to recover.
+"""
 MAX_TIMEOUT_S: Final = 24 * 3600.0
 """The longest delay that a loop timer is set to."""
 SOON_RETRIED_ERRORS: Final = frozenset(
@@ -64,6 +68,8 @@ log = logging.getLogger(__name__)
 
 
 class LifecycleState(Enum):
+    """How far the broker is with the controller: registered, unfenced for the first time, in controlled shutdown."""
+
     NOT_RUNNING = auto()
     REGISTERED = auto()
     RUNNING = auto()

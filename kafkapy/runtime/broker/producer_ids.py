@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, from blocks that the controller allocates.
+"""Hands out producer ids to idempotent producers (InitProducerId), from a ProducerIdBlock of the controller.
 
 A block is used by one broker only; ids left at a stop are never used. The next block is requested when 90 % of the
 current one are used.

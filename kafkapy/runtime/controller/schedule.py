@@ -1,4 +1,11 @@
-"""Periodic decisions of the active controller: no-op records, fencing, leader elections, expiry of tokens."""
+"""Periodic decisions of the active controller.
+
+metadata.max.idle.interval.ms             a no-op record shows that the controller is alive
+broker.session.timeout.ms                 brokers without heartbeats are fenced; looked for eight times in that time
+unclean.leader.election.interval.ms       leaders for partitions without one, if unclean.leader.election.enable says so
+leader.imbalance.check.interval.seconds   leadership goes back to preferred replicas (auto.leader.rebalance.enable)
+delegation.token.expiry.check.interval.ms expired tokens are removed
+"""
 
 import asyncio
 import logging

@@ -1,7 +1,8 @@
 """One term of the active controller: its tables, and the way of a decision: decide -> append -> replay.
 
 The tables are ahead of the committed image by the records that were appended but are not committed yet. They are built
-from the image when the term begins, and dropped when it ends.
+from the image when the term begins, and dropped when it ends. A controller that is no longer the leader cannot write:
+`Quorum.append` compares the leader epoch. If it does not know that yet, no majority commits what it appends.
 """
 
 from collections import deque

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinators.long_decisions import LongDecisions
     from kafkapy.runtime.coordinators.markers import Marker
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
-    from kafkapy.runtime.coordinators.shard_host import Decision
+    from kafkapy.runtime.coordinators.shard_host import ShardDecision
     from kafkapy.runtime.coordinators.share_states import ShareStates
     from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
     from kafkapy.share.persister import Persister
@@ -85,7 +85,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     async def call(
         self,
         group_id: str,
-        decide: "Callable[[GroupShard, int, int], Decision]",
+        decide: "Callable[[GroupShard, int, int], ShardDecision]",
         write: "TransactionalWrite | None" = None,
     ) -> Any:
         """Run a decision on the group's shard; return the response once the state that it depends on is committed.
@@ -105,7 +105,9 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             ),
         )
 
-    async def decide_long(self, group_id: str, decide: "Callable[[GroupShard, int, bool, Results], Decision]") -> Any:
+    async def decide_long(
+        self, group_id: str, decide: "Callable[[GroupShard, int, bool, Results], ShardDecision]"
+    ) -> Any:
         """Like `call`, for a decision that may depend on long work: `decide(shard, now_ms, gives_way, results)`.
 
         results: of the work that was done for the decision so far.

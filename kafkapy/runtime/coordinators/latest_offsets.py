@@ -65,7 +65,7 @@ class LatestOffsets:
                 found[partition] = LatestOffset(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 elsewhere.setdefault(leader, []).append(partition)
-        for responses in await asyncio.gather(*(self._ask(leader, asked) for leader, asked in elsewhere.items())):
+        for responses in await asyncio.gather(*(self._ask(leader, some) for leader, some in elsewhere.items())):
             found.update(responses)
         return found
 
@@ -83,9 +83,9 @@ class LatestOffsets:
     async def _ask(self, broker_id: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LatestOffset]:
         responses: dict[TopicPartition, LatestOffset] = {}
         for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
-            asked = partitions[start : start + PARTITIONS_PER_REQUEST]
-            responses |= dict.fromkeys(asked, LatestOffset(error_code=ErrorCode.NETWORK_EXCEPTION))
-            responses |= await self._exchange(broker_id, asked)
+            some = partitions[start : start + PARTITIONS_PER_REQUEST]
+            responses |= dict.fromkeys(some, LatestOffset(error_code=ErrorCode.NETWORK_EXCEPTION))
+            responses |= await self._exchange(broker_id, some)
         return responses
 
     async def _exchange(
@@ -115,7 +115,7 @@ def _request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
         by_topic.setdefault(partition.topic, []).append(
             ListOffsetsPartition(partition_index=partition.partition, timestamp=LATEST_TIMESTAMP)
         )
-    topics = [ListOffsetsTopic(name, partitions=asked) for name, asked in by_topic.items()]
+    topics = [ListOffsetsTopic(name, partitions=requested) for name, requested in by_topic.items()]
     return ListOffsetsRequest(NO_REPLICA, topics=topics)
 
 

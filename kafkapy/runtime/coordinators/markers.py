@@ -313,6 +313,8 @@ class Write:
 
 
 class QueuedMarker(NamedTuple):
+    """A marker that waits for the next WriteTxnMarkers to its broker."""
+
     partition: TopicPartition
     marker: Marker
     place: int

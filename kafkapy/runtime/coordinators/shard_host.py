@@ -7,7 +7,7 @@ suspends. A decision's effects are carried out at the same moment. If the partit
 requests fail with an error that makes clients look for another coordinator.
 
 The host works for any kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
-`Decision`, and `CoordinatorLog` defines how the kind's records are written (writer.py).
+`ShardDecision`, and `CoordinatorLog` defines how the kind's records are written (writer.py).
 
 Decisions that do not depend on each other may share a write (shared_write.py): they are appended as one batch, and
 replayed then, at the end of the event loop's pass or before anything else reads the shard.
@@ -40,13 +40,15 @@ if TYPE_CHECKING:
 
 
 class HostState(Enum):
+    """LOADING becomes ACTIVE or FAILED; each of the three ends as CLOSED."""
+
     LOADING = "reads its log"
     ACTIVE = "serves"
     FAILED = "could not read its log, or replay a record of it"
     CLOSED = "has lost its partition"
 
 
-class Decision(Protocol):
+class ShardDecision(Protocol):
     """The result of a shard. `response` None: a later ParkedResponse with the same token answers the request.
 
     effects: carried out once the records are committed. on_failed(error code): called if the records cannot be
@@ -110,7 +112,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
-        self._put_off: list[Callable[[ShardT], Decision]] = []
+        self._put_off: list[Callable[[ShardT], ShardDecision]] = []
         """Decisions to be made once the shard is loaded."""
 
     @property
@@ -170,7 +172,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     async def call(
         self,
         key: str,
-        decide: Callable[[ShardT, int, int], Decision],
+        decide: Callable[[ShardT, int, int], ShardDecision],
         write: TransactionalWrite | None = None,
         *,
         shares_write: bool = False,
@@ -203,7 +205,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         await self.committed()
         return decision.response
 
-    def try_call(self, key: str, decide: Callable[[ShardT, int], Decision]) -> Any:
+    def try_call(self, key: str, decide: Callable[[ShardT, int], ShardDecision]) -> Any:
         """Like `call` for a decision with a response; None if that must wait for the commit: then call again and wait.
 
         `decide(shard, wall clock ms)`. Raises ApiError.
@@ -216,7 +218,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self.on_decided(key)
         return decision.response if self.log.is_committed(self.replayed_offset) else None
 
-    async def _answered_later(self, key: str, decision: Decision, token: int) -> Any:
+    async def _answered_later(self, key: str, decision: ShardDecision, token: int) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
@@ -245,7 +247,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         if not self.is_active:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading() else ErrorCode.NOT_COORDINATOR)
 
-    def decide_and_append(self, decide: Callable[[ShardT], Decision]) -> None:
+    def decide_and_append(self, decide: Callable[[ShardT], ShardDecision]) -> None:
         """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended.
 
         While the shard is loading, it is put off until that has ended.
@@ -275,7 +277,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         else:
             shared.error = None
 
-    def _share_write(self, decision: Decision) -> SharedWrite:
+    def _share_write(self, decision: ShardDecision) -> SharedWrite:
         """Add a decision to those that wait for a write, and return that write. Raises ApiError (no encoding)."""
         assert not decision.parked_responses
         assert not decision.effects
@@ -324,7 +326,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
-    def _apply_decision(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
+    def _apply_decision(self, decision: ShardDecision, write: TransactionalWrite | None = None) -> None:
         """Append and replay a decision's records, then handle its responses. Raises ApiError if the append fails."""
         if decision.records:
             try:
@@ -337,7 +339,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         if decision.effects:
             self._run_when_committed(decision.effects)
 
-    def _respond_failed(self, decision: Decision, error: ApiError) -> None:
+    def _respond_failed(self, decision: ShardDecision, error: ApiError) -> None:
         if decision.on_failed is not None:
             responses = self._pop_waiting(decision.on_failed(error.code))
         else:
@@ -345,7 +347,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         for future, response in responses:
             set_outcome(future, response)
 
-    def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
+    def _write(self, decision: ShardDecision, write: TransactionalWrite | None) -> None:
         assert self._shared is None, "those that share a write were decided before"
         encoded = self._writer.encoded(decision.records, self._clock.wall_ms())
         if decision.is_atomic:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkapy.group.shard import GroupShard
     from kafkapy.group.share.decision import ShareDecision
     from kafkapy.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequestTopic
-    from kafkapy.runtime.coordinators.shard_host import Decision
+    from kafkapy.runtime.coordinators.shard_host import ShardDecision
     from kafkapy.runtime.coordinators.share_states import ShareStates
     from kafkapy.share.persister import PartitionResult
 
@@ -30,7 +30,7 @@ class Groups(Protocol):
     @property
     def share_states(self) -> "ShareStates": ...
 
-    async def call(self, group_id: str, decide: "Callable[[GroupShard, int, int], Decision]") -> Any: ...
+    async def call(self, group_id: str, decide: "Callable[[GroupShard, int, int], ShardDecision]") -> Any: ...
 
 
 async def alter_offsets(

@@ -208,7 +208,10 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return True
 
     async def abort_timed_out(self) -> None:
-        """Abort the transactions that exceed their transaction.timeout.ms; check for them in slices."""
+        """Abort the transactions that exceed their transaction.timeout.ms; check for them in slices.
+
+        Run each transaction.abort.timed.out.transaction.cleanup.interval.ms.
+        """
         for host in list(self._hosts.values()):
             for ids in _slices(host.shard.ongoing()):
                 await self._abort_those_timed_out(host, ids)

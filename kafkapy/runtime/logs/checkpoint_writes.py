@@ -9,12 +9,12 @@ from kafkapy.runtime.pool import run_in_pool
 
 if TYPE_CHECKING:
     from kafkapy.seams import IoPool
-    from kafkapy.storage.manager.checkpoints import Steps
+    from kafkapy.storage.manager.checkpoints import CheckpointSteps
 
 logger = logging.getLogger("kafkapy.storage")
 
 
-async def write_checkpoints(steps: "Steps", io_pool: "IoPool") -> None:
+async def write_checkpoints(steps: "CheckpointSteps", io_pool: "IoPool") -> None:
     """Write each checkpoint. A full disk is logged; any other failure takes the directory offline.
 
     After a full disk the next write makes up for this one. Until then a restart does more than it needs to.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log.flush import Flush
     from kafkapy.storage.log.pending_files import FileDeletion
-    from kafkapy.storage.manager.checkpoints import Steps
+    from kafkapy.storage.manager.checkpoints import CheckpointSteps
     from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync
     from kafkapy.storage.manager.space_reserve import SpaceReserve
@@ -137,7 +137,7 @@ class LogMaintenance:
         finally:
             flush.complete(self._clock.wall_ms())
 
-    async def _write(self, steps: "Steps") -> None:
+    async def _write(self, steps: "CheckpointSteps") -> None:
         await self._to_the_end(write_checkpoints(steps, self._io_pool))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:

@@ -22,6 +22,8 @@ KEPT: Final = 10_000
 
 
 class TokenLogins:
+    """Finds the SCRAM credential of a token id in the newest image."""
+
     def __init__(self, image: "Callable[[], MetadataImage]", key: Password | None, salt_secret: bytes) -> None:
         """`key`: delegation.token.secret.key; without it nobody can log in with a token."""
         self._image = image

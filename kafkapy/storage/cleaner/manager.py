@@ -8,7 +8,7 @@ failure takes the directory offline, as elsewhere; if the disk is full, the pass
 
 import errno
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.log_defaults import LogDefaults
@@ -141,21 +141,22 @@ class CleanerManager:
         for topic_partition in gone:
             del self._failures[topic_partition]
 
-    def compacted_logs(self, at_work: Container[TopicPartition] = ()) -> list[Log]:
+    def compacted_logs(self, at_work: Container[TopicPartition] = (), among: Iterable[Log] | None = None) -> list[Log]:
         """Return the compacted logs that may be cleaned now; at_work: partitions being cleaned.
 
-        A log being moved to another directory is left out until the move is complete.
+        among: logs in service, all if None. A log being moved to another directory is left out until the move is
+        complete.
         """
         self._forget_deleted()
         aside = self.uncleanable
         moving = self._log_manager.future_logs
         return [
             log
-            for each, log in self._log_manager.logs.items()
+            for log in (self._log_manager.logs.values() if among is None else among)
             if log.config.is_compacted
-            and each not in aside
-            and each not in at_work
-            and each not in moving
+            and log.topic_partition not in aside
+            and log.topic_partition not in at_work
+            and log.topic_partition not in moving
             and not log.is_offline
         ]
 

@@ -36,7 +36,7 @@ class _Running:
         return response
 
 
-class Steps:
+class CleaningSteps:
     """The functions of this module, on a given disk."""
 
     def __init__(self, disk: Disk) -> None:
@@ -90,5 +90,5 @@ def _errno_of(error: Exception) -> int:
     return (error.errno or 0) if isinstance(error, OSError) else 0
 
 
-_steps = Steps(SystemDisk())
+_steps = CleaningSteps(SystemDisk())
 begin, advance, abandon = _steps.begin, _steps.advance, _steps.abandon

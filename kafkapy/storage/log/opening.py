@@ -13,11 +13,8 @@ from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, DamagedLogError
 from kafkapy.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.recovery.loader import LastStop, LogLoader
+from kafkapy.storage.recovery.loader import NEW_LOG, LastStop, LogLoader
 from kafkapy.types import TopicPartition, Uuid
-
-NEW_LOG: Final = LastStop()
-"""The last stop of a log that is not there yet. One that is there was closed cleanly, and its checkpoints are 0."""
 
 NOT_THE_DISK: Final = (
     errno.ENOENT,

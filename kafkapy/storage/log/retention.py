@@ -1,7 +1,7 @@
 """Decide which segments of a log are due for deletion: by age, by size, or below the log start offset.
 
 Pure functions: the log passes facts about its segments and deletes those returned. Kafka's rules: always a run of the
-oldest segments; none with offsets at or above the high watermark; never an empty last segment.
+oldest segments; none with offsets at or above the high watermark; the active (last) segment, too, unless it is empty.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ def _count_while(deletable: Sequence[SegmentFacts], is_due: Callable[[SegmentFac
 
 
 def _below_high_watermark(segments: Sequence[SegmentFacts], high_watermark: int) -> Sequence[SegmentFacts]:
-    """Return the segments that may be deleted at all; never an empty last segment."""
+    """Return the segments that may be deleted at all; never an empty active segment."""
     count = _count_while(segments, lambda segment: segment.end_offset <= high_watermark)
     if count == len(segments) and segments and segments[-1].size_bytes == 0:
         count -= 1

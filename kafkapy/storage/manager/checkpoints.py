@@ -36,7 +36,7 @@ class CheckpointWrite(NamedTuple):
         self.directory.write_offsets(self.name, self.offsets, sequence=self.sequence)
 
 
-Steps: TypeAlias = Iterator[list[CheckpointWrite]]
+CheckpointSteps: TypeAlias = Iterator[list[CheckpointWrite]]
 """Each next() is a step: [] while offsets are collected, at last the checkpoints to write."""
 
 
@@ -51,27 +51,27 @@ class LogCheckpoints:
         self._logs_per_step = logs_per_step
         self._sequence = 0
 
-    def recovery_points(self) -> Steps:
+    def recovery_points(self) -> CheckpointSteps:
         """Collect the recovery-point-offset-checkpoint of each online directory."""
         return self._steps(
             checkpoint.RECOVERY_POINT_FILE, lambda logs: {log.topic_partition: log.recovery_point for log in logs}
         )
 
-    def log_start_offsets(self) -> Steps:
+    def log_start_offsets(self) -> CheckpointSteps:
         """Collect the log-start-offset-checkpoints; they list only logs that start inside a segment."""
         return self._steps(checkpoint.LOG_START_OFFSET_FILE, _log_start_offsets_to_keep)
 
-    def high_watermarks(self) -> Steps:
+    def high_watermarks(self) -> CheckpointSteps:
         """Collect the replication-offset-checkpoints."""
         return self._steps(
             checkpoint.HIGH_WATERMARK_FILE, lambda logs: {log.topic_partition: log.high_watermark for log in logs}
         )
 
-    def cleaner_offsets(self) -> Steps:
+    def cleaner_offsets(self) -> CheckpointSteps:
         """Collect the cleaner-offset-checkpoints: the offset below which a compacted log is clean."""
         return self._steps(checkpoint.CLEANER_OFFSET_FILE, _clean_offsets)
 
-    def all_at_the_end(self) -> Steps:
+    def all_at_the_end(self) -> CheckpointSteps:
         """Collect the checkpoints that a clean stop writes."""
         yield from self.recovery_points()
         yield from self.log_start_offsets()
@@ -86,7 +86,7 @@ class LogCheckpoints:
         for name in directory.checkpoints_with(topic_partition):
             self.write_now(self._collect(name), (directory.path,))
 
-    def _collect(self, name: str) -> Steps:
+    def _collect(self, name: str) -> CheckpointSteps:
         """Collect the checkpoint of a name."""
         collect = {
             checkpoint.RECOVERY_POINT_FILE: self.recovery_points,
@@ -112,7 +112,7 @@ class LogCheckpoints:
         if paths:
             self.write_now(self.recovery_points(), paths)
 
-    def write_now(self, steps: Steps, paths: Collection[str] | None = None) -> None:
+    def write_now(self, steps: CheckpointSteps, paths: Collection[str] | None = None) -> None:
         """Write checkpoints on this thread, of all directories or of these. Blocks.
 
         Raises ApiError; StorageError, with the directory offline.
@@ -127,7 +127,7 @@ class LogCheckpoints:
                 write.directory.state.go_offline(error.message)
                 raise
 
-    def _steps(self, name: str, offsets_of: Callable[[list[Log]], Offsets]) -> Steps:
+    def _steps(self, name: str, offsets_of: Callable[[list[Log]], Offsets]) -> CheckpointSteps:
         """Collect offsets, LOGS_PER_STEP logs a step. `offsets_of(logs)` is one comprehension: calls would cost more.
 
         A log that is deleted and made again meanwhile must not get its old offset: those that left the service are

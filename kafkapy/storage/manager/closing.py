@@ -64,10 +64,10 @@ class BlockingStep:
             raise self._failure
 
 
-Steps: TypeAlias = Iterator[BlockingStep | None]
+ClosingSteps: TypeAlias = Iterator[BlockingStep | None]
 
 
-def closing_steps(manager: Closable, broker_epoch: int) -> Steps:
+def closing_steps(manager: Closable, broker_epoch: int) -> ClosingSteps:
     """Make all logs durable, close them, write checkpoints and clean-shutdown files, release the locks."""
     for directory in manager.directories:
         if directory.is_loaded and not directory.state.is_offline and not manager.is_abandoned:
@@ -83,7 +83,7 @@ def closing_steps(manager: Closable, broker_epoch: int) -> Steps:
     manager.directories.unlock()
 
 
-def _close_directory(manager: Closable, directory: "LogDirectory", broker_epoch: int) -> Steps:
+def _close_directory(manager: Closable, directory: "LogDirectory", broker_epoch: int) -> ClosingSteps:
     yield from _in_slices(manager.all_logs(), lambda log: log.close() if log.log_dir is directory.state else None)
     for writes in manager.checkpoints.all_at_the_end():
         if not writes:
@@ -98,14 +98,14 @@ def _close_directory(manager: Closable, directory: "LogDirectory", broker_epoch:
     yield from _blocking(lambda: directory.write_clean_shutdown(broker_epoch))
 
 
-def _in_slices(logs: "list[Log]", close: "Callable[[Log], None]") -> Steps:
+def _in_slices(logs: "list[Log]", close: "Callable[[Log], None]") -> ClosingSteps:
     for count, log in enumerate(logs, 1):
         close(log)
         if count % LOGS_PER_STEP == 0:
             yield None
 
 
-def _blocking(call: Callable[[], None]) -> Steps:
+def _blocking(call: Callable[[], None]) -> ClosingSteps:
     step = BlockingStep(call)
     yield step
     step.check()

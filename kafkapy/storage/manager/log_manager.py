@@ -25,7 +25,7 @@ from kafkapy.storage.log.flush import Flush, prepare_due_flush
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.maintenance import delete_old_segments
-from kafkapy.storage.log.opening import NEW_LOG, assign_topic_id, open_log, remove_unfinished
+from kafkapy.storage.log.opening import assign_topic_id, open_log, remove_unfinished
 from kafkapy.storage.log.pending_files import FileDeletion
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log_dir import LogDirState
@@ -38,7 +38,7 @@ from kafkapy.storage.manager.log_table import LogTable, selected
 from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync, PendingLogDeletions
 from kafkapy.storage.producers.producer_counts import MAX_GRANTED, ProducerCounts
 from kafkapy.storage.producers.state import ProducerState
-from kafkapy.storage.recovery.loader import LastStop
+from kafkapy.storage.recovery.loader import NEW_LOG, LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
 

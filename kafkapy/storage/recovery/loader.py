@@ -18,6 +18,7 @@ nothing above the checkpointed recovery point; Apache Kafka's may, which its own
 import logging
 from collections.abc import Callable
 from dataclasses import field
+from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
@@ -90,6 +91,10 @@ class LastStop:
     clean_to: int | None = None
 
 
+NEW_LOG: Final = LastStop()
+"""The last stop of a log that is not there yet. One that is there was closed cleanly, and its checkpoints are 0."""
+
+
 class LogLoader:
     """Loads one log."""
 
@@ -131,7 +136,8 @@ class LogLoader:
 
     def load(self) -> LoadedLog:
         """Repair the log's files, whose directory is created if it is missing; return its state. Raises OSError."""
-        names = self._names()
+        is_made = self._last_stop is NEW_LOG and self._disk.make_directory(self._directory)
+        names = [] if is_made else self._names()
         if not names and self._was_clean and self._is_durable and self._start_checkpoint == 0:
             return self._new_log()
         if clean_up_after_crash(self._files, self._directory, names, self._config, now_ms=self._now_ms):

@@ -4,9 +4,11 @@ import io
 import json
 import re
 import sys
+import zlib
 from types import SimpleNamespace
 
 import pytest
+from kafka.partitioner.default import murmur2
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
@@ -150,6 +152,39 @@ def test_keys_headers_and_places_survive(run) -> None:
     del row["timestamp_ms"]
     assert row == {"topic": "keyed", "partition": 2, "offset": 0, "key": "k", "value": "v:w", "headers": {"h": "1"}}
     assert run("consume", "keyed", "-p", 2, "-B", "-e", "-K", "=").out == "k=v:w\n"
+
+
+def test_a_key_gets_the_partition_that_java_clients_choose(run) -> None:
+    """Else a key that a Java producer writes to as well is in two partitions."""
+    run("topics", "create", "by-key", "-p", 4)
+    keys = [f"key-{number}" for number in range(20)]
+    run("produce", "by-key", "-K", ":", stdin="".join(f"{key}:v\n" for key in keys).encode())
+    run("produce", "by-key", "-K", ":", "-X", "partitioner=consistent", stdin=b"by crc32:v\n")
+    shown = run("consume", "by-key", "-B", "-e", "--format", "%k=%p").out.splitlines()
+    chosen = {key: str((murmur2(key.encode()) & 0x7FFFFFFF) % 4) for key in keys}
+    assert dict(line.split("=") for line in shown) == {**chosen, "by crc32": str(zlib.crc32(b"by crc32") % 4)}
+
+
+@pytest.mark.parametrize(
+    "command", [("produce", "once"), ("topics", "copy", "source", "once")], ids=lambda each: each[0]
+)
+def test_a_lost_response_repeats_no_record(command, capsys, monkeypatch) -> None:
+    with Broker() as broker:
+        broker.create_topics("source", "once", partitions=1)
+        broker.topics["source"].produce([{"id": number} for number in range(3)])
+        broker.faults.drop("Produce", when="after", topic="once", nth=1)
+        lines = SimpleNamespace(buffer=io.BytesIO(b'{"id":0}\n{"id":1}\n{"id":2}\n'), isatty=lambda: False)
+        monkeypatch.setattr(sys, "stdin", lines)
+        assert main([*command, "-b", broker.bootstrap_servers]) == 0, capsys.readouterr().err
+        assert [record.value["id"] for record in broker.topics["once"].records()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "options", [["--acks", "1"], ["-X", "acks=0"], ["-X", "retries=0"], ["-X", "max.in.flight=9"], ["--acks", "-1"]]
+)
+def test_a_producer_may_be_set_to_repeat_records(options, run) -> None:
+    done = run("produce", "loose", *options, stdin=b"one\n")
+    assert (done.status, done.err) == (0, "")
 
 
 def test_json_lines_make_records(run) -> None:

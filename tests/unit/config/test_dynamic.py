@@ -183,12 +183,26 @@ def test_local_retention_may_be_anything_where_all_is_kept(dynamic) -> None:
         dynamic.validate({"log.local.retention.bytes": "5", "log.retention.bytes": "4"}, is_per_broker=False)
 
 
-@pytest.mark.parametrize("value", ["latest", "earliest", "by_duration:PT1H30M", "by_duration:P1DT0.5S"])
+@pytest.mark.parametrize(
+    "value", ["latest", "earliest", "by_duration:PT1H30M", "by_duration:P1DT0.5S", "by_duration:-PT-1H"]
+)
 def test_share_groups_begin_where_configured(dynamic, value) -> None:
     DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})
 
 
-@pytest.mark.parametrize("value", ["never", "by_duration:", "by_duration:1h", "by_duration:P", "by_duration:PT"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "never",
+        "by_duration:",
+        "by_duration:1h",
+        "by_duration:P",
+        "by_duration:PT",
+        "by_duration:-PT1H",
+        "by_duration:PT1H-61M",
+        "by_duration:PT-0.5S",
+    ],
+)
 def test_share_groups_refuse_other_beginnings(dynamic, value) -> None:
     with pytest.raises(ApiError, match="The value must be either"):
         DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})

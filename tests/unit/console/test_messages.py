@@ -7,6 +7,7 @@ import re
 
 import confluent_kafka as kafka
 import pytest
+from kafka.partitioner.default import murmur2
 from starlette.testclient import TestClient
 
 from kafkapy import Broker
@@ -136,6 +137,14 @@ def test_bytes_are_produced_from_base64(broker, page) -> None:
     assert (record_of(line)["key"], record_of(line)["value"]) == (b"k", b"\x00\x01")
     wrong = page.post("/change/produce", data={**fields, "value": "?"}, headers={"origin": OWN})
     assert (wrong.status_code, "not base64" in wrong.text) == (400, True)
+
+
+def test_a_key_gets_the_partition_that_java_clients_choose(broker, page) -> None:
+    broker.create_topics("by-key", partitions=4)
+    keys = [f"key-{number}" for number in range(8)]
+    assert load(page, "by-key", [json.dumps({"key": key, "value": "v"}) for key in keys]).json()["sent"] == len(keys)
+    found = {record.key: record.partition for record in broker.topics["by-key"].wait_for(len(keys))}
+    assert found == {key: (murmur2(key.encode()) & 0x7FFFFFFF) % 4 for key in keys}
 
 
 def test_a_file_is_loaded_part_by_part(broker, page, caplog) -> None:

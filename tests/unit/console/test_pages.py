@@ -119,6 +119,12 @@ def test_what_is_not_there_is_404(page, path) -> None:
     assert page.get(path).status_code == 404
 
 
+def test_only_what_a_cluster_may_have_later_is_tried_again(page) -> None:
+    unknown, missing = page.get("/nothing").text, page.get("/topic?name=missing").text
+    assert ('href="/">To the overview' in unknown, "Try again" in unknown) == (True, False)
+    assert ("To the overview" in missing, "Try again" in missing) == (False, True)
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
-from kafkapy.metadata.brokers import BrokerState
+from kafkapy.metadata.brokers import BrokerControlState
 from kafkapy.metadata.registrations import DIRECTORY_LOST, NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import (
@@ -344,7 +344,7 @@ def test_controlled_shutdown_waits_until_the_others_have_read_of_it() -> None:
     waiting = cluster.heartbeat(1, want_shut_down=True)
 
     assert not waiting.should_shut_down
-    assert cluster.controller.brokers.state(1) is BrokerState.CONTROLLED_SHUTDOWN
+    assert cluster.controller.brokers.state(1) is BrokerControlState.CONTROLLED_SHUTDOWN
 
 
 def test_broker_without_leaderships_goes_at_once() -> None:

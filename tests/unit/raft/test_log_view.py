@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.raft.log_view import FetchPosition, LogView
+from kafkapy.raft.log_view import FetchPositionKind, LogView
 from kafkapy.types import OffsetAndEpoch
 
 
@@ -25,20 +25,20 @@ def a_trimmed_log() -> LogView:
 @pytest.mark.parametrize(
     ("offset", "leader_epoch", "kind", "position"),
     [
-        (0, 0, FetchPosition.VALID, (0, 0)),
-        (25, 4, FetchPosition.VALID, (25, 4)),
-        (15, 3, FetchPosition.VALID, (15, 3)),
-        (20, 3, FetchPosition.VALID, (20, 3)),
-        (22, 3, FetchPosition.DIVERGING, (20, 3)),
-        (12, 1, FetchPosition.DIVERGING, (10, 1)),
-        (12, 2, FetchPosition.DIVERGING, (10, 1)),
-        (26, 4, FetchPosition.DIVERGING, (25, 4)),
-        (25, 9, FetchPosition.DIVERGING, (25, 4)),
-        (5, 0, FetchPosition.DIVERGING, (0, 0)),
+        (0, 0, FetchPositionKind.VALID, (0, 0)),
+        (25, 4, FetchPositionKind.VALID, (25, 4)),
+        (15, 3, FetchPositionKind.VALID, (15, 3)),
+        (20, 3, FetchPositionKind.VALID, (20, 3)),
+        (22, 3, FetchPositionKind.DIVERGING, (20, 3)),
+        (12, 1, FetchPositionKind.DIVERGING, (10, 1)),
+        (12, 2, FetchPositionKind.DIVERGING, (10, 1)),
+        (26, 4, FetchPositionKind.DIVERGING, (25, 4)),
+        (25, 9, FetchPositionKind.DIVERGING, (25, 4)),
+        (5, 0, FetchPositionKind.DIVERGING, (0, 0)),
     ],
 )
 def test_a_fetch_position_is_a_prefix_or_diverges(
-    offset: int, leader_epoch: int, kind: FetchPosition, position: tuple[int, int]
+    offset: int, leader_epoch: int, kind: FetchPositionKind, position: tuple[int, int]
 ) -> None:
     assert a_log().validate(offset, leader_epoch) == (kind, position)
 
@@ -46,17 +46,17 @@ def test_a_fetch_position_is_a_prefix_or_diverges(
 @pytest.mark.parametrize(
     ("offset", "leader_epoch", "kind", "position"),
     [
-        (0, 0, FetchPosition.SNAPSHOT, (12, 3)),
-        (11, 3, FetchPosition.SNAPSHOT, (12, 3)),
-        (12, 3, FetchPosition.VALID, (12, 3)),
-        (12, 4, FetchPosition.SNAPSHOT, (12, 3)),
-        (15, 1, FetchPosition.SNAPSHOT, (12, 3)),
-        (15, 3, FetchPosition.VALID, (15, 3)),
-        (24, 3, FetchPosition.DIVERGING, (20, 3)),
+        (0, 0, FetchPositionKind.SNAPSHOT, (12, 3)),
+        (11, 3, FetchPositionKind.SNAPSHOT, (12, 3)),
+        (12, 3, FetchPositionKind.VALID, (12, 3)),
+        (12, 4, FetchPositionKind.SNAPSHOT, (12, 3)),
+        (15, 1, FetchPositionKind.SNAPSHOT, (12, 3)),
+        (15, 3, FetchPositionKind.VALID, (15, 3)),
+        (24, 3, FetchPositionKind.DIVERGING, (20, 3)),
     ],
 )
 def test_whoever_lacks_the_trimmed_prefix_starts_from_the_snapshot(
-    offset: int, leader_epoch: int, kind: FetchPosition, position: tuple[int, int]
+    offset: int, leader_epoch: int, kind: FetchPositionKind, position: tuple[int, int]
 ) -> None:
     assert a_trimmed_log().validate(offset, leader_epoch) == (kind, position)
 
@@ -85,7 +85,7 @@ def test_an_empty_log_ends_with_its_snapshot() -> None:
     view = a_log()
     view.reset_to_snapshot(OffsetAndEpoch(40, 6))
     assert (view.start_offset, view.end, view.durable_end_offset) == (40, (40, 6), 40)
-    assert view.validate(40, 6) == (FetchPosition.VALID, (40, 6))
+    assert view.validate(40, 6) == (FetchPositionKind.VALID, (40, 6))
 
 
 def test_a_log_may_begin_with_an_older_epoch_than_its_latest_snapshot() -> None:

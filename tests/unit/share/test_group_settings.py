@@ -3,7 +3,8 @@
 import pytest
 
 from kafkapy.config.share import ShareConfig
-from kafkapy.share.group_settings import duration_ms, group_share_settings
+from kafkapy.config.validators import duration_ms
+from kafkapy.share.group_settings import group_share_settings
 from kafkapy.share.partition_settings import PartitionSettings
 
 

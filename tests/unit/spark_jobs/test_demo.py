@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_jobs.demo import check, expected_bars, fitting_width, trades_of
+from spark_jobs.demo import check, expected_bars, fitting_width, main, trades_of
 from spark_jobs.errors import JobError
 from spark_jobs.events import Trade
 from spark_jobs.feed import FeedConfig
@@ -72,3 +72,11 @@ def test_the_demo_fails_by_a_bar_that_is_not_the_plain_one(plant: Callable[[list
     check(list(expected), expected)
     with pytest.raises(JobError, match="Spark gave"):
         check(plant(expected), expected)
+
+
+@pytest.mark.parametrize("port", ["65536", "-1"])
+def test_a_port_that_none_is_is_refused_before_anything_runs(port: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["demo", "--port", port])
+    with pytest.raises(SystemExit):
+        main()
+    assert f"--port {port}: a port is 0 to 65535" in capsys.readouterr().err

@@ -29,6 +29,22 @@ def test_a_bar_that_changes_is_sent_again_and_no_other() -> None:
     assert state.changed_bars(state.version) == []
 
 
+def test_what_is_forgotten_is_gone_and_a_browser_of_before_is_told() -> None:
+    state = MarketState()
+    state.apply_bar(bar())
+    state.apply_depth(b"X", Depth("X", "snapshot", 1, 9, 9, -1, [("1", "2")], [("3", "4")]).to_json())
+    state.apply_tick("trades-0-4", None, 0)
+    state.apply_tick("other-0-4", None, 0)
+    shown_version = state.version
+    state.forget_bars()
+    state.forget_books()
+    state.forget_sources(["trades"])
+    assert (state.changed_bars(0), state.ladders(), state.next_offsets) == ([], {}, {("other", 0): 5})
+    assert shown_version < state.forgotten == state.version
+    state.apply_depth(b"X", Depth("X", "snapshot", 1, 1, 1, -1, [("1", "2")], [("3", "4")]).to_json())
+    assert state.ladders() == {"X": {"bids": [[1.0, 2.0]], "asks": [[3.0, 4.0]]}}
+
+
 STRANGE = [b"", b"{", b"[]", b"7", b"{}", b"[" * 100_000, bar(version=2), bar(width="5m"), bar(close="x")]
 NOT_FINITE = [bar(close="1e999"), bar(close="nan"), bar(start_ms="Infinity"), bar(start_ms="1" + "0" * 400)]
 NUMBERS = [bar().replace(b": 4}", b": %s}" % number) for number in (b"NaN", b"Infinity", b"1" + b"0" * 400)]

@@ -1,5 +1,6 @@
 """SQL over a folder: Iceberg and Delta tables, and Parquet of whole batches alone."""
 
+import csv
 import shutil
 from contextlib import suppress
 from datetime import timedelta
@@ -42,6 +43,23 @@ def test_each_kind_of_table_gives_its_rows_to_the_last_digit(folder: Path, table
     assert sum(Decimal(line.split(",")[2]) for line in lines[1:]) == Decimal("406.00000004")
 
 
+def test_csv_has_all_digits_and_quotes_what_has_commas(tmp_path: Path) -> None:
+    batch = tmp_path / "parquet" / "batch_id=0"
+    batch.mkdir(parents=True)
+    symbols, numbers = ["a,b", 'c"d', None], [Decimal("0.00000000"), Decimal("1E-8"), Decimal("12.5")]
+    prices = pyarrow.array(numbers, pyarrow.decimal128(18, 8))
+    table = pyarrow.table({"symbol": symbols, "price": prices, "bids": [[["1", "2"]], [], None]})
+    pyarrow.parquet.write_table(table, batch / "part.parquet")
+    (batch / "_SUCCESS").touch()
+    rows = query.run("select symbol, price, bids from parquet", tmp_path, as_csv=True)
+    assert list(csv.reader(rows.splitlines())) == [
+        ["symbol", "price", "bids"],
+        ["a,b", "0.00000000", "[['1', '2']]"],
+        ['c"d', "0.00000001", "[]"],
+        ["", "12.50000000", ""],
+    ]
+
+
 def test_a_batch_that_is_not_whole_is_left_out(folder: Path) -> None:
     (folder / "parquet" / "batch_id=1" / "_SUCCESS").unlink()
     assert query.run("select count(*) from parquet", folder, as_csv=True) == "count_star()\n4\n"
@@ -52,6 +70,8 @@ def test_what_cannot_be_answered_names_the_tables(folder: Path) -> None:
         JobError, match=r"Table with name trades does not exist.*\(tables of .*: bars, delta bars, parquet\)"
     ):
         query.run("select * from trades", folder)
+    with pytest.raises(JobError, match="Table with name names does not exist"):
+        query.run("select * from names", folder)  # which is a variable in query.py
     assert "│" in query.run("select * from bars", folder)
 
 

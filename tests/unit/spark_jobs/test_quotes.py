@@ -1,15 +1,20 @@
 """What quotes, latency and the topics' sink can be told, and which Spark they need."""
 
+import os
+from pathlib import Path
+
 import pyspark
 import pytest
 from pydantic import ValidationError
 
 from spark_jobs import connector, latency, picture
-from spark_jobs.connector import require_spark
+from spark_jobs.audit_rows import on_topic, read_topics
+from spark_jobs.connector import jars, require_spark
 from spark_jobs.errors import JobError
 from spark_jobs.gold import GoldConfig
 from spark_jobs.latency import Measured
 from spark_jobs.quotes import QuotesConfig, with_slots
+from spark_jobs.sink import topic_sink
 
 QUOTES = {"bootstrap_servers": "b:1", "topics": ["trades", "depth"], "checkpoint": "c"}
 GOLD = {"bootstrap_servers": "b:1", "topics": ["t"], "checkpoint": "c"}
@@ -85,3 +90,24 @@ def test_the_histogram_makes_its_folder_and_a_page_that_cannot_be_written_is_a_l
     assert '"series":{"c, real_time":[0.0,50.0,0.0,0.0,50.0,0.0]}' in page.read_text()
     with pytest.raises(JobError, match="cannot be written"):
         picture.draw_histogram({"c, real_time": [2.0]}, "t", page / "under a file.html")
+
+
+def test_a_connector_that_cannot_be_fetched_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (("mvn", "exit 7"), ("java", "echo 'openjdk version \"17.0.1\"' >&2")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(connector, "__file__", str(tmp_path / "spark_jobs" / "connector.py"))  # .tools is beside it
+    with pytest.raises(JobError, match=r"connector of Spark 9\.9\.9 cannot be fetched \(mvn exit 7\): can Maven"):
+        jars("9.9.9")
+
+
+def test_options_of_the_other_client_are_one_line_that_says_where_they_belong() -> None:
+    config = GoldConfig(**GOLD, delivery="exactly_once", producer={"sasl.jaas.config": "x"})
+    told = r"^b:1.*: Java JAAS configuration is not supported, .* \(producer takes librdkafka's options, not those of"
+    with pytest.raises(JobError, match=told), topic_sink(config, "gold", {"bars": None}, reset_output=False):
+        pass
+    with pytest.raises(JobError, match=told):
+        list(read_topics(config, {("t", 0): 1}))
+    with pytest.raises(JobError, match=told):
+        list(on_topic(config, "t"))

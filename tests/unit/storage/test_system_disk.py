@@ -57,15 +57,17 @@ def test_many_buffers_are_written_in_order(place: tuple[Disk, str]) -> None:
 
 def test_directories(place: tuple[Disk, str]) -> None:
     disk, path = place
-    disk.make_directory(f"{path}/a/b")
-    disk.make_directory(f"{path}/a/b")
+    assert disk.make_directory(f"{path}/a/b"), "with the directories above it"
+    assert not disk.make_directory(f"{path}/a/b")
     disk.write_file_atomically(f"{path}/a/b/f", b"1")
     disk.write_file_atomically(f"{path}/a/b/f", b"2")
     assert disk.read_file(f"{path}/a/b/f") == b"2"
     assert disk.list_directory(f"{path}/a/b") == ["f"]
     assert (disk.is_directory(f"{path}/a/b"), disk.is_directory(f"{path}/a/b/f")) == (True, False)
     disk.write_file_atomically(f"{path}/a/c", b"1")
-    disk.make_directory(f"{path}/a/a")
+    assert disk.make_directory(f"{path}/a/a")
+    with pytest.raises((FileExistsError, AssertionError)):
+        disk.make_directory(f"{path}/a/c")
     assert disk.scan_directory(f"{path}/a") == [("a", True), ("b", True), ("c", False)]
     disk.rename(f"{path}/a", f"{path}/c")
     assert (disk.exists(f"{path}/a"), disk.exists(f"{path}/c/b/f")) == (False, True)

@@ -24,6 +24,7 @@ from tests.simulator.helper import CALL_MS, SimHelper
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.cleaning import NOW_MS, PARTITION, SETTINGS, CompactedLogs, append, stored
+from tests.support.interpreter import needs_interpreter
 from tests.support.logs import delete_due_logs, marker
 
 T = TypeVar("T")
@@ -157,6 +158,30 @@ def test_a_log_deleted_while_the_others_were_looked_at_is_passed_over() -> None:
     at_work(logs, main)
     assert logs.logs.directories.offline_paths == []
     assert not logs.cleaner.uncleanable
+
+
+@needs_interpreter("it sets a constant")
+def test_many_logs_that_are_not_compacted_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkapy.runtime.logs.cleaner.LOOKED_AT_ONCE", 2)
+    logs = CompactedLogs(SimDisk(), cleanup_policy=("delete",))
+    for number in range(5):
+        log_of(logs, number)
+    looked_at: list[int] = []
+    compacted_logs = logs.cleaner.compacted_logs
+
+    def note(*arguments: Any) -> list[Log]:
+        looked_at.append(0)
+        return compacted_logs(*arguments)
+
+    async def main(world: World) -> list[int]:
+        monkeypatch.setattr(logs.cleaner, "compacted_logs", note)
+        passes = []
+        for _ in range(4):
+            passes.append(len(looked_at))
+            await asyncio.sleep(0)
+        return passes
+
+    assert at_work(logs, main) == [0, 1, 2, 3]
 
 
 def test_a_helper_that_dies_three_times_sets_the_partition_aside() -> None:

@@ -107,6 +107,31 @@ def test_where_there_are_fewest_is_known_whatever_became_of_the_logs_before() ->
     assert len(manager.logs) == 4
 
 
+class CountingDisk(SystemDisk):
+    """A disk that counts how often directories are listed."""
+
+    list_count = 0
+
+    def list_directory(self, path: str) -> list[str]:
+        self.list_count += 1
+        return super().list_directory(path)
+
+
+def test_a_new_directory_is_not_listed_but_one_that_is_there_is(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    manager = LogManager(disk, [str(tmp_path)], CONFIG, random=SeededRandom(1))
+    manager.directories.lock()
+    load_logs(manager, NOW_MS)
+    before = disk.list_count
+    create(manager, A0)
+    assert disk.list_count == before
+    (tmp_path / str(A1)).mkdir()
+    (log,) = create(manager, A1)
+    assert disk.list_count == before + 1
+    assert (log.log_end_offset, log.topic_id) == (0, TOPIC_A)
+    manager.close()
+
+
 def test_a_log_of_another_topic_of_that_name_is_refused() -> None:
     manager = started(SimDisk())
     create(manager, A0)
