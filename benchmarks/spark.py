@@ -27,7 +27,7 @@ ZSTD = 4
 DEPTH = 5
 LIVE_S, LIVE_WARM_UP_S, LIVE_TRADES_PER_S = 60, 25, 300
 SESSION = {"spark.driver.memory": "3g"}
-"""Consumers of 117 partitions a round stay in Spark's pool for five minutes: the stock 1 GiB was not enough for them."""
+"""Consumers of 117 partitions a round stay in Spark's pool for five minutes: the stock 1 GiB does not hold them."""
 
 _filled: dict[tuple[str, str], int] = {}
 
