@@ -3,8 +3,7 @@
 Before bytes are sent, the page cache is always probed: bytes that were read ahead may have been evicted. A stream
 starts at the position where a reader had to wait; from then on a worker reads ahead while the reader is sending. It
 ends at the end of the file, or after READ_AHEAD_ENOUGH_BYTES that were cached already. The bytes are held only by the
-page cache: a peer that does not read costs the broker no memory. A worker begins once a region, or a MiB of it, is
-sent, not while its client waits for it: sending, the client and the worker would share the cores.
+page cache: a peer that does not read costs the broker no memory.
 
 Measured with 1 MiB fetches of a topic that is not in the page cache: see benchmarks/README.md, "Where the time goes".
 """
@@ -59,22 +58,14 @@ class ReadAhead:
         """Return the position up to which [start, end) of a file can be sent without waiting for the disk."""
         for stream in self._streams.get(file, ()):
             if stream.start <= start <= stream.warm_end:
-                if self._is_due(stream, end, FIRST_WARM_BYTES):
+                if self._is_due(stream, end):
                     self._read_on(stream, READ_AHEAD_BYTES)
                 end = min(end, stream.warm_end)
                 break
         return end if end > start and is_warm(file, start, end) else start
 
-    def on_sent(self, file: File, end: int) -> None:
-        """Read on, if that is due, once a region is sent up to `end`, or the part of it that was known to be cached."""
-        for stream in self._streams.get(file, ()):
-            if stream.start <= end <= stream.warm_end:
-                if self._is_due(stream, end, READ_AHEAD_BYTES):
-                    self._read_on(stream, READ_AHEAD_BYTES)
-                break
-
-    def _is_due(self, stream: _Stream, end: int, wanted_bytes: int) -> bool:
-        is_near = stream.warm_end - end < wanted_bytes
+    def _is_due(self, stream: _Stream, end: int) -> bool:
+        is_near = stream.warm_end - end < READ_AHEAD_BYTES
         return is_near and not stream.is_busy and self._call_count < READ_AHEAD_CALLS
 
     def wait(self, file: File, start: int, on_warm: OnWarm) -> None:

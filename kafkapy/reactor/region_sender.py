@@ -36,11 +36,7 @@ class RegionSender:
             if not count:
                 self._warm(region, start, on_warmed)
                 return 0, 0
-        sent = self._channel.send_region(region, start, count)
-        end = min(self._warm_until, region.length)
-        if start + sent == end:
-            self._read_ahead.on_sent(region.file, region.position + end)
-        return count, sent
+        return count, self._channel.send_region(region, start, count)
 
     def _warm(self, region: FileRegion, start: int, on_warmed: OnWarmed) -> None:
         """Load the region's next bytes into the page cache on a worker."""

@@ -75,7 +75,6 @@ def read_to_the_end(ahead: ReadAhead, pool: Pool, file: BytesFile) -> int:
         end = ahead.warm_end(file, position, min(position + MIB, file.size()))
         if end > position:
             position = end
-            ahead.on_sent(file, end)
         else:
             waited += 1
             ahead.wait(file, position, Outcome())
@@ -113,7 +112,6 @@ def test_at_most_two_steps_are_read_ahead_of_a_reader_that_stands_still(ahead: R
         if pool.calls:
             pool.run_one()
         ahead.warm_end(file, 0, 1000)
-        ahead.on_sent(file, 1000)
     assert SIZE - len(file.cold_pages) * 4096 <= FIRST_WARM_BYTES + READ_AHEAD_BYTES
 
 
@@ -148,7 +146,6 @@ def test_readers_at_different_places_of_a_file_each_wait_once(ahead: ReadAhead, 
             if end == position < part * (number + 1) - MIB:
                 waited += 1
                 ahead.wait(file, position, Outcome())
-            ahead.on_sent(file, end)
             positions[number] = end
         while pool.calls:
             pool.run_one()
@@ -237,32 +234,7 @@ def test_nobody_reads_on_in_a_file_that_turns_out_to_be_cached(ahead: ReadAhead,
     position = calls = 0
     while position < file.size():
         position = ahead.warm_end(file, position, min(position + MIB, file.size()))
-        ahead.on_sent(file, position)
         if pool.calls:
             pool.run_one()
             calls += 1
     assert calls == READ_AHEAD_ENOUGH_BYTES // READ_AHEAD_BYTES
-
-
-def test_while_a_region_is_sent_a_worker_reads_on_only_if_little_is_left(ahead: ReadAhead, pool: Pool) -> None:
-    file = cold_file()
-    ahead.wait(file, 0, Outcome())
-    pool.run_one()
-    ahead.on_sent(file, FIRST_WARM_BYTES - 1000)
-    pool.run_one()
-    warm_end = FIRST_WARM_BYTES + READ_AHEAD_BYTES
-    assert ahead.warm_end(file, 0, warm_end - FIRST_WARM_BYTES) == warm_end - FIRST_WARM_BYTES
-    assert not pool.calls, "it would take the core from what sends"
-    ahead.on_sent(file, warm_end - FIRST_WARM_BYTES)
-    assert len(pool.calls) == 1
-    pool.calls.clear()
-
-
-def test_a_reader_that_is_faster_than_its_worker_does_not_wait_for_the_end_of_a_region(
-    ahead: ReadAhead, pool: Pool
-) -> None:
-    file = cold_file()
-    ahead.wait(file, 0, Outcome())
-    pool.run_one()
-    assert ahead.warm_end(file, 0, FIRST_WARM_BYTES - 1000) == FIRST_WARM_BYTES - 1000
-    assert len(pool.calls) == 1
