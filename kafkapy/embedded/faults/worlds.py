@@ -1,12 +1,15 @@
 """Implementations of World (actions.py): for one broker, and for clusters."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.embedded.faults.events import EVENTS
 from kafkapy.embedded.faults.rules import FaultError
-from kafkapy.server.cluster.moving import move, replicas_of
+from kafkapy.server.cluster.electing import elect
+from kafkapy.server.cluster.moving import POLL_S, move, replicas_of
+from kafkapy.server.cluster.queries import partitions
 
 if TYPE_CHECKING:
     from kafkapy.embedded.faults.faulty_disk import DiskFault, DiskState
@@ -17,6 +20,8 @@ NO_DISK_FAULTS: Final = "this needs Broker(disk_faults=True), which looks at eac
 IN_PROCESS: Final = (
     "nodes of one process have no disk faults: Cluster(3, disk_faults=True), without in_process, has them"
 )
+LEADS_S: Final = 30.0
+"""How long a replica that is not in sync may take to become so, and be elected."""
 
 
 class ServersHere:
@@ -101,7 +106,7 @@ class OneLoop(ServersHere):
 
 
 def move_leader(ask: "Ask", topic: str, partition: int, to: int | None) -> int:
-    """Make another replica the preferred leader of a partition, and elect it; return it. Raises FaultError."""
+    """Make another replica the preferred leader of a partition; return it once it leads. Raises FaultError."""
     replicas = replicas_of(ask, topic, [partition])[partition]
     if to is None:
         to = replicas[1 % len(replicas)]
@@ -110,4 +115,11 @@ def move_leader(ask: "Ask", topic: str, partition: int, to: int | None) -> int:
     order = [to, *(replica for replica in replicas if replica != to)]
     for _ in move(ask, topic, {partition: order}):
         pass
+    deadline = time.monotonic() + LEADS_S
+    while partitions(ask).leaders[topic][partition] != to:
+        _, refused = elect(ask, {topic: [partition]})  # a replica that is not in sync is refused
+        if time.monotonic() > deadline:
+            why = "; ".join(refused.values()) or "its election is not known yet"
+            raise FaultError(f"broker {to} does not lead {topic}-{partition} after {LEADS_S:g} s: {why}")
+        time.sleep(POLL_S)
     return to

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError as PythonKafkaError
 
+from kafkapy.embedded.faults import worlds
 from kafkapy.group.classic.state import ClassicGroupLog
 from kafkapy.testing import ActingFaults, Broker, Cluster, FaultError
 
@@ -136,6 +137,19 @@ def test_a_leader_moves_and_producers_follow(cluster: Cluster) -> None:
     assert cluster.leader_of("orders", 0) == after
     produce(cluster.bootstrap_servers, "orders")
     assert cluster.faults.move_leader("orders", 0, to=before) == before
+
+
+def test_a_leader_does_not_move_to_a_broker_that_is_stopped(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = cluster.faults.move_leader("orders", 0)
+    back = cluster.faults.move_leader("orders", 0)
+    cluster.stop(other)
+    monkeypatch.setattr(worlds, "LEADS_S", 0.5)
+    with pytest.raises(FaultError, match=f"broker {other} does not lead orders-0 after 0.5 s: "):
+        cluster.faults.move_leader("orders", 0, to=other)
+    assert cluster.leader_of("orders", 0) == back
+    monkeypatch.undo()
+    cluster.start(other)
+    assert cluster.faults.move_leader("orders", 0, to=other) == cluster.leader_of("orders", 0) == other
 
 
 def test_a_coordinator_moves_to_another_broker(cluster: Cluster) -> None:
