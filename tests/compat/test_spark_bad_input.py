@@ -157,6 +157,17 @@ def test_a_table_of_another_schema_and_one_of_another_query(job: Job) -> None:
     job.check(1, 2)
 
 
+def test_a_pattern_that_matches_what_the_job_writes(job: Job) -> None:
+    job.put(1)
+    pattern = f"{job.topic}.*"
+    told = (
+        f"topic_pattern {pattern} matches {job.output_topic}, which this job writes: it would read it again and again"
+    )
+    assert job.is_refused(told, topics=[], topic_pattern=pattern)
+    assert job.run(topics=[], topic_pattern=job.topic) == (0, "")
+    job.check(1)
+
+
 def test_a_second_driver_with_the_transactional_id_ends_the_first_which_says_so(job: Job) -> None:
     job.put(1, 2)
     client = {"bootstrap.servers": job.bootstrap}
