@@ -50,6 +50,7 @@ KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZO
 """The attribute bits kept when a header is patched; unused bits survive only if nothing has to be patched."""
 
 LIGHT_RECORDS: Final = 32_768
+LIGHT_SINGLE_RECORDS: Final = 4096  # processed one by one, to name the invalid ones for example
 LIGHT_BYTES: Final = 4 << 20
 LIGHT_COMPRESSED_BYTES: Final = 64 << 10
 LIGHT_INFLATED_BYTES: Final = 1 << 20
@@ -206,7 +207,7 @@ class LeaderBatch:
         Deviation: Apache Kafka also fails while it compacts, or looks up a timestamp, if it meets such a record, stored
         before the limit was lowered. Here only new records are refused, because the others are readable.
         """
-        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
+        if self.is_on_loop and self.header.record_count > LIGHT_SINGLE_RECORDS:
             raise TooHeavyError
         starts = record_starts(self.payload, self.header.record_count)
         for start in starts[:-1]:
@@ -222,7 +223,7 @@ class LeaderBatch:
 
         Returns if only records without a timestamp (-1) were out of range, which is allowed.
         """
-        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:  # processed one by one
+        if self.is_on_loop and self.header.record_count > LIGHT_SINGLE_RECORDS:
             raise TooHeavyError
         errors = list(islice(self._record_errors(now_ms), MAX_RECORD_ERRORS))
         if not errors and self.header.record_count <= MAX_NAMED_RECORDS:
@@ -334,7 +335,7 @@ class LeaderBatch:
             raise InvalidRecordsError(
                 f"{self.header.record_count} records for {self.rules.topic_partition} to renumber"
             )
-        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
+        if self.is_on_loop and self.header.record_count > LIGHT_SINGLE_RECORDS:
             raise TooHeavyError
         records = self._new_records()
         first = next(records)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.property.test_small_produces import CONFIGS, ODD, PLAIN, ProduceCase, of, serve
+from tests.property.test_small_produces import CONFIGS, HOUR_MS, ODD, PLAIN, ProduceCase, of, serve
 from tests.simulator.loop import run
 from tests.support.copying import IS_SOAKED
 
@@ -37,6 +37,7 @@ WHOLE = [
     *(wide(of(*LARGE), of(*LARGE), *(count * [PLAIN])) for count in range(4)),
     *(wide(of(*LARGE), of(*LARGE), odd) for odd in IN_ONE_BATCH[20:50]),
     *(wide(of(*LARGE), of(*LARGE), of(*LARGE), of(*LARGE)) for _ in range(2)),
+    wide(PLAIN, of(*[b""] * 4_097, age_ms=-2 * HOUR_MS), PLAIN),  # a worker names the records that are refused
     wide(*(replace(PLAIN, producer=(3, 0, 0)) for _ in range(4))),
     wide(*(replace(PLAIN, producer=(3, 0, gap)) for gap in (0, -1, 1, 0))),
     wide(*(replace(PLAIN, producer=(3, 1, 0)) for _ in range(4))),

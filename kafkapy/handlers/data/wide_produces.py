@@ -34,7 +34,7 @@ from kafkapy.protocol.partial_frame import MAX_JOINED_FRAME_BYTES
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import Served
 from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
-from kafkapy.record.leader_batch import LIGHT_RECORDS
+from kafkapy.record.leader_batch import LIGHT_SINGLE_RECORDS
 from kafkapy.record.small_batch import PLAIN, HeaderFields, unpack_header
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
@@ -239,7 +239,7 @@ class WideProduces:
                 or header[5] != PLAIN
                 or header[3] != 2
                 or header[1] != length - 1 - LOG_OVERHEAD_BYTES
-                or not 0 < record_count <= LIGHT_RECORDS
+                or not 0 < record_count <= LIGHT_SINGLE_RECORDS  # more would be refused by a worker
                 or not may_append_plain(partition, plan.acks, record_count)
             ):
                 return None
