@@ -123,11 +123,15 @@ class Served(Producing):
     def __init__(self, loop: SimLoop, authorizer: Any = None, **topic: Any) -> None:
         super().__init__(loop, authorizer, partition_count=PARTITIONS, **topic)
 
-    def serve_wide(self, topic: str = "orders", client_id: str = "c", acks: int = -1) -> Any:
+    def serve_wide(
+        self, topic: str = "orders", client_id: str = "c", acks: int = -1, records: bytes | memoryview | None = None
+    ) -> Any:
         """Return what serving one request to all partitions returns."""
-        frame = request_frame(
-            produce(Topic("", topic_id(topic)), batch(b"v"), acks), PRODUCE_VERSION, client_id=client_id
-        )
+        sent = batch(b"v") if records is None else records
+        request = produce(Topic("", topic_id(topic)), sent, acks)
+        return self.serve_frame(request_frame(request, PRODUCE_VERSION, client_id=client_id))
+
+    def serve_frame(self, frame: bytes) -> Any:
         info = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)
         return self.served.serve(info, len(frame).to_bytes(4, "big") + frame, 0, 1)
 
@@ -151,6 +155,17 @@ async def test_what_lacks_replicas_in_sync_is_left_to_the_handler(loop: SimLoop)
     lacking = Served(loop, replicas=(1, 2), isr=(1,), configs=configs)
     assert lacking.serve_wide() is None
     assert lacking.serve_wide(acks=1) is not None
+
+
+async def test_with_acks_1_a_producers_first_batch_and_its_duplicate_wait_for_no_replica(loop: SimLoop) -> None:
+    """Neither is a batch in sequence, so that append_records has to find its outcome."""
+    served = Served(loop, replicas=(1, 2))
+    first = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0)
+    for _ in range(2):
+        answered = served.serve_wide(acks=1, records=first)
+        assert (answered.wait, list(answered.error_codes)) == (None, [0] * PARTITIONS)
+    waiting = served.serve_wide(records=first)
+    assert (waiting.wait is None, waiting.responses) == (False, None)
 
 
 async def test_what_has_to_wait_for_a_flush_is_left_to_the_handler(loop: SimLoop) -> None:

@@ -134,7 +134,8 @@ class WideProduces:
         codes: list[int] = []
         respond = partial(self._respond, connection, plan, correlation_id, outcomes, codes)
         appends = [each for each in outcomes if isinstance(each, PartitionAppend)]
-        pending = [append for append in appends if not append.is_final()]
+        # with acks=1 no append waits, also one that append_records has made
+        pending = [append for append in appends if not append.is_final()] if plan.acks == ALL_ACKS else []
         if not pending:
             return Served(1, end, respond(), None, codes)
 
