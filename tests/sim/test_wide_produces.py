@@ -1,6 +1,7 @@
 """Produces to several partitions on the fast path, where the disk, a consumer or the authorizer has a part in it."""
 
 import errno
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from kafkapy.handlers.data import wide_produces
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.serving import ConnectionInfo, coalesce_nothing
+from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.security.authorizer import AclOperation
 from tests.sim.test_broker_requests import on_machine
 from tests.sim.test_small_produces_together import Producing
@@ -166,6 +168,18 @@ async def test_with_acks_1_a_producers_first_batch_and_its_duplicate_wait_for_no
         assert (answered.wait, list(answered.error_codes)) == (None, [0] * PARTITIONS)
     waiting = served.serve_wide(records=first)
     assert (waiting.wait is None, waiting.responses) == (False, None)
+
+
+async def test_a_request_that_waits_for_replicas_keeps_no_batch_that_was_refused(loop: SimLoop) -> None:
+    served = Served(loop, replicas=(1, 2))
+    disk = served.hosting.disk
+    disk.capacity_bytes = disk.used_bytes() + 250  # two batches fit, not three
+    waiting = served.serve_wide(records=batch(b"v" * 20))
+    assert waiting.wait is not None
+    here = set(served.hosting.manager.partitions)
+    appends = [each for each in gc.get_objects() if type(each) is PartitionAppend and each.partition in here]
+    assert [each.error_code for each in appends] == [0, 0, *[ErrorCode.KAFKA_STORAGE_ERROR] * 2]
+    assert [bytes(each.records) for each in appends] == [b""] * PARTITIONS
 
 
 async def test_what_has_to_wait_for_a_flush_is_left_to_the_handler(loop: SimLoop) -> None:

@@ -262,6 +262,7 @@ class WideProduces:
                 append = PartitionAppend(partition, data[start:end])
                 manager.refuse_append(append, error)
                 manager.count_refusal(append, error)
+                append.records = b""  # the others may wait for replicas
                 outcomes.append(append)
                 continue
             if base_offset < 0:
