@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -180,6 +181,21 @@ async def test_a_request_that_waits_for_replicas_keeps_no_batch_that_was_refused
     appends = [each for each in gc.get_objects() if type(each) is PartitionAppend and each.partition in here]
     assert [each.error_code for each in appends] == [0, 0, *[ErrorCode.KAFKA_STORAGE_ERROR] * 2]
     assert [bytes(each.records) for each in appends] == [b""] * PARTITIONS
+
+
+async def test_what_follows_the_topic_is_not_decoded_to_know_a_request(loop: SimLoop) -> None:
+    """The handler bounds what it decodes; here a frame of 1 MiB would be half a million tagged fields."""
+    served = Served(loop)
+    request = produce(Topic("", topic_id("orders")), batch(b"v"))
+    request.topic_data[0].partition_data[1].unknown_tagged_fields = dict.fromkeys(range(30_000), b"")
+    frame = request_frame(request, PRODUCE_VERSION)
+    tracemalloc.start()
+    try:
+        assert served.serve_frame(frame) is None
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 2 * len(frame)  # serve_frame makes one copy; decoded it takes 26 times its size
 
 
 async def test_what_has_to_wait_for_a_flush_is_left_to_the_handler(loop: SimLoop) -> None:

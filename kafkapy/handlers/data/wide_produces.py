@@ -65,6 +65,8 @@ _MIN_BYTES: Final = 64
 """No request with two batches is smaller, so the bytes before the topic can be read without a bounds check."""
 _END_TAGS: Final = b"\0\0"
 """No tagged fields of topic and request."""
+_NO_PARTITIONS: Final = b"\1" + _END_TAGS
+"""The end of a request without partitions: those of a hostile one may have any number of tagged fields."""
 
 _INDEX: Final = 0x5C5C5C5C
 _BASE_OFFSET: Final = 0x5A5A5A5A5A5A5A5A
@@ -117,7 +119,7 @@ class WideProduces:
             return None
         # The version, and the bytes between client id and number of partitions.
         key = data[position + 6 : position + 8] + data[position + _PREFIX_START : count_at]
-        plan = self._plans.get(key) or self._plan(key, data[position + 4 : end])
+        plan = self._plans.get(key) or self._plan(key, data[position + 4 : count_at] + _NO_PARTITIONS)
         if plan is None or not self._may_serve(connection, plan):
             return None
         batches = self._batches(plan, data, count_at, end)
@@ -185,7 +187,7 @@ class WideProduces:
         )
 
     def _plan(self, key: bytes, frame: bytes) -> "_KnownTopic | None":
-        """Return a new plan for a request, or None if it does not qualify."""
+        """Return a new plan for requests that begin like this one without partitions, None if they do not qualify."""
         try:
             header, position = read_request_header(frame)
             request, _ = ProduceRequest.read(frame, position, header.api_version)
