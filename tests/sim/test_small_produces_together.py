@@ -23,6 +23,7 @@ from tests.support.wire import request_frame
 
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 NUMBERS = [b"%d" % number for number in range(5)]
+INFO = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)
 
 
 def produce(topic: Topic, records: bytes | memoryview) -> ProduceRequest:
@@ -30,6 +31,12 @@ def produce(topic: Topic, records: bytes | memoryview) -> ProduceRequest:
         topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(0, records=bytes(records))]
     )
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[named])
+
+
+def framed(value: bytes) -> bytes:
+    """Return a request with this record for `orders`, as it is sent."""
+    frame = request_frame(produce(Topic("", topic_id("orders")), batch(value)), PRODUCE_VERSION)
+    return len(frame).to_bytes(4, "big") + frame
 
 
 async def send_together(
@@ -151,8 +158,7 @@ class Producing:
         request = produce(Topic("", topic_id(topic)), batch(b"v", **fields))
         request.transactional_id = transactional_id
         frame = request_frame(request, PRODUCE_VERSION, client_id=client_id)
-        info = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)
-        found = self.served.serve(info, (len(frame).to_bytes(4, "big") + frame) * count, 0, most)
+        found = self.served.serve(INFO, (len(frame).to_bytes(4, "big") + frame) * count, 0, most)
         return 0 if found is None else found.frame_count
 
 
@@ -230,6 +236,26 @@ async def test_what_lacks_replicas_in_sync_is_left_to_the_handler(loop: SimLoop)
     configs = {"min.insync.replicas": "2"}
     assert Producing(loop, replicas=(1, 2), configs=configs).serve() == 1
     assert Producing(loop, replicas=(1, 2), isr=(1,), configs=configs).serve() == 0
+
+
+async def test_each_request_that_was_not_replicated_in_time_is_counted_with_its_error(loop: SimLoop) -> None:
+    requester = Producing(loop, replicas=(1, 2))
+    served = requester.served.serve(INFO, framed(b"v") * 3, 0, 32)
+    assert served is not None
+    assert served.wait is not None
+    answered = loop.create_future()
+    served.wait(answered.set_result)
+    await answered
+    assert list(served.error_codes) == [ErrorCode.REQUEST_TIMED_OUT] * 3
+
+
+async def test_each_request_that_a_full_disk_refused_is_counted_with_its_error(loop: SimLoop) -> None:
+    requester = Producing(loop)
+    disk = requester.hosting.disk
+    disk.capacity_bytes = disk.used_bytes() + 100
+    served = requester.served.serve(INFO, framed(b"v") * 3, 0, 32)
+    assert served is not None
+    assert list(served.error_codes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
 
 
 async def test_no_more_are_served_than_a_turn_has_left(loop: SimLoop) -> None:

@@ -121,7 +121,9 @@ class SmallProduces:
                 return None
         except (ApiError, StorageError, AssertionError) as error:
             self._log_questions(connection, plan, len(correlation_ids))
-            return Served(len(correlation_ids), end, self._refusals(plan, correlation_ids, error))
+            refused = self._refused(plan, correlation_ids, error)
+            codes = [refused.error_code] * len(correlation_ids)
+            return Served(len(correlation_ids), end, plan.refusals(correlation_ids, refused), None, codes)
         self._log_questions(connection, plan, len(correlation_ids))
         if partition.traffic is not None:
             partition.traffic.count_appends(
@@ -134,8 +136,9 @@ class SmallProduces:
         if plan.acks == ALL_ACKS and not partition.is_alone:
             together = _Replicated(self._services, connection, plan, correlation_ids, coalesced)
             if not together.is_final():
-                return Served(len(correlation_ids), end, None, partial(self._wait, together))
-            return Served(len(correlation_ids), end, together.responses())
+                wait = partial(self._wait, together)
+                return Served(len(correlation_ids), end, None, wait, together.error_codes)
+            return Served(len(correlation_ids), end, together.responses(), None, together.error_codes)
         responses = plan.responses(correlation_ids, coalesced.base_offsets, partition.log.log_start_offset)
         return Served(len(correlation_ids), end, responses)
 
@@ -223,14 +226,13 @@ class SmallProduces:
             for kind, name in plan.resources():
                 self._authorizer.authorize(context, AclOperation.WRITE, kind, name)
 
-    def _refusals(self, plan: "_KnownProduce", correlation_ids: list[int], error: Exception) -> bytes:
-        """Return the encoded responses to requests whose batches could not be written."""
+    def _refused(self, plan: "_KnownProduce", correlation_ids: list[int], error: Exception) -> PartitionAppend:
+        """Return the outcome of each request whose batch could not be written."""
         append = PartitionAppend(plan.partition, b"")
         self._manager.refuse_append(append, error)
         for _ in correlation_ids:
             self._manager.count_refusal(append, error)
-        response = plan.response_of(response_of(append))
-        return b"".join(plan.encode(correlation_id, response) for correlation_id in correlation_ids)
+        return append
 
 
 class _KnownProduce:
@@ -303,6 +305,11 @@ class _KnownProduce:
         """Return an encoded response, with size prefix and header."""
         return encode_response(self.header.api_version, correlation_id, response)
 
+    def refusals(self, correlation_ids: list[int], refused: PartitionAppend) -> bytes:
+        """Return the encoded responses to requests that have this outcome."""
+        response = self.response_of(response_of(refused))
+        return b"".join([self.encode(correlation_id, response) for correlation_id in correlation_ids])
+
     def responses(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
         """Return the encoded responses to appended requests; log append time is -1 (CreateTime)."""
         pack, head, tail = self._pack, self._head, self._tail
@@ -326,6 +333,7 @@ class _Replicated:
         "_follow_count",
         "_log_start_offset",
         "_services",
+        "error_codes",
         "plan",
     )
 
@@ -340,6 +348,8 @@ class _Replicated:
         log = plan.partition.log
         assert log is not None, "what was appended has a log"
         self.plan = plan
+        self.error_codes: list[int] = []
+        """Of the requests, once `responses` has returned; empty if all are replicated."""
         self._services = services
         self._connection = connection
         self._correlation_ids = correlation_ids
@@ -365,6 +375,7 @@ class _Replicated:
         is_done, code = plan.partition.acknowledgement(end_offset, self._follow_count)
         part = plan.new_response(base_offset, -1, self._log_start_offset)
         part.error_code = code if is_done else REQUEST_TIMED_OUT
+        self.error_codes.append(part.error_code)
         response = plan.response_of(part)
         name_leaders(self._services, RequestContext(plan.header, self._connection), response)
         return plan.encode(correlation_id, response)
