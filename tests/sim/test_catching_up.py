@@ -281,3 +281,38 @@ async def test_records_do_not_wait_for_partitions_without_news(loop: SimLoop) ->
     await world.until(lambda: watch.unread_count == 0)
     assert len(sent) <= 2, "those without news are read, and not answered"
     await world.stop()
+
+
+@needs_interpreter("it sets a constant")
+async def test_busy_partitions_do_not_keep_the_others_waiting(loop: SimLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fetch names the busy ones, which take several turns, and finds records: it looks at as many others."""
+    monkeypatch.setattr(follower_fetch, "READ_PER_TURN", 2 * follower_watch.READ_AT_ONCE)  # as by the clock
+    partition_count, busy_count = 5 * READ_PER_TURN, READ_PER_TURN - follower_watch.READ_AT_ONCE
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    leader, last = world.nodes[1], partition_count - 1
+    sent: list[bool] = []
+
+    def note(_sender: int, _receiver: int, response: Any) -> Any:
+        if isinstance(response, FetchResponse):
+            with_records = [part for topic in response.responses for part in topic.partitions if part.records]
+            sent.append(any(part.partition_index == last for part in with_records))
+        return response
+
+    async def keep_busy(number: int) -> None:
+        while True:
+            leader.run(world.produce(1, VALUE, number=number))
+            await asyncio.sleep(0.001)
+
+    for number in range(busy_count):
+        leader.run(keep_busy(number))
+    await world.pass_ms(50)
+    world.tamper = note
+    for partition in leader.manager.partitions:
+        leader.manager.watches.notify(partition)
+    assert (await leader.run(world.produce(1, VALUE, number=last)))[0] == 0
+    assert sent.index(True) <= partition_count / busy_count
+    for task in list(leader.tasks):
+        task.cancel()
+    await world.stop()

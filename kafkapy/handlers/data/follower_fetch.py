@@ -149,7 +149,8 @@ async def _read_changed(
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
     100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
     ends meanwhile, nothing more is read: the follower may have another one, and progress would be recorded for the old.
-    Once min_bytes are found and a turn is over, the others wait for the next fetch: producers wait for the records.
+    Once min_bytes are found and a turn is over, the others wait for the next fetch: producers wait for the records. But
+    as many of them as `taken` are read before, or busy partitions, which each request names, would take all turns.
     Returns only the responses that the response needs; MAX_CHANGED of them are answered at once.
     """
     read: FetchRead | None = None
@@ -157,6 +158,7 @@ async def _read_changed(
     turn = Turn(services.clock, READ_PER_TURN)
     is_over = False  # whether the turn is
     left = by.watch.unread_count  # what changes from here on is for the next fetch, or this one might never end
+    may_wait = left - len(taken)  # how many of them
     try:
         while True:
             for some in _slices(taken):
@@ -174,7 +176,8 @@ async def _read_changed(
             assert read is not None, "there is at least one slice"
             has_most_changes = len(responses) >= follower_watch.MAX_CHANGED
             read.must_respond |= has_most_changes
-            if left <= 0 or read.is_full or has_most_changes or (is_over and read.bytes_read >= max(min_bytes, 1)):
+            is_enough = is_over and left <= may_wait and read.bytes_read >= max(min_bytes, 1)
+            if left <= 0 or read.is_full or has_most_changes or is_enough:
                 return read, responses
             taken = by.watch.pop(left)
             if not taken:
