@@ -117,3 +117,17 @@ async def test_fetches_are_short_while_a_change_of_metadata_may_add_partitions(l
     await world.pass_ms(WAIT_WHILE_BEHIND_MS + 10)
     assert world.requests[-1][3].max_wait_ms == wait_max_ms
     await world.stop()
+
+
+async def test_a_follower_that_a_read_has_taken_offline_is_fetched_no_more(loop: SimLoop) -> None:
+    """A consumer's read (KIP-392) that violates an invariant does that: nobody tells the fetcher."""
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(2000)
+    world.nodes[2].partition().go_offline()
+    before = len(world.requests)
+    await world.produce(1, b"a", timeout_ms=100)
+    await world.pass_ms(1000)
+    assert len(world.requests) - before <= 3, "the same records are not sent again and again"
+    assert world.nodes[2].fetchers.failed_count == 1
+    await world.stop()

@@ -356,6 +356,8 @@ class ReplicaFetcher:
         self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, response: PartitionData
     ) -> None:
         if not _is_still_requested(partition, requested):
+            if partition.role is Role.OFFLINE:  # a read took it offline; the leader would send the same for ever
+                self.remove(key)
             return
         try:
             await self._follow(key, partition, requested, response)
