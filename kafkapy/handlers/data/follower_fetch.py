@@ -146,19 +146,18 @@ async def _read_changed(
 ) -> tuple[FetchRead, Reads]:
     """Read `taken`, then the other partitions with new data until the response is full; return all responses.
 
-    Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
-    100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
-    ends meanwhile, nothing more is read: the follower may have another one, and progress would be recorded for the old.
-    Once min_bytes are found and a turn is over, the others wait for the next fetch: producers wait for the records. But
-    as many of them as `taken` are read before, or busy partitions, which each request names, would take all turns.
-    Returns only the responses that the response needs; MAX_CHANGED of them are answered at once.
+    Gives way to other requests after each turn: a request may name all 100,000 partitions of its session. Those of
+    `taken` are read though the response is full: that notes the follower's progress. If the session ends meanwhile,
+    nothing more is read: the follower may have another one, and progress would be recorded for the old. Once min_bytes
+    are found and a turn is over, the others wait for the next fetch, as producers wait for the records; but as many as
+    were taken are read before: busy partitions, which each request names, would fill all turns. Returns only the
+    responses that the response needs; MAX_CHANGED of them are answered at once.
     """
     read: FetchRead | None = None
     responses: Reads = []
-    turn = Turn(services.clock, READ_PER_TURN)
-    is_over = False  # whether the turn is
+    turn, is_over = Turn(services.clock, READ_PER_TURN), False
     left = by.watch.unread_count  # what changes from here on is for the next fetch, or this one might never end
-    may_wait = left - len(taken)  # how many of them
+    may_wait = left - len(taken)
     try:
         while True:
             for some in _slices(taken):
@@ -174,13 +173,11 @@ async def _read_changed(
                 read.must_respond |= bool(refused)
                 is_over = len(some) == READ_AT_ONCE and turn.is_over(READ_AT_ONCE)
             assert read is not None, "there is at least one slice"
-            has_most_changes = len(responses) >= follower_watch.MAX_CHANGED
-            read.must_respond |= has_most_changes
+            read.must_respond |= (has_most := len(responses) >= follower_watch.MAX_CHANGED)
             is_enough = is_over and left <= may_wait and read.bytes_read >= max(min_bytes, 1)
-            if left <= 0 or read.is_full or has_most_changes or is_enough:
+            if left <= 0 or read.is_full or has_most or is_enough:
                 return read, responses
-            taken = by.watch.pop(left)
-            if not taken:
+            if not (taken := by.watch.pop(left)):
                 return read, responses
             left -= len(taken)
     except BaseException:
