@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from kafkapy.errors import ConfigError
+from kafkapy.types import INT64_MAX
 
 Validator: TypeAlias = Callable[[str, Any], None]
 
@@ -37,9 +38,11 @@ FREE_LISTS: Final = frozenset(
 )
 """Lists with special validators, which allow duplicates and empty items."""
 
+_WHOLE: Final = r"([+-]?\d{1,40})"
+"""More digits than a Java long has, and less than `int` takes."""
 DURATION: Final = re.compile(
-    r"([+-])?P(?=.)(?:([+-]?\d+)D)?(?:T(?=.)(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
-    re.IGNORECASE,
+    rf"([+-])?P(?=.)(?:{_WHOLE}D)?(?:T(?=.)(?:{_WHOLE}H)?(?:{_WHOLE}M)?(?:{_WHOLE}(?:[.,](\d{{0,9}}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
 )
 ADDRESS: Final = r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]*)):([0-9]{1,5})"
 HOST_AND_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
@@ -139,12 +142,17 @@ def _offset_reset(key: str, value: Any) -> None:
 
 
 def duration_ms(text: str) -> int | None:
-    """Return the milliseconds of a duration as java.time.Duration reads it (ISO-8601): PT1H30M, P1DT0.5S. Else None."""
+    """Return the milliseconds of a duration as java.time.Duration reads it (ISO-8601): PT1H30M, P1DT0.5S. Else None.
+
+    Its seconds are a Java long.
+    """
     match = DURATION.fullmatch(text)
     if match is None:
         return None
     sign, days, hours, minutes, seconds, fraction = match.groups()
     whole_s = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    if abs(whole_s) > INT64_MAX:
+        return None
     nanos = int((fraction or "0").ljust(9, "0"))
     total_ns = whole_s * 1_000_000_000 + (-nanos if (seconds or "").startswith("-") else nanos)
     return (-total_ns if sign == "-" else total_ns) // 1_000_000

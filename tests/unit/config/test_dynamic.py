@@ -184,7 +184,15 @@ def test_local_retention_may_be_anything_where_all_is_kept(dynamic) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["latest", "earliest", "by_duration:PT1H30M", "by_duration:P1DT0.5S", "by_duration:-PT-1H"]
+    "value",
+    [
+        "latest",
+        "earliest",
+        "by_duration:PT1H30M",
+        "by_duration:P1DT0.5S",
+        "by_duration:-PT-1H",
+        f"by_duration:P{1:022}D",
+    ],
 )
 def test_share_groups_begin_where_configured(dynamic, value) -> None:
     DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})
@@ -201,6 +209,10 @@ def test_share_groups_begin_where_configured(dynamic, value) -> None:
         "by_duration:-PT1H",
         "by_duration:PT1H-61M",
         "by_duration:PT-0.5S",
+        f"by_duration:PT{1 << 63}S",
+        f"by_duration:P{'9' * 5000}D",
+        "by_duration:PT\N{ARABIC-INDIC DIGIT ONE}H",
+        "by_duration:PT1\N{LATIN SMALL LETTER LONG S}",
     ],
 )
 def test_share_groups_refuse_other_beginnings(dynamic, value) -> None:
