@@ -57,16 +57,21 @@ pytestmark = [
     pytest.mark.skipif(not java_tools.are_here(), reason="Apache Kafka's jars are missing: run `make tools`"),
 ]
 
+LONG_MS = 1_800_000
 PROPERTIES = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignor.offload.enable": "false",
+    "group.consumer.max.session.timeout.ms": str(LONG_MS),
+    "group.consumer.session.timeout.ms": str(LONG_MS),
     "group.share.assignment.interval.ms": "0",
     "group.share.assignor.offload.enable": "false",
+    "group.share.max.session.timeout.ms": str(LONG_MS),
+    "group.share.session.timeout.ms": str(LONG_MS),
 }
-"""Targets are there with the response that asks for them."""
+"""Targets are there with the response that asks for them, and nothing times out on a loaded machine."""
 SEEDS = 2 * int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 STEPS = 80
 GROUPS, MEMBERS, TOPICS = 3, 2, 2
@@ -162,7 +167,10 @@ class Sequence:
             known = "" if is_new or group not in side.classic else side.classic[group][0]
             named = subscription(*[side.topics[each] for each in topics])
             for _ in range(2):
-                request = join_request(side.groups[group], known, protocols={"range": named})
+                request = join_request(
+                    side.groups[group], known, protocols={"range": named},
+                    session_timeout_ms=LONG_MS, rebalance_timeout_ms=LONG_MS,
+                )  # fmt: skip
                 response, plain = side.call(request, 9)
                 known = response.member_id
                 if response.error_code:
@@ -227,7 +235,7 @@ class Sequence:
             names = [side.topics[each] for each in topics]
             fields: dict[str, Any] = {}
             if epoch == JOINS:
-                fields = {"subscribed_topic_names": names, "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+                fields = {"subscribed_topic_names": names, "rebalance_timeout_ms": LONG_MS, "topic_partitions": []}
             elif epoch > 0:
                 fields = {"subscribed_topic_names": names if says_topics else None}
                 fields["topic_partitions"] = side.owned.get(key) if owns else None
