@@ -43,6 +43,8 @@ OWN_VARIABLES = ("TRACE", "FAILPOINTS")
 """Variables of __main__.py and failpoints.py, which are no key of a job."""
 OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 """Variables that each pod gets for a service, which may be called spark-jobs, or spark-jobs-page."""
+SERVICE_URL = re.compile(r"(tcp|udp|sctp)://.+")
+"""The value of such a variable if its name is that of a key, too: port, or metrics_port."""
 NOT_YAML = (yaml.YAMLError, ValueError)
 """A ValueError is one of Unicode, or of a day that no month has."""
 
@@ -303,16 +305,17 @@ def load_config(
     values = _read(path) if path is not None else {}
     origins: dict[str, str] = {}
     for key in model.model_fields:
-        text = environment.get(f"{ENVIRONMENT}{key.upper()}")
-        if text is not None:
-            origins[key] = f"{ENVIRONMENT}{key.upper()}"
+        name = key.upper()
+        text = environment.get(f"{ENVIRONMENT}{name}")
+        if text is not None and not (OF_KUBERNETES.fullmatch(name) and SERVICE_URL.fullmatch(text)):
+            origins[key] = f"{ENVIRONMENT}{name}"
             values[key] = _yaml(text, origins[key])
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
             raise JobError(f"--set {override}: KEY=VALUE is expected")
         first, _, rest = key.partition(".")
-        origins[first] = f"--set {key}"
+        origins[key] = f"--set {key}"
         is_option = first in OPTIONS and rest != ""
         _put(values, key, _literal(text) if is_option else _yaml(text, f"--set {override}"))
     try:
@@ -385,11 +388,11 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
 
 def _problem_text(problem: Any, origins: Mapping[str, str]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
-    origin = origins.get(str(problem["loc"][0])) if problem["loc"] else None
+    found = [origin for place, origin in origins.items() if f"{key}.".startswith(f"{place}.")]
     reason = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         reason = "no such key (see --help)"
-    return (f"{key}: {reason}" if key else reason) + (f" (from {origin})" if origin else "")
+    return (f"{key}: {reason}" if key else reason) + (f" (from {found[-1]})" if found else "")
 
 
 def _kinds(annotation: Any) -> list[Any]:

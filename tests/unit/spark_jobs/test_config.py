@@ -9,6 +9,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.feed import FeedConfig
 from spark_jobs.fills import FillsConfig
 from spark_jobs.gold import GoldConfig
+from spark_jobs.page import PageConfig
 from spark_jobs.quotes import QuotesConfig
 from spark_jobs.replay import ReplayConfig
 from spark_jobs.silver import SilverConfig
@@ -58,6 +59,26 @@ def test_a_wrong_value_names_what_has_set_it_over_the_file(tmp_path):
         f"{path}: topics: Input should be a valid list (from SPARK_JOBS_TOPICS); "
         "min_partitions: Input should be greater than or equal to 1 (from --set min_partitions)"
     )
+
+
+def test_a_wrong_value_of_the_file_is_not_blamed_on_another_option_that_is_set(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("bootstrap_servers: b:1\nkafka: {a: [1]}\nmarket: {seed: x}\n")
+    with pytest.raises(JobError) as error:
+        load_config(FeedConfig, path, ["kafka.b=1", "market.events=0"])
+    assert str(error.value) == (
+        f"{path}: kafka.a: Input should be a valid string; "
+        "market.events: Input should be greater than or equal to 1 (from --set market.events); "
+        "market.seed: Input should be a valid integer, unable to parse string as an integer"
+    )
+
+
+def test_a_service_of_kubernetes_sets_no_port():
+    """A service spark-jobs gives each pod SPARK_JOBS_PORT, one spark-jobs-metrics SPARK_JOBS_METRICS_PORT."""
+    urls = {"SPARK_JOBS_PORT": "tcp://10.0.0.1:80", "SPARK_JOBS_METRICS_PORT": "tcp://10.0.0.1:81"}
+    config = load_config(PageConfig, None, ["bootstrap_servers=b:1"], urls)
+    assert (config.port, config.metrics_port) == (8090, None)
+    assert load_config(PageConfig, None, ["bootstrap_servers=b:1"], {"SPARK_JOBS_PORT": "80"}).port == 80
 
 
 def test_a_variable_that_is_no_key_of_any_job_is_refused():
