@@ -25,6 +25,10 @@ AGAINST_IDEMPOTENCE: Final = frozenset(
      "request.required.acks", "retries")
 )  # fmt: skip
 """Properties beside acks with which librdkafka may refuse an idempotent producer."""
+NO_PRODUCER_ID: Final = (
+    "this user may write to no topic; Kafka before 2.8 also requires the right IDEMPOTENT_WRITE, without which "
+    "the property enable.idempotence=false does (CLUSTER_AUTHORIZATION_FAILED)"
+)
 
 Server = Annotated[
     str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to; one is enough.")
@@ -150,5 +154,7 @@ def reason_of_kafka(error: Any, server: str | None) -> str:
     is_unreachable = code in (kafka_error._TRANSPORT, kafka_error._ALL_BROKERS_DOWN, kafka_error._TIMED_OUT)
     if is_unreachable and server is not None:
         return f"no broker answers at {server}"
+    if code == kafka_error.CLUSTER_AUTHORIZATION_FAILED and error.fatal():  # of the idempotent producer's id
+        return NO_PRODUCER_ID
     text = error.str() if hasattr(error, "str") else str(error)
     return f"{text}" if code is None else f"{text} ({error.name()})"
