@@ -134,16 +134,14 @@ def fence_earlier(config: TopicConfig, job: str, topic: str) -> None:
     has passed it. Raises JobError.
     """
     sink = sink_of(config, job, topic)
-    try:
-        with closing(Transactions(sink, sink.name)) as driver:
-            claim = driver.note()
-            if claim is None:
-                return
-            driver.commit(replace(claim, run="reset"))
-            for sink_partition in range(claim.partitions):
-                Transactions(sink, sink.transactional_id(sink_partition)).close()
-    except KafkaException as error:
-        raise JobError(f"{config.bootstrap_servers}, transactional id {sink.name}: {error.args[0].str()}") from None
+    where = f"{config.bootstrap_servers}, transactional id {sink.name}"
+    with client_errors(where, "producer"), closing(Transactions(sink, sink.name)) as driver:
+        claim = driver.note()
+        if claim is None:
+            return
+        driver.commit(replace(claim, run="reset"))
+        for sink_partition in range(claim.partitions):
+            Transactions(sink, sink.transactional_id(sink_partition)).close()
 
 
 def shortest_note_life_s(client: Mapping[str, str]) -> float:

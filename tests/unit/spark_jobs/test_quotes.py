@@ -14,7 +14,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.gold import GoldConfig
 from spark_jobs.latency import Measured
 from spark_jobs.quotes import QuotesConfig, with_slots
-from spark_jobs.sink import topic_sink
+from spark_jobs.sink import fence_earlier, topic_sink
 
 QUOTES = {"bootstrap_servers": "b:1", "topics": ["trades", "depth"], "checkpoint": "c"}
 GOLD = {"bootstrap_servers": "b:1", "topics": ["t"], "checkpoint": "c"}
@@ -107,6 +107,8 @@ def test_options_of_the_other_client_are_one_line_that_says_where_they_belong() 
     told = r"^b:1.*: Java JAAS configuration is not supported, .* \(producer takes librdkafka's options, not those of"
     with pytest.raises(JobError, match=told), topic_sink(config, "gold", {"bars": None}, reset_output=False):
         pass
+    with pytest.raises(JobError, match=told):
+        fence_earlier(config, "gold", "bars")
     with pytest.raises(JobError, match=told):
         list(read_topics(config, {("t", 0): 1}))
     with pytest.raises(JobError, match=told):
